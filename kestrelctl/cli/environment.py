@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
@@ -77,15 +79,24 @@ def explain(invocation: Invocation, name: str) -> None:
         for each in found.classes:
             if each.name == name:
                 there = [one for one in found.environments if one.of == name]
-                return explanation(each, there, invocation.now())
+                return explanation(each, there, invocation.now(), found.environments)
         known = ", ".join(each.name for each in found.classes) or "none"
         raise NotFound(f"there is no environment class {name}", cause=f"there are: {known}")
 
     invocation.talk(work)
 
 
-def explanation(found: EnvironmentClassView, there: list[EnvironmentView], now: float) -> Record:
-    """A class, what there is of it, and what stands against more."""
+def explanation(
+    found: EnvironmentClassView,
+    there: list[EnvironmentView],
+    now: float,
+    of_all: Sequence[EnvironmentView] = (),
+) -> Record:
+    """A class, what there is of it, and what stands against more.
+
+    Args:
+        of_all: the environments of all classes.
+    """
     most = f"{found.minimum} to {found.maximum}"
     blocks: list[str | tuple[str, str] | Table] = [
         ("class", f"{found.name}, of kind {found.kind}"),
@@ -115,6 +126,12 @@ def explanation(found: EnvironmentClassView, there: list[EnvironmentView], now: 
         f"{plural(failure.times, 'start')} failed at {short_address(failure.host)}, the last "
         f"{ago(failure.at, now)}: {failure.why}"
         for failure in found.failures
+    )
+    blocks.extend(
+        f"environment {each.number} of class {each.of} at {short_address(each.host)} ends what it "
+        f"runs and then makes room for class {each.makes_room_for}"
+        for each in of_all
+        if each.makes_room_for and found.name in (each.of, each.makes_room_for)
     )
     return Record(found.name, found, blocks)
 
@@ -155,6 +172,6 @@ def stop(invocation: Invocation, numbers: tuple[int, ...]) -> None:
 
 
 def _state(found: EnvironmentView) -> str:
-    if found.phase == "ready" and found.idle_seconds is not None:
+    if found.phase == "ready" and found.idle_seconds is not None and not found.draining:
         return f"idle for {duration(found.idle_seconds)}"
-    return found.phase
+    return "draining" if found.phase == "ready" and found.draining else found.phase

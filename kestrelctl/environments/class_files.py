@@ -112,7 +112,7 @@ class _ClassTable:
     def _tags(self) -> tuple[str, ...]:
         tags = self._table.get("tags", [])
         if not isinstance(tags, list) or not all(
-            isinstance(tag, str) and tag and not re.search(r"[\s,]", tag) for tag in tags
+            isinstance(tag, str) and tag and not re.search(r"[\s,\0]", tag) for tag in tags
         ):
             raise self._wrong("tags", "it is no list of words", 'tags = ["science"]')
         own = first_own(tags)

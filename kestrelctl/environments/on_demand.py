@@ -105,6 +105,7 @@ def decide(
     environments: Iterable[Environment],
     failures: StartFailures,
     now: float,
+    first: Sequence[str] = (),
 ) -> Decision:
     """Finds what to start and what to stop.
 
@@ -112,11 +113,12 @@ def decide(
         needs: in the order of the queue.
         hosts: those that can be reached.
         now: seconds since the epoch.
+        first: classes that have starved for long: of each one is started before all that is needed.
     """
     there = list(environments)
     planning = _Planning({cls.name: cls for cls in classes}, needs, hosts, there, failures, now)
     stop = _outlived(planning.classes, there, needs, now)
-    planning.start_all()
+    planning.start_all(first)
     return Decision(planning.start, stop, planning.obstacles)
 
 
@@ -150,6 +152,11 @@ def _outlived(
         elif each.idle_since is not None:
             if cls is None:
                 found.append(StopDecision(each.number, False, _NO_CLASS))
+            elif each.draining:
+                found.append(
+                    StopDecision(each.number, False, "it is drained, and has no work left")
+                )
+                kept[each.of] -= 1
             elif now - each.idle_since >= cls.idle_seconds and kept[each.of] > cls.minimum:
                 # Else it would be started again at once, to no more use.
                 useless = each.of in needed
@@ -184,14 +191,21 @@ class _Planning:
         # One that stops still has its resources, and its place.
         self._count = Counter(each.of for each in environments)
         for each in environments:
+            if each.draining:
+                continue
             if each.phase is EnvironmentPhase.STARTING or _has_just_joined(each, now):
                 self._serve(each.of)
 
-    def start_all(self) -> None:
+    def start_all(self, first: Sequence[str]) -> None:
         """Starts what the classes' minima and the needs ask for, while there is room."""
         for cls in self.classes.values():
             while self._count[cls.name] < cls.minimum and self._start_one([cls.name], 1, {}):
                 pass
+        for name in first:
+            pairs = zip(self._left, self._needs, strict=True)
+            waits = any(left and name in need.places for left, need in pairs)
+            if waits and not self._count[name]:
+                self._start_one([name], 1, {})
         for index, need in enumerate(self._needs):
             names = [name for name in need.places if name in self.classes]
             while self._left[index] and self._start_one(names, self._left[index], need.places):

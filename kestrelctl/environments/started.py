@@ -30,6 +30,8 @@ class Environment(msgspec.Struct, kw_only=True):
             for a while.
         asked_for: whether somebody asked for it, or a trigger did: it stays until it is stopped.
         node: whether it is a node of something else, and boots no worker.
+        draining: whether its worker gets nothing new.
+        makes_room_for: the class for which that is so; empty if somebody asked for it.
     """
 
     number: int
@@ -43,3 +45,5 @@ class Environment(msgspec.Struct, kw_only=True):
     has_worked: bool = False
     asked_for: bool = False
     node: bool = False
+    draining: bool = False
+    makes_room_for: str = ""

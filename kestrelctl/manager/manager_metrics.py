@@ -65,7 +65,7 @@ def environment_numbers(desk: EnvironmentDesk) -> dict[str, EnvironmentNumbers]:
     return {
         name: EnvironmentNumbers(
             phases={phase.value: phases[name, phase] for phase in EnvironmentPhase},
-            waiting=desk.needed[name],
+            waiting=desk.demand.needed[name],
             failing_hosts=len(desk.failures.of_class(name)),
             started=desk.counts.started[name],
             failed=desk.counts.failed[name],

@@ -15,6 +15,8 @@ class EnvironmentView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         since: when it came into that, in seconds since the epoch.
         idle_seconds: for how long it has had nothing to do; None while it has.
         worker: the name of its worker; of a node of something else its own.
+        draining: whether its worker gets nothing new; it is stopped when that has nothing left.
+        makes_room_for: the class for which that is so; empty if somebody has asked for it.
     """
 
     number: int
@@ -25,6 +27,8 @@ class EnvironmentView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     idle_seconds: float | None = None
     worker: str
     asked_for: bool = False
+    draining: bool = False
+    makes_room_for: str = ""
 
 
 class StartFailureView(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ import pytest
 from kestrelctl.bench.imbalance_result import ImbalanceRun
 from kestrelctl.bench.imbalance_simulation import simulated_run
 from kestrelctl.environments.environment_class import EnvironmentClass, EnvironmentResources
+from kestrelctl.environments.making_room import PATIENCE_SECONDS
 from kestrelctl.simulate.imbalance.class_load import (
     SHARINGS,
     ClassTask,
@@ -92,9 +93,29 @@ def test_on_demand_is_done_in_less_than_six_tenths_of_the_time(seed: int) -> Non
         assert run.started > 0
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_no_class_waits_for_ever_while_another_always_has_work(seed: int) -> None:
+    """Two classes and two hosts; environments stay for minutes, and all the work is there."""
+    classes = [
+        EnvironmentClass(
+            name=name, kind="venv", tags=(tag_of(name),), resources=EnvironmentResources(cpus=1.0),
+            maximum=2,
+        )
+        for name in "ab"
+    ]  # fmt: skip
+    tasks = [ClassTask(0.0, 2.0, "a")] * 100 + [ClassTask(1.0, 2.0, "b")] * 5
+    world = world_of(seed, ImbalanceWorldPlan(hosts=2, classes=classes, tasks=tasks, check=True))
+    jobs = {job.job_id: job for job in world.store.jobs(limit=1_000)}
+    ran = {int(jobs[one.job_id].spec.name): one for one in world.audit.executions.values()}
+    assert len(ran) == len(tasks)
+    first = min(one.began_at for number, one in ran.items() if number >= 100)
+    assert first - world.began_at < 1.0 + PATIENCE_SECONDS + 5.0
+    assert len(world.watch.spans) < 6, "nor does the pool swing"
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_one_environment_of_each_class_keeps_small_classes_from_waiting_long(seed: int) -> None:
-    """While a class has work its environments are never idle, and nobody else gets their hosts."""
+    """While a class has work its environments are never idle: others wait for their hosts."""
     on_demand, kept = simulated("on-demand", seed), simulated("kept", seed)
     for of in ("b", "c"):
         assert kept.waits_of(of).most <= on_demand.waits_of(of).most

@@ -9,7 +9,9 @@ import msgspec
 import pytest
 from cli_fake_pool import FakePool, run
 
+from kestrelctl.cli.environment import explanation
 from kestrelctl.errors import NotFound, UsageError
+from kestrelctl.protocol.environment_answers import EnvironmentView
 from kestrelctl.protocol.joining import Token
 
 TOKEN = Token(
@@ -73,3 +75,14 @@ def test_of_a_node_it_is_said_what_runs_and_nothing_of_work(
     assert "slurmd -N '{name}': no worker of this pool" in shown
     assert "without work" not in shown
     assert "waiting" not in shown
+
+
+def test_it_is_explained_that_an_environment_makes_room_for_another_class() -> None:
+    found = cli_fake_pool.ENVIRONMENT_CLASS
+    one = EnvironmentView(
+        number=17, of="bulk", host="lab7@w/x", phase="ready", since=0.0, worker="env-bulk-h",
+        draining=True, makes_room_for=found.name,
+    )  # fmt: skip
+    words = "environment 17 of class bulk at lab7 ends what it runs and then makes room for class "
+    said = [str(block) for block in explanation(found, [], 0.0, [one])._blocks]
+    assert said[-1].startswith(words + found.name), said

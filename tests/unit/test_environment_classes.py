@@ -83,6 +83,7 @@ def test_there_is_a_way_to_write_each_kind(kind: str) -> None:
         ('kind = "venv"\ntag = ["a"]', "tag", "there is no such key"),
         ('kind = "venv"\ntags = "a"', "tags", "no list of words"),
         ('kind = "venv"\ntags = ["a b"]', "tags", "no list of words"),
+        ('kind = "venv"\ntags = ["a\\u0000b"]', "tags", "no list of words"),
         ('kind = "venv"\ntags = ["isolation:plain"]', "tags", "what workers say of themselves"),
         ('kind = "venv"\nresources = { disk = 1 }', "resources.disk", "no such key"),
         ('kind = "venv"\nresources = { cpus = 0 }', "resources.cpus", "no number of processors"),

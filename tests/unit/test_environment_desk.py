@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from neighbourskit import on_its_own_clock
 
+from kestrelctl.core.events import Drain
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.environments.environment_class import EnvironmentClass
 from kestrelctl.environments.started import EnvironmentPhase
@@ -30,6 +31,7 @@ from kestrelctl.protocol.environments import (
     EnvironmentsHere,
     HeldEnvironment,
     StartEnvironment,
+    StopEnvironment,
 )
 
 HOST = "w@workers.pool/h"
@@ -66,15 +68,21 @@ def desk(tmp_path: Path, *workers: Any) -> tuple[EnvironmentDesk, Any, Accounts]
     loop = asyncio.get_running_loop()
     there = {each.jid: each for each in workers}
     pool = SimpleNamespace(epoch=1, workers=there, connected=True, unmet=lambda now: [])
-    told: list[tuple[str, object]] = []
+    told: list[object] = []
+
+    def handle(event: Drain) -> None:
+        told.append(event)
+        there[event.worker].draining = True
+
     service: Any = SimpleNamespace(
         pool=pool, now=loop.time, after_schedule=[], domain="pool", told=told,
-        tell=lambda host, message: told.append((host, message)),
+        tell=lambda host, message: told.append((host, message)), handle=handle,
     )  # fmt: skip
     accounts = Accounts()
     gpu = EnvironmentClass(name="gpu", kind="venv", tags=("gpu",), maximum=2)
     mpi = EnvironmentClass(name="mpi", kind="venv", maximum=2, runs=("slurmd", "-N", "{name}"))
-    classes = {"gpu": gpu, "mpi": mpi}
+    lab = EnvironmentClass(name="lab", kind="venv", tags=("lab",))
+    classes = {"gpu": gpu, "mpi": mpi, "lab": lab}
     names = EnvironmentAccounts(tmp_path / "names")
     made = EnvironmentDesk(service, classes, {}, accounts, "workers.pool", names)
     return made, service, accounts
@@ -247,11 +255,11 @@ async def test_what_the_host_could_run_itself_starts_nothing_however_full_it_is(
     await asyncio.sleep(5)
     found.on_here(HOST, here())
     await asyncio.sleep(5)
-    assert (found.needed["gpu"], found.there()) == (0, [])
+    assert (found.demand.needed["gpu"], found.there()) == (0, [])
     waiting.append(SimpleNamespace(shape=shapes["GPU"], tasks=1))
     found.on_here(HOST, here())
     await asyncio.sleep(1)
-    assert (found.needed["gpu"], len(found.there())) == (1, 1)
+    assert (found.demand.needed["gpu"], len(found.there())) == (1, 1)
 
 
 @on_its_own_clock
@@ -276,3 +284,36 @@ async def test_what_is_ordered_is_not_free_though_its_host_has_not_said_that_it_
     assert {room.name[0]: room.free["cpus"] for room in found.hosts()} == {"w": 3000, "v": 4000}
     found.on_here(HOST, here(started.number))
     assert {room.name[0]: room.free["cpus"] for room in found.hosts()} == {"w": 4000, "v": 4000}
+
+
+@on_its_own_clock
+async def test_a_class_that_starves_is_made_room_for_and_served_first(tmp_path: Path) -> None:
+    """Others have more work than the pool can do, and so their environments never idle."""
+    numbers = [FIRST_NUMBER - 1, FIRST_NUMBER]
+    busy = [worker(f"{worker_name('gpu', number)}@workers.pool/x") for number in numbers]
+    host = worker(HOST)
+    found, service, _ = desk(tmp_path, host, *busy)
+    host.free = {"cpus": 0}
+    for each in busy:
+        each.held = {1: "a task"}
+    tags = ("GPU", "LAB")
+    shapes = [SimpleNamespace(request={"cpus": 1000}, tag=tag) for tag in tags]
+    waiting = [SimpleNamespace(shape=shape, tasks=9) for shape in shapes]
+    service.pool.unmet = lambda now: waiting
+    service.pool.would_fit = lambda shape, ad, jid: lacks(shape.tag, ad)
+    found.on_here(HOST, here(*numbers))
+    await asyncio.sleep(5)
+    assert not service.told
+    await asyncio.sleep(10)
+    [drain] = service.told
+    assert isinstance(drain, Drain)
+    assert (drain.worker, drain.cause) == (busy[1].jid, "pool@pool")
+    assert "work for class lab has waited for 10 s" in drain.by
+    assert [each.makes_room_for for each in found.there()] == ["", "lab"]
+    busy[1].held = {}
+    await asyncio.sleep(2)
+    assert service.told[1:] == [(HOST, StopEnvironment(number=FIRST_NUMBER))]
+    host.free = {"cpus": 1000}
+    found.on_here(HOST, here(numbers[0]))
+    await asyncio.sleep(1)
+    assert [each.of for each in found.there()] == ["gpu", "lab"]

@@ -62,6 +62,25 @@ async def test_what_fails_while_it_is_made_leaves_nothing(
     assert list((tmp_path / "environments" / "prepared").iterdir()) == []
 
 
+async def test_of_what_fails_on_a_full_disk_it_is_said_that_the_disk_is_full(
+    files: EnvironmentFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tool's last words need not say so."""
+
+    async def make(place: Path) -> None:
+        raise KestrelError("ensurepip failed", cause="status 1")
+
+    free = 3 << 20
+    monkeypatch.setattr("shutil.disk_usage", lambda root: Usage(1 << 40, 0, free))
+    with pytest.raises(KestrelError, match="ensurepip failed") as caught:
+        await files.prepared("d", make)
+    assert caught.value.cause == "its disk is full, but for 3 MiB: status 1"
+    free = 300 << 20
+    with pytest.raises(KestrelError, match="ensurepip failed") as caught:
+        await files.prepared("d", make)
+    assert caught.value.cause == "status 1"
+
+
 async def test_what_a_killed_process_was_making_is_swept_and_made_anew(
     files: EnvironmentFiles, tmp_path: Path
 ) -> None:

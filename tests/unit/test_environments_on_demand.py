@@ -209,3 +209,19 @@ def test_one_of_a_class_that_is_gone_does_not_start_for_ever() -> None:
     late = one(phase=Phase.STARTING, since=NOW - EnvironmentClass.start_seconds)
     [stop] = what([], [], [host()], late).stop
     assert (stop.number, stop.failed) == (1, True)
+
+
+def test_one_that_is_drained_goes_as_soon_as_it_has_no_work() -> None:
+    """And that is no failure, though work needs its class."""
+    drained = one(idle_since=NOW, draining=True)
+    [stop] = what([of(minimum=1)], [need(9)], [host()], drained).stop
+    assert (stop.number, stop.failed) == (1, False)
+    assert not what([of()], [], [host()], one(draining=True)).stop
+
+
+def test_what_gets_free_goes_first_to_the_class_that_has_starved() -> None:
+    classes, needs = [of("large"), of("small")], [need(9, large=1), need(1, small=1)]
+    hosts = [host("h", 1000, "large", "small")]
+    assert what(classes, needs, hosts).start == [StartDecision("large", "h")]
+    found = decide(classes, needs, hosts, [], StartFailures(), NOW, ["small"])
+    assert found.start == [StartDecision("small", "h")]

@@ -28,7 +28,7 @@ def read_all_classes(
                 raise UsageError(f"there are two environment classes {name}", cause=str(file))
             classes[name] = found
             if found.recipe:
-                recipes[name] = _text(Path(found.recipe))
+                recipes[name] = _text(Path(found.recipe), MOST_RECIPE_CHARACTERS + 1)
                 if len(recipes[name]) > MOST_RECIPE_CHARACTERS:
                     raise UsageError(
                         f"the recipe {found.recipe} is too long",
@@ -37,8 +37,9 @@ def read_all_classes(
     return classes, recipes
 
 
-def _text(file: Path) -> str:
+def _text(file: Path, most: int = -1) -> str:
     try:
-        return file.read_text()
+        with file.open() as reading:
+            return reading.read(most)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} cannot be read", cause=str(error)) from None

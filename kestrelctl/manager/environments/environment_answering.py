@@ -77,7 +77,7 @@ class EnvironmentRequests:
             maximum=cls.maximum,
             start_seconds=cls.start_seconds,
             idle_seconds=cls.idle_seconds,
-            waiting=desk.needed[cls.name],
+            waiting=desk.demand.needed[cls.name],
             obstacle=desk.obstacles[cls.name].value,
             hosts=hosts,
             failures=failures,
@@ -111,6 +111,8 @@ def _view(found: Environment, now: float) -> EnvironmentView:
         idle_seconds=idle,
         worker=found.worker,
         asked_for=found.asked_for,
+        draining=found.draining,
+        makes_room_for=found.makes_room_for,
     )
 
 

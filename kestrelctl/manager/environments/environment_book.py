@@ -7,7 +7,7 @@ message of each host what is there. So nothing is stored, and nothing is started
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from kestrelctl.environments.started import Environment, EnvironmentPhase
 from kestrelctl.protocol.environments import EnvironmentsHere
@@ -122,12 +122,15 @@ class EnvironmentBook:
         """Those on one host."""
         return [each for each in self.known.values() if each.host == host]
 
-    def see_workers(self, idle: Iterable[tuple[str, bool]], now: float) -> list[Environment]:
+    def see_workers(
+        self, idle: Iterable[tuple[str, bool]], now: float, draining: Collection[str] = ()
+    ) -> list[Environment]:
         """Notes which environments' workers are there.
 
         Args:
             idle: for the workers that are online the name of the account, and whether it has
                 nothing to do.
+            draining: those of them that get nothing new.
 
         Returns:
             Those that have been given work for the first time, or have begun to count as nodes that
@@ -145,6 +148,9 @@ class EnvironmentBook:
             is_idle = there.get(each.worker)
             if is_idle is None or each.phase is EnvironmentPhase.STOPPING:
                 continue
+            each.draining = each.worker in draining
+            if not each.draining:
+                each.makes_room_for = ""  # somebody has resumed its worker
             if each.phase is EnvironmentPhase.STARTING:
                 each.phase, each.since = EnvironmentPhase.READY, now
             if not is_idle:

@@ -1,7 +1,6 @@
 """Starts environments when work needs them, and stops them when it does not.
 
-What waits is held against workers that are not there yet, one for each class. The scheduler knows
-nothing of this: an environment's worker is a worker like any other.
+The scheduler knows nothing of this: an environment's worker is a worker like any other.
 """
 
 from __future__ import annotations
@@ -9,29 +8,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping
 from math import inf
 from typing import NamedTuple, Protocol
 
-import msgspec
-
 from kestrelctl.core.classad.evaluation import Ad, Expression
+from kestrelctl.core.events import Drain
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model import input_addresses, output_addresses, workdir
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.assets import Amounts, amounts, natural
-from kestrelctl.core.model.isolation import is_reserved
+from kestrelctl.core.model.assets import Amounts, natural
 from kestrelctl.core.model.matching_ads import worker_ad
 from kestrelctl.core.model.neighbour import is_neighbour
-from kestrelctl.core.model.own_tags import first_own
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.task_environment import KINDS as TASK_KINDS
-from kestrelctl.core.model.task_environment import TaskEnvironment, tag_of
-from kestrelctl.environments.environment_class import SEES_HOSTS_FILES, EnvironmentClass
-from kestrelctl.environments.host_share import host_share
+from kestrelctl.core.model.task_environment import TaskEnvironment
+from kestrelctl.environments.environment_class import EnvironmentClass
+from kestrelctl.environments.making_room import MadeRoom, RoomMaking
 from kestrelctl.environments.on_demand import (
     Decision,
-    EnvironmentNeed,
     HostRoom,
     StartObstacle,
     amounts_of,
@@ -42,10 +35,8 @@ from kestrelctl.environments.started import Environment, EnvironmentPhase
 from kestrelctl.errors import KestrelError, NotFound, UsageError
 from kestrelctl.manager.access import bare
 from kestrelctl.manager.environments.environment_accounts import AccountList
-from kestrelctl.manager.environments.environment_book import (
-    WORKER_PREFIX,
-    EnvironmentBook,
-)
+from kestrelctl.manager.environments.environment_book import EnvironmentBook
+from kestrelctl.manager.environments.environment_demand import EnvironmentDemand, has_room
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol.environments import (
     EnvironmentsHere,
@@ -63,10 +54,6 @@ BURST_SECONDS = 0.005
 ROUND_SECONDS = 1.0
 #: After the manager's start hosts have so long to say what is there, before more is started.
 SETTLE_SECONDS = 2.0
-#: So many shapes of what waits are held against the classes.
-MOST_SHAPES = 50
-#: So many workers that are not there yet are remembered.
-MOST_IMAGINED = 1_000
 #: An order that a host has not answered after so long never came there.
 UNHEARD_SECONDS = 20.0
 #: A host that is away for so long counts as gone, with its environments: after a restart of the
@@ -74,17 +61,6 @@ UNHEARD_SECONDS = 20.0
 AWAY_SECONDS = 60.0
 #: The temporary account of an environment's worker is good for so long beyond its start.
 ACCOUNT_SECONDS = 60.0
-
-_WORKDIR = workdir.TAG.upper()
-#: What only workers have that see the files of their users.
-_OF_FILES = {
-    _WORKDIR,
-    output_addresses.FILE_TAG.upper(),
-    f"{input_addresses.TAG_PREFIX}{input_addresses.FILE}".upper(),
-}
-
-#: What only workers have that make environments.
-_OF_HOSTS = {tag_of(kind).upper() for kind in TASK_KINDS}
 
 
 class Invitations(Protocol):
@@ -118,7 +94,7 @@ class EnvironmentDesk:
     Attributes:
         book: what there is.
         failures: starts that failed.
-        needed: how many tasks wait that each class could run.
+        demand: what waits that they could run.
     """
 
     def __init__(
@@ -140,12 +116,10 @@ class EnvironmentDesk:
         self._drops_at = service.now() + AWAY_SECONDS
         self.book = EnvironmentBook(service.pool.epoch)
         self.failures = StartFailures()
+        self._room = RoomMaking()
         self.counts = StartCounts(Counter(), Counter())
-        self.needed: Counter[str] = Counter()
+        self.demand = EnvironmentDemand(service.pool, classes, workers_host)
         self.obstacles: dict[str, StartObstacle] = dict.fromkeys(classes, StartObstacle.NOT_NEEDED)
-        self._imagined: dict[tuple[object, ...], WorkerAd] = {}
-        #: By host: what it offers, what an environment there would, and what it would with that.
-        self._as_hosts: dict[str, tuple[WorkerAd, WorkerAd, WorkerAd]] = {}
         self._hosts_of = {
             name: Expression(cls.hosts) if cls.hosts else None for name, cls in classes.items()
         }
@@ -234,7 +208,7 @@ class EnvironmentDesk:
             self._stop(environment)
         for start in found.start if now >= self._starts_at else ():
             self._begin(start.of, start.host, asked_for=False)
-        if self.book.known or self.needed or self._accounts.names:
+        if self.book.known or self.demand.needed or self._accounts.names:
             self._look_at(self._loop.time() + ROUND_SECONDS)
 
     def _see_workers(self, now: float) -> None:
@@ -244,93 +218,64 @@ class EnvironmentDesk:
             for each in self.book.forget_host(host):
                 self._drop_account_of(each)
             self.failures.forget_host(host)
-            self._as_hosts.pop(host, None)
+            self.demand.forget_host(host)
         for each in list(self.book.known.values()):
             if not each.held and now - each.since > UNHEARD_SECONDS:
                 del self.book.known[each.number]
                 self._gone(each, "its host has not answered")
         names = {each.worker for each in self.book.known.values()}
         online: dict[str, bool] = {}
+        draining: set[str] = set()
         for worker in workers.values():
             name = worker.account.partition("@")[0]
             if name in names | self._accounts.names and worker.online:
                 online[name] = not worker.held
+                if worker.draining:
+                    draining.add(name)
         if now >= self._drops_at and self._service.pool.connected:
             self._drops_at = now + AWAY_SECONDS
             for name in self._accounts.names - names - online.keys():
                 # Of one that went while no manager was there, or while no server was.
                 self._spawn(self._drop_account(name))
-        for useful in self.book.see_workers(online.items(), now):
+        for useful in self.book.see_workers(online.items(), now, draining):
             self.counts.started[useful.of] += 1
             self.failures.succeeded(useful.of, useful.host)
+            self._room.has_worked(useful.of)
 
     def _decide(self, now: float) -> Decision:
-        needs: list[EnvironmentNeed] = []
-        self.needed.clear()
         hosts = self.hosts()
-        imagined = self._imagine_all(hosts)
-        for each in self._service.pool.unmet(now)[:MOST_SHAPES] if self.classes else ():
-            places: dict[str, int] = {}
-            for name, (host, ad) in imagined.items():
-                jid = f"{WORKER_PREFIX}{name}@{self._workers_host}/x"
-                fits = self._service.pool.would_fit(each.shape, ad, jid) is None
-                if fits and not self._could_itself(host, ad, each.shape):
-                    places[name] = _places(each.shape.request, amounts(ad.assets))
-                    self.needed[name] += each.tasks
-            if places:
-                needs.append(EnvironmentNeed(each.tasks, places))
-        return decide(
-            self.classes.values(),
-            needs,
-            hosts,
-            self.book.known.values(),
-            self.failures,
-            now,
-        )
-
-    def _could_itself(self, host: str, ad: WorkerAd, shape: Shape) -> bool:
-        """Whether a host could run tasks of a shape with what an environment there would have.
-
-        Then one would be of no use: they wait for that room, whoever has it.
-        """
-        hosts_ad = self._service.pool.workers[host].ad
-        known = self._as_hosts.get(host)
-        if known is None or known[0] is not hosts_ad or known[1] is not ad:
-            small = msgspec.structs.replace(
-                hosts_ad, assets=ad.assets, units={}, shared=(), unknown={}, ends_at=None
-            )
-            known = self._as_hosts[host] = (hosts_ad, ad, small)
-        return self._service.pool.would_fit(shape, known[2], host) is None
-
-    def _imagine_all(self, hosts: Sequence[HostRoom]) -> dict[str, tuple[str, WorkerAd]]:
-        """For each class that some host makes, the least that its worker will say of itself, where.
-
-        What a worker has is a part of its host, so hosts differ; those without room do not count if
-        others have some.
-        """
-        found: dict[str, tuple[str, WorkerAd]] = {}
-        for name, cls in self.classes.items():
-            if cls.runs:
-                continue
-            makes = [host for host in hosts if name in host.classes]
-            roomy = [host for host in makes if _has_room(host, amounts_of(cls))]
-            ads = [(host.name, self._imagine(cls, host.name)) for host in roomy or makes]
-            if ads:
-                found[name] = min(ads, key=lambda each: each[1].assets.get("memory", 0.0))
+        needs = self.demand.needs(hosts, now)
+        there = list(self.book.known.values())
+        first = self._room.starving(now)
+        found = decide(self.classes.values(), needs, hosts, there, self.failures, now, first)
+        if now >= self._starts_at:
+            starting = {start.of for start in found.start}
+            for made in self._room.look(
+                self.classes, needs, hosts, there, starting, self.failures, now
+            ):
+                self._drain(self.book.known[made.number], made)
         return found
+
+    def _drain(self, environment: Environment, made: MadeRoom) -> None:
+        """Lets it end what it runs, and no more."""
+        environment.draining, environment.makes_room_for = True, made.starving
+        log.info(
+            "draining environment %d of class %s at %s: %s",
+            environment.number, environment.of, environment.host, made.why,
+        )  # fmt: skip
+        for worker in list(self._service.pool.workers.values()):
+            if worker.account.partition("@")[0] == environment.worker:
+                event = Drain(
+                    at=self._service.now(),
+                    cause=f"pool@{self._service.domain}",
+                    worker=worker.jid,
+                    by=f"the pool: {made.why}",
+                )
+                self._service.handle(event)
 
     def coming_for(self, shape: Shape) -> list[str]:
         """The classes of which an environment could run work of a shape, and is made by a host."""
-        hosts = [host for host in self.hosts() if host.classes]
-        found: list[str] = []
-        for name, cls in self.classes.items():
-            here = next((host.name for host in hosts if name in host.classes), None)
-            if here is None or cls.runs:
-                continue
-            jid = f"{WORKER_PREFIX}{name}@{self._workers_host}/x"
-            if self._service.pool.would_fit(shape, self._imagine(cls, here), jid) is None:
-                found.append(name)
-        return found
+        return self.demand.coming_for(shape, self.hosts())
 
     def for_tasks(self, wanted: TaskEnvironment) -> TaskEnvironment:
         """What tasks are to run inside of whose job names a class, as the class is now.
@@ -352,42 +297,6 @@ class EnvironmentDesk:
                 hint=f"--requires {cls.tags[0]} starts one" if cls.tags else None,
             )
         return TaskEnvironment(wanted.of, cls.kind, self._recipes.get(wanted.of, ""))
-
-    def _imagine(self, cls: EnvironmentClass, host: str) -> WorkerAd:
-        """What the worker of an environment of a class on a host will say of itself."""
-        ad = self._service.pool.workers[host].ad
-        machine = (ad.os.upper(), ad.arch.upper())
-        lacks = (
-            set(_OF_HOSTS)
-            if cls.kind in SEES_HOSTS_FILES and _WORKDIR in ad.tags
-            else _OF_FILES | _OF_HOSTS
-        )
-        tags = tuple(
-            tag
-            for tag in ad.tags
-            if (tag in machine or is_reserved(tag) or first_own([tag])) and tag not in lacks
-        )
-        said = natural(amounts_of(cls))
-        assets = said | host_share(ad.assets, said)
-        key = (cls.name, tags, *assets.items())
-        found = self._imagined.get(key)
-        if found is None:
-            if len(self._imagined) >= MOST_IMAGINED:
-                self._imagined.clear()
-            own = tuple(tag.upper() for tag in cls.tags)
-            found = self._imagined[key] = msgspec.structs.replace(
-                ad,
-                assets=assets,
-                tags=(*tags, *own),
-                attributes={},
-                properties={},
-                units={},
-                shared=(),
-                unknown={},
-                start="",
-                ends_at=None,
-            )
-        return found
 
     def hosts(self) -> list[HostRoom]:
         """The workers whose machines make environments, with what is free there."""
@@ -457,7 +366,7 @@ class EnvironmentDesk:
                 hint=f"`kestrelctl environment explain {of}` says why",
             )
         taken = amounts_of(cls)
-        roomy = [each for each in fitting if _has_room(each, taken)]
+        roomy = [each for each in fitting if has_room(each, taken)]
         if patient and roomy:
             roomy = [each for each in roomy if self.failures.may_start(of, each.name, now)]
             if not roomy:
@@ -561,15 +470,6 @@ class EnvironmentDesk:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _has_room(host: HostRoom, taken: Mapping[str, int]) -> bool:
-    return all(host.free.get(asset, 0) >= amount for asset, amount in taken.items())
-
-
-def _places(request: Mapping[str, int], has: Mapping[str, int]) -> int:
-    """How many tasks that ask for this have room in it; one at least: policies may charge less."""
-    return max(1, min((has.get(a, 0) // n for a, n in request.items() if n), default=1))
 
 
 def _is_gone(worker: Worker | None, now: float) -> bool:

@@ -131,7 +131,7 @@ class PoolWatch:
                 starting=phases[name, EnvironmentPhase.STARTING],
                 ready=phases[name, EnvironmentPhase.READY],
                 stopping=phases[name, EnvironmentPhase.STOPPING],
-                waiting=desk.needed[name],
+                waiting=desk.demand.needed[name],
             )
             for name in desk.classes
         }

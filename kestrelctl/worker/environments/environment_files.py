@@ -30,6 +30,8 @@ FRESH_SECONDS = 900.0
 #: What should be free on the disk: so much of it, and no more than that.
 FREE_PART = 0.1
 FREE_BYTES = 10 << 30
+#: With less than that a disk is full: of what fails there it is said.
+FULL_BYTES = 64 << 20
 
 
 class EnvironmentFiles:
@@ -79,6 +81,12 @@ class EnvironmentFiles:
             draft.rename(link)
         except OSError as error:
             raise KestrelError("an environment cannot be prepared", cause=str(error)) from error
+        except KestrelError as error:
+            free = shutil.disk_usage(self._root).free
+            if free < FULL_BYTES:  # A tool's last words need not say so.
+                words = f"its disk is full, but for {free >> 20} MiB"
+                error.cause = f"{words}: {error.cause}" if error.cause else words
+            raise
         finally:
             if not link.exists():
                 await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
