@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 from hashseeds import printed_with_other_hashes
+from seeds import due
 
 from kestrelctl.simulate.flock_worlds import run_flock
 
@@ -14,7 +15,7 @@ from kestrelctl.simulate.flock_worlds import run_flock
 BUSY = 7
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", due(40, days=2))
 def test_all_promises_are_kept_between_pools(seed: int) -> None:
     run_flock(seed).raise_problems()
 
