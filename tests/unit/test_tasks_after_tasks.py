@@ -301,6 +301,21 @@ def test_a_cancel_of_the_parent_cancels_what_waits_for_its_tasks(driver: PoolDri
     assert len(driver.store().tasks(child)) < 10
 
 
+def test_a_task_that_is_cancelled_for_its_parents_and_with_its_job_counts_once(
+    driver: PoolDriver,
+) -> None:
+    first = driver.submit(6)
+    second = driver.submit(6, after_each=first)
+    driver.wait(1)
+    driver.cancel(first)
+    assert job_of(driver, second).counts.cancelled == 2, "the two that had not started"
+    cancel = ev.Cancel(at=driver.now, request="c", by="ada", admin=False, job_id=second)
+    driver.pool.handle(cancel)  # it has ended, and that is not durable yet
+    before = driver.pool.state.totals.tasks_cancelled
+    driver.submit(6, after_each=second)
+    assert driver.pool.state.totals.tasks_cancelled - before == 6
+
+
 def test_the_freed_come_lowest_first_and_after_a_restart_again(driver: PoolDriver) -> None:
     parent = driver.submit(12)
     child = driver.submit(12, after_each=parent, held=True)

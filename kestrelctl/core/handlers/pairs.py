@@ -262,9 +262,12 @@ def _settle(
     """Frees tasks and cancels others; returns those of the latter that were beyond the cursor."""
     if not job.waiting:
         job.waits_since = state.at  # nobody let it starve
-    news = [gap for each in bad for gap in pairing.in_vain.gaps(*each)]
-    for first, last in news:
-        pairing.in_vain.add(first, last)
+    news: list[IndexRange] = []
+    for each in bad:  # they may overlap: cancelled with its job, and before that for its parent's
+        gaps = pairing.in_vain.gaps(*each)
+        for first, last in gaps:
+            pairing.in_vain.add(first, last)
+        news += gaps
     if pairing.otherwise is IfParentFails.RUN:
         done = [*done, *bad]
     for first, last in done:
