@@ -52,7 +52,7 @@ from kestrelctl.manager.descent import ended_pairs
 from kestrelctl.store.memory import MemoryStore
 
 PROFILE = settings(
-    max_examples=600,
+    max_examples=400,
     stateful_step_count=60,
     deadline=None,
     derandomize="CI" in os.environ,

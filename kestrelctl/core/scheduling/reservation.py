@@ -42,13 +42,16 @@ def starving(
     for job in demand.in_order():
         if job.spec.guest is not None or (priority is not None and job.spec.priority < priority):
             break
+        starves = max(job.waits_since, job.served_at) <= long_ago
+        if job.spec.priority == priority and not starves:
+            continue
         if job.shape in besides:
             continue
         span = job.shape.span
         may_go = min(passing(job)[0], demand.tokens.times_free(job.shape.tokens)) >= span
         if may_go and sum(1 for _ in islice(_able(job, supply), span)) == span:
             priority = job.spec.priority
-            if max(job.waits_since, job.served_at) <= long_ago:
+            if starves:
                 yield job
 
 
