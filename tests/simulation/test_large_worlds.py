@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from seeds import due
 
 from kestrelctl import simulate
 from kestrelctl.core.model.ad import WorkerAd
@@ -10,7 +11,7 @@ from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.simulate.workload import Submission
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", due(4, days=2))
 def test_200_workers_and_5000_tasks_on_a_bad_day(seed: int) -> None:
     report = simulate.run(seed, simulate.large(seed))
     report.raise_problems()

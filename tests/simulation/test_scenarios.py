@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from seeds import due
 
 from kestrelctl import simulate
 from kestrelctl.core.model.ad import WorkerAd
@@ -15,7 +16,7 @@ from kestrelctl.simulate.nodes import Nodes
 from kestrelctl.simulate.workload import Submission
 
 TASKS = 40
-SEEDS = range(10)
+SEEDS = due(10, days=2)
 
 
 def live_through(
