@@ -300,9 +300,9 @@ def test_what_waits_for_something_else_wants_no_worker() -> None:
             at=driver.now, cause="root", request="u", name="eve", change=ShareChange(max_running=2)
         )
     )
-    for _ in range(3):
-        driver.submit(3, owner="eve")
-    # One of the third job, and two of eve's nine.
+    for cpus in (1, 0.5, 0.25):
+        driver.submit(3, owner="eve", cpus=cpus)
+    # One of the third job, and two of eve's nine, which ask for different amounts.
     assert only(driver).wanted == 3
     assert sum(each.tasks for each in unmet(driver)) == 3
 
