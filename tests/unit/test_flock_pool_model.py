@@ -181,6 +181,16 @@ def test_the_model_notices_a_machine_that_runs_two() -> None:
         pool._start(1)
 
 
+def test_the_model_notices_a_task_that_is_sent_where_nothing_is_lent() -> None:
+    agenda = Agenda()
+    home, lender = a_pool(agenda, 1, (1, 50), (2, 10), (3, 10)), a_pool(agenda, 1, number=1)
+    two_pools(agenda, home, lender)
+    agenda.run(5)
+    home.offered(1, 1)
+    with pytest.raises(UnaccountedTask, match="no machine is lent"):
+        home._send(2)
+
+
 def test_the_model_notices_a_task_that_ends_twice() -> None:
     agenda = Agenda()
     pool = a_pool(agenda, 2, (1, 5))

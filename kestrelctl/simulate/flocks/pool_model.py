@@ -366,6 +366,8 @@ class PoolModel:
         for loan in self._nearest:
             if loan.machines > loan.running:
                 break
+        else:
+            raise UnaccountedTask(f"pool {self.number} sends task {task} where no machine is lent")
         if self.states[task] != WAITS:
             raise UnaccountedTask(f"task {task} of pool {self.number} starts with no right to")
         self.states[task] = RUNS
