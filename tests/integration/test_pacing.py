@@ -36,8 +36,9 @@ async def send(pool: PoolState, user: str, each: int, bursts: int) -> None:
             await asyncio.sleep(0)
         for session in sessions:  # what was sent before has been read when this comes back
             session.session.send('{"type": "pool_status", "id": "1"}', f"jobs@{pool.domain}")
-        for session in sessions:
-            assert (await session.answer(30))["type"] == "pool"
+        for session in sessions:  # a manager that is slow has read it, too, and says that it is busy
+            answer = await session.answer(30)
+            assert answer["type"] == "pool" or answer["code"] == "busy"
 
 
 async def test_stanzas_count_over_all_sessions_of_an_account(local_pool: PoolState) -> None:
