@@ -1,8 +1,8 @@
 """The order of the whole check: first what runs beside hosts that are being set up.
 
 Roles are tried on hosts of their own, which mostly wait for something. Meanwhile run the tests
-below that only compute. What talks to real processes comes when the hosts are gone, and has the
-machine to itself.
+below that only compute. What talks to real processes comes when the hosts are gone: for it,
+`./kestrel test` calls pytest once more.
 """
 
 from __future__ import annotations
@@ -24,5 +24,9 @@ def turn(item: pytest.Item) -> int:
     return 1
 
 
+@pytest.hookimpl(tryfirst=True)  # before the options that choose by mark
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=turn)
+    for item in items:
+        if turn(item) == 2:
+            item.add_marker("processes")

@@ -164,6 +164,32 @@ def test_all_that_the_tests_need_is_named(machine: Machine) -> None:
     )
 
 
+#: In the place of each tool that the tests need.
+TESTERS = ("bwrap", "promtool", "chromium", "profanity", "tmux", "mpirun", "cc")
+#: Notes how pytest is called, and ends as the test wants it to.
+PYTEST = """
+case $* in
+*'-m pytest'*'-m not '*) echo "$*" >>"$TOOLS/notes"; exit {} ;;
+*'-m pytest'*) echo "$*" >>"$TOOLS/notes"; exit {} ;;
+esac
+exec "{}" "$@"
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "together", "calls"),
+    [(0, 0, 0, 2), (1, 0, 1, 2), (0, 1, 1, 2), (1, 1, 1, 2), (2, 0, 2, 1)],
+)
+def test_the_whole_check_fails_if_a_part_of_it_does(
+    machine: Machine, first: int, second: int, together: int, calls: int
+) -> None:
+    for name in (*TESTERS, "ruff", "mypy", "lint-imports"):
+        machine.add(name, "exit 0")
+    machine.add("python3", PYTEST.format(first, second, sys.executable))
+    assert machine.kestrel("test").returncode == together
+    assert len((machine.tools / "notes").read_text().splitlines()) == calls
+
+
 NOISY_UV = 'case $1 in venv | pip) echo "WARNING: a location is ignored" >&2 ;; esac\n'
 
 

@@ -36,7 +36,7 @@ async def send(pool: PoolState, user: str, each: int, bursts: int) -> None:
             await asyncio.sleep(0)
         for session in sessions:  # what was sent before has been read when this comes back
             session.session.send('{"type": "pool_status", "id": "1"}', f"jobs@{pool.domain}")
-        for session in sessions:  # a manager that is slow has read it, too, and says that it is busy
+        for session in sessions:  # a manager that stood still has read it, too, and is busy
             answer = await session.answer(30)
             assert answer["type"] == "pool" or answer["code"] == "busy"
 
