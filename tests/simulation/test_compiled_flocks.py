@@ -8,6 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+#: A compiler has to run, beside hosts that are being set up.
+pytestmark = pytest.mark.timeout(400)
+
 FLOCK = ["bench", "flock-sim", "--pools", "30", "--scale", "0.1", "--ttl", "1", "-o", "json"]
 MOVING = ["--failing", "10%", "--joining", "10%"]
 
