@@ -19,7 +19,7 @@ MOVING = ["--failing", "10%", "--joining", "10%"]
 
 def simulated(*options: str, directory: Path) -> dict[str, Any]:
     """What came of a flock, without what it took."""
-    words = [Path(sys.executable).parent / "kestrelctl", *FLOCK, *MOVING, *options]
+    words = [str(Path(sys.executable).parent / "kestrelctl"), *FLOCK, *MOVING, *options]
     done = subprocess.run(words, cwd=directory, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (run,) = json.loads(done.stdout)["runs"]

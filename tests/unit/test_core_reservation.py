@@ -73,6 +73,18 @@ class Stream:
         return {w.jid: w.kept_for.id for w in workers if w.kept_for is not None}
 
 
+def test_where_all_ask_alike_no_worker_is_kept() -> None:
+    driver = PoolDriver(STARVING)
+    driver.join("w1", "w2", cpus=4)
+    driver.submit(4, cpus=2)
+    driver.submit(1, cpus=2)
+    driver.live(60.0)
+    assert all(worker.kept_for is None for worker in driver.pool.workers.values())
+    driver.submit(1, cpus=1)
+    driver.live(60.0)
+    assert [worker.kept_for.id for worker in driver.pool.workers.values() if worker.kept_for] == [2]
+
+
 def test_without_a_reservation_a_large_task_would_starve() -> None:
     stream = Stream()
     job_id = stream.large()
@@ -240,3 +252,25 @@ def test_how_long_is_long_can_be_set(seconds: float) -> None:
     assert driver.worker("w1").kept_for is None
     driver.live(seconds / 5 + 2.0)
     assert driver.worker("w1").kept_for is not None
+
+
+def test_a_task_that_must_not_queue_gets_its_turn_before_those_that_do() -> None:
+    """They ask for as much, but what is queued at a worker begins when another ends there."""
+    driver = PoolDriver(STARVING)
+    driver.join("w1", cpus=1)
+    short = driver.submit(50_000, cpus=1, owner=STREAM)
+    for _ in range(5):
+        for attempt in driver.held("w1")[:1]:
+            driver.report("w1", attempt, seconds=0.1)
+    assert driver.pool.state.workers["w1"].queued
+    late = driver.submit(1, cpus=1, owner="alice")
+    for _ in range(30):
+        driver.live(1.0)
+        for attempt in driver.held("w1")[:1]:
+            driver.report("w1", attempt, seconds=0.1)
+        job = driver.pool.job(late)
+        assert job is not None
+        if job.running:
+            break
+    assert job.running
+    assert driver.pool.job(short)

@@ -24,6 +24,8 @@ def keep_workers(state: State, now: float) -> None:
     if now < state.next_starving_at or not state.demand:
         return
     state.next_starving_at = now + state.config.starving_seconds / LOOKS
+    if _all_ask_alike(state):
+        return
     left: int | None = None
     in_vain: set[Shape] = set()
     for job in starving(state.demand, state.supply, state.config, now, in_vain):
@@ -45,6 +47,14 @@ def keep_workers(state: State, now: float) -> None:
             in_vain.clear()
             state.kept[job] = (best, now)
             left -= job.shape.span == 1
+
+
+def _all_ask_alike(state: State) -> bool:
+    """Whether no task can take a part of the room that another waits for: all that are known ask
+    for as much, on one worker each. Short ones are not queued where others wait (`offer`).
+    """
+    request = state.demand.shapes[0].request
+    return all(shape.request == request and shape.span == 1 for shape in state.demand.shapes)
 
 
 def _may_be_kept(state: State) -> int:
