@@ -220,6 +220,20 @@ async def test_a_tool_that_fails_says_why() -> None:
     )
 
 
+async def test_of_a_pull_that_is_tried_again_and_again_the_end_is_told() -> None:
+    """Podman warns of each try, at length, and says then what is the matter."""
+    warning = 'echo "time=now level=warning msg=retrying" >&2; '
+    words = "x" * 900
+    for script, end in (
+        (f"{warning * 3} echo Error: no such image >&2; exit 125", "Error: no such image"),
+        (f"echo Error: {words} no such image >&2; exit 125", f"{words} no such image"[-800:]),
+        (f"{warning} exit 1", "time=now level=warning msg=retrying"),
+    ):
+        with pytest.raises(KestrelError) as failed:
+            await run_tool(("sh", "-c", script), limit_seconds=60)
+        assert failed.value.cause == end
+
+
 async def test_a_tool_that_is_not_there_is_named() -> None:
     with pytest.raises(MissingTool, match="no-such-tool is not installed"):
         await run_tool(("no-such-tool",), limit_seconds=60)

@@ -13,6 +13,10 @@ from kestrelctl.worker.orphans import kill_group
 
 _KEPT_BYTES = 1 << 20
 _LAST_LINES = 5
+_LAST_CHARACTERS = 800
+#: So podman and docker mark what they say of each try that they will repeat; what is the matter
+#: they say at the end.
+_WARNING = "level=warning"
 _CHUNK_BYTES = 1 << 16
 
 
@@ -71,4 +75,6 @@ async def _keep(stream: asyncio.StreamReader, kept: bytearray) -> None:
 
 
 def _end(said: bytearray) -> str | None:
-    return "\n".join(said.decode(errors="replace").strip().splitlines()[-_LAST_LINES:]) or None
+    lines = said.decode(errors="replace").strip().splitlines()
+    lines = [line for line in lines if _WARNING not in line] or lines
+    return "\n".join(lines[-_LAST_LINES:])[-_LAST_CHARACTERS:] or None
