@@ -91,16 +91,19 @@ class Listing(CommandOutput, Generic[T]):
         name: Callable[[T], str],
         *,
         nothing: str,
+        remarks: Sequence[str] = (),
     ) -> None:
         """Args:
         pages: the things, or an iterator over pages of them.
         name: what identifies one (quiet).
         nothing: what to say if there are none.
+        remarks: what to say after all of them.
         """
         self._pages = _one_page(pages) if isinstance(pages, Sequence) else pages
         self._columns = columns
         self._name = name
         self._nothing = nothing
+        self._remarks = remarks
 
     async def entries(self) -> AsyncIterator[tuple[str, object]]:
         async for page in self._pages:
@@ -118,6 +121,8 @@ class Listing(CommandOutput, Generic[T]):
                 grid.print([[c.cell(thing) for c in columns] for thing in page], screen)
         if grid is None:
             screen.say(self._nothing)
+        for remark in self._remarks:
+            screen.say(remark)
 
 
 class Record(CommandOutput):

@@ -19,6 +19,7 @@ from kestrelctl.protocol.environment_answers import (
     EnvironmentClassView,
     EnvironmentList,
     EnvironmentView,
+    StartFailureView,
 )
 from kestrelctl.protocol.environment_requests import (
     ListEnvironments,
@@ -63,6 +64,12 @@ def list_(invocation: Invocation) -> None:
             columns,
             lambda each: str(each.number),
             nothing=f"no environments are there now; classes: {known}",
+            remarks=[
+                f"of class {each.name}: {_failed_starts(_latest(each), now)}\n"
+                f"hint: kestrelctl environment explain {each.name}"
+                for each in found.classes
+                if each.failures
+            ],
         )
 
     invocation.talk(work)
@@ -122,11 +129,7 @@ def explanation(
         blocks.append(Table(grid, rows))
     else:
         blocks.append("no worker makes environments: `worker run --environments KIND` lets one")
-    blocks.extend(
-        f"{plural(failure.times, 'start')} failed at {short_address(failure.host)}, the last "
-        f"{ago(failure.at, now)}: {failure.why}"
-        for failure in found.failures
-    )
+    blocks.extend(f"{_failed_starts(failure, now)}: {failure.why}" for failure in found.failures)
     blocks.extend(
         f"environment {each.number} of class {each.of} at {short_address(each.host)} ends what it "
         f"runs and then makes room for class {each.makes_room_for}"
@@ -169,6 +172,17 @@ def stop(invocation: Invocation, numbers: tuple[int, ...]) -> None:
         return Record(done.what[0], {"changed": done.what}, words)
 
     invocation.talk_again(work, as_admin=True)
+
+
+def _latest(found: EnvironmentClassView) -> StartFailureView:
+    return max(found.failures, key=lambda failure: failure.at)
+
+
+def _failed_starts(failure: StartFailureView, now: float) -> str:
+    words = f"{plural(failure.times, 'start')} failed at {short_address(failure.host)}, the last "
+    words += ago(failure.at, now)
+    pause = failure.next_try_at - now
+    return f"{words}, the next try in {duration(pause)}" if pause > 0 else words
 
 
 def _state(found: EnvironmentView) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kestrelctl.core.pacing.backoff import doubled_seconds
@@ -58,6 +59,23 @@ class StartFailures:
     def of_class(self, of: str) -> list[tuple[str, StartFailure]]:
         """The hosts at which the latest start of a class failed, and what happened."""
         return [(host, found) for (name, host), found in self._latest.items() if name == of]
+
+    def pause_seconds(self, places: Iterable[tuple[str, str]], now: float) -> float | None:
+        """How long it is until a start is tried again, where the latest of each has failed.
+
+        Args:
+            places: classes, each with a host.
+
+        Returns:
+            0 if it may be tried now; None if there is a place at which it has not failed, or none.
+        """
+        next_try_at: list[float] = []
+        for place in places:
+            found = self._latest.get(place)
+            if found is None:
+                return None
+            next_try_at.append(found.next_try_at)
+        return max(0.0, min(next_try_at) - now) if next_try_at else None
 
     def may_start(self, of: str, host: str, now: float) -> bool:
         """Whether the pause after the latest failure is over."""

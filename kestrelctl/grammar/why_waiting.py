@@ -6,7 +6,7 @@ from kestrelctl.core.model.own_tags import first_own
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.validate import MOST_TOKENS, is_of_workers
-from kestrelctl.grammar.quantities import short_address
+from kestrelctl.grammar.quantities import duration, short_address
 from kestrelctl.protocol.answers import JobExplanation
 
 _SENTENCES = {
@@ -69,7 +69,8 @@ def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
         classes = " or ".join(explanation.environments)
         first = explanation.environments[0]
         hint = f"kestrelctl environment explain {first}"
-        return f"it waits for an environment of class {classes}", hint
+        words = f"it waits for an environment of class {classes}"
+        return words + _next_start(explanation.next_start_seconds), hint
     if not explanation.ever:
         closest = explanation.obstacles[0]
         missing = {(each.refusal.reason, each.refusal.wanted) for each in explanation.obstacles}
@@ -110,6 +111,13 @@ def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
         f"every worker that could run it is taken or away ({able})" + (first if ahead else ""),
         None if "busy" in counts else "kestrelctl worker list",
     )
+
+
+def _next_start(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    soon = f"the next try in {duration(seconds)}" if seconds > 0 else "it is tried again"
+    return f": starts fail, {soon}"
 
 
 def _lack(refusal: Refusal) -> str:

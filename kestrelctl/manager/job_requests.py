@@ -69,8 +69,9 @@ class JobRequests:
         self._retrying: set[int] = set()
         #: Set by whatever keeps the pool in a flock.
         self.neighbours: Neighbourhood = lambda job: []
-        #: Which classes of environments are started for a job's tasks; set where there are some.
-        self.environments: Callable[[Job], list[str]] = lambda job: []
+        #: Which classes of environments are started for a job's tasks, and in how many seconds one
+        #: is tried again if starts fail; set where there are some.
+        self.environments: Callable[[Job], tuple[list[str], float | None]] = lambda job: ([], None)
         #: What the tasks of a job run inside; set where there are classes of environments.
         self.inside: Callable[[TaskEnvironment], TaskEnvironment] = no_environments
         service.listen(JobEnded, self._on_job_ended)
@@ -483,8 +484,11 @@ class JobRequests:
         unstored = self._service.unstored().get(job.id)
         found = views.explanation(pool, job, unstored, request.id, self._service.now())
         near = self.neighbours(job)[:MOST_NEIGHBOURS] if found.waiting else []
-        coming = self.environments(job) if found.waiting and not found.ever else []
-        caller.reply(msgspec.structs.replace(found, neighbours=near, environments=coming))
+        found = msgspec.structs.replace(found, neighbours=near)
+        if found.waiting and not found.ever:
+            coming, again = self.environments(job)
+            found = msgspec.structs.replace(found, environments=coming, next_start_seconds=again)
+        caller.reply(found)
 
     def _on_job_ended(self, ended: JobEnded) -> None:
         watchers = self._watchers.pop(ended.record.job_id, self._service.now())

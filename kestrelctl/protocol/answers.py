@@ -10,7 +10,9 @@ from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.stage import Stage, StageRun
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.model.task_state import TaskState
-from kestrelctl.protocol.asset_views import AssetView, PolicyView
+from kestrelctl.protocol.asset_views import Assets as Assets
+from kestrelctl.protocol.asset_views import AssetView
+from kestrelctl.protocol.asset_views import Policies as Policies
 from kestrelctl.protocol.checkpoint_views import CheckpointView, JobCheckpoints
 from kestrelctl.protocol.command_messages import CommandAnswer
 from kestrelctl.protocol.environment_answers import EnvironmentList
@@ -280,6 +282,8 @@ class JobExplanation(Reply, frozen=True, kw_only=True, tag="explanation"):
         clauses: of `requirements` and of workers' `start`: how many workers each leaves.
         neighbours: why each pool of the flock that this one knows does not run them.
         environments: classes of environments that are started for such tasks.
+        next_start_seconds: how long it is until one of these is tried again, because wherever they
+            can be made the latest start has failed; None if that is not so.
     """
 
     job: JobView
@@ -292,6 +296,7 @@ class JobExplanation(Reply, frozen=True, kw_only=True, tag="explanation"):
     clauses: list[ClauseCount] = []
     neighbours: list[NeighbourAnswer] = []
     environments: list[str] = []
+    next_start_seconds: float | None = None
 
 
 class StoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):
@@ -392,18 +397,6 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Workers(Reply, frozen=True, kw_only=True, tag="workers"):
     workers: list[WorkerView]
     after: str | None = None
-
-
-class Policies(Reply, frozen=True, kw_only=True, tag="policies"):
-    """All policies of the pool, by name: of those that are for a worker the first counts."""
-
-    policies: list[PolicyView]
-
-
-class Assets(Reply, frozen=True, kw_only=True, tag="assets"):
-    """All assets of the whole pool, by name."""
-
-    assets: list[AssetView]
 
 
 class Enrolled(Reply, frozen=True, kw_only=True, tag="enrolled"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from kestrelctl.protocol.reply import Reply
+
 
 class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
     """A consumption policy.
@@ -31,3 +33,15 @@ class AssetView(msgspec.Struct, frozen=True, kw_only=True):
     total: int
     held: int = 0
     waiting: int = 0
+
+
+class Policies(Reply, frozen=True, kw_only=True, tag="policies"):
+    """All policies of the pool, by name: of those that are for a worker the first counts."""
+
+    policies: list[PolicyView]
+
+
+class Assets(Reply, frozen=True, kw_only=True, tag="assets"):
+    """All assets of the whole pool, by name."""
+
+    assets: list[AssetView]

@@ -16,7 +16,11 @@ from daemons import Spawn
 from kestrelctl.errors import Unreachable
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.environment_answers import EnvironmentList, EnvironmentView
+from kestrelctl.protocol.environment_answers import (
+    EnvironmentClassView,
+    EnvironmentList,
+    EnvironmentView,
+)
 from kestrelctl.protocol.environment_requests import ListEnvironments
 from kestrelctl.xmpp.prosody import PrivateServer
 from kestrelctl.xmpp.user import UserConnection, connect_user
@@ -88,6 +92,10 @@ class House:
                 answer = await self.user.ask(ListEnvironments())
                 assert isinstance(answer, EnvironmentList)
                 return answer
+
+    async def class_of(self, name: str) -> EnvironmentClassView:
+        [found] = [each for each in (await self.listed()).classes if each.name == name]
+        return found
 
     async def there(self) -> list[EnvironmentView]:
         return (await self.listed()).environments

@@ -32,6 +32,11 @@ image = "{IMAGE}"
 tags = ["box"]
 resources = {{ cpus = 1 }}
 idle_seconds = 3
+[environment.ghost]
+kind = "podman"
+image = "localhost/kestrel-no-such-image:1"
+tags = ["ghost"]
+resources = {{ cpus = 1 }}
 """
 #: Says in whose tree it runs, and on which machine.
 WHERE = ("sh", "-c", "cat /etc/os-release /proc/sys/kernel/hostname")
@@ -101,6 +106,33 @@ async def test_a_container_comes_for_the_tasks_that_need_it_and_goes_after_them(
         while containers(podman) or (await house.host()).assets["cpus"] != 2.0:
             await asyncio.sleep(0.1)
     assert list(await house.workers()) == ["w"], "its account has gone, too"
+
+
+async def test_an_image_that_is_not_there_is_said_and_tried_again_and_others_are_started(
+    house: House, podman: tuple[str, ...]
+) -> None:
+    spec = JobSpec(argv=WHERE, requires=("GHOST",))
+    ghost = await house.user.ask(rq.SubmitJob(spec=spec))
+    assert isinstance(ghost, an.Submitted)
+    job = await run_job(house.user, JobSpec(argv=WHERE, requires=("BOX",), count=3), seconds=120)
+    assert (job.done, job.failed) == (3, 0)
+    async with asyncio.timeout(120):
+        while not (failures := (await house.class_of("ghost")).failures):
+            await asyncio.sleep(0.1)
+        why = await house.user.ask(rq.ExplainJob(job=str(ghost.job_id)))
+        assert isinstance(why, an.JobExplanation)
+        assert (why.environments, why.next_start_seconds is None) == (["ghost"], False)
+        assert "level=warning" not in failures[0].why
+        assert "kestrel-no-such-image" in failures[0].why
+        assert failures[0].next_try_at > failures[0].at
+        while (await house.class_of("ghost")).failures[0].times < 2:
+            await asyncio.sleep(0.1)
+        await house.user.ask(rq.CancelJobs(jobs=str(ghost.job_id)))
+        await house.none_is_left()
+        while containers(podman) or (await house.host()).assets["cpus"] != 2.0:
+            await asyncio.sleep(0.1)
+    assert list(await house.workers()) == ["w"], "no account is left"
+    assert not list((house.directory / "worker").glob("environments/podman/running/*"))
 
 
 async def test_a_container_goes_with_its_host_and_one_that_was_left_is_removed(

@@ -11,7 +11,7 @@ from cli_fake_pool import FakePool, run
 
 from kestrelctl.cli.environment import explanation
 from kestrelctl.errors import NotFound, UsageError
-from kestrelctl.protocol.environment_answers import EnvironmentView
+from kestrelctl.protocol.environment_answers import EnvironmentList, EnvironmentView
 from kestrelctl.protocol.joining import Token
 
 TOKEN = Token(
@@ -75,6 +75,25 @@ def test_of_a_node_it_is_said_what_runs_and_nothing_of_work(
     assert "slurmd -N '{name}': no worker of this pool" in shown
     assert "without work" not in shown
     assert "waiting" not in shown
+
+
+def test_classes_whose_starts_fail_are_named_with_the_time_of_the_next_try() -> None:
+    """Else one looks for long at a list in which nothing ever is."""
+    found = cli_fake_pool.ENVIRONMENT_CLASS
+    listed = run(FakePool(), "environment", "list")
+    assert "of class science: 2 starts failed at w1, the last 5.0 s ago" in listed.stderr
+    assert "kestrelctl environment explain science" in listed.stderr
+    nothing = EnvironmentList(id="", classes=[found], environments=[])
+    listed = run(FakePool(ListEnvironments=nothing), "environment", "list")
+    assert "no environments are there now" in listed.stderr
+    assert "of class science: 2 starts failed" in listed.stderr
+    well = EnvironmentList(
+        id="", classes=[msgspec.structs.replace(found, failures=[])], environments=[]
+    )
+    listed = run(FakePool(ListEnvironments=well), "environment", "list")
+    assert "failed" not in listed.stderr
+    explained = run(FakePool(), "environment", "explain", found.name).stdout
+    assert "2 starts failed at w1, the last 5.0 s ago, the next try in 15 s: no" in explained
 
 
 def test_it_is_explained_that_an_environment_makes_room_for_another_class() -> None:

@@ -13,6 +13,7 @@ from neighbourskit import on_its_own_clock
 from kestrelctl.core.events import Drain
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.environments.environment_class import EnvironmentClass
+from kestrelctl.environments.start_failures import FIRST_PAUSE_SECONDS
 from kestrelctl.environments.started import EnvironmentPhase
 from kestrelctl.errors import Unreachable, UsageError
 from kestrelctl.manager.environments.environment_accounts import EnvironmentAccounts
@@ -260,6 +261,25 @@ async def test_what_the_host_could_run_itself_starts_nothing_however_full_it_is(
     found.on_here(HOST, here())
     await asyncio.sleep(1)
     assert (found.demand.needed["gpu"], len(found.there())) == (1, 1)
+
+
+@on_its_own_clock
+async def test_who_waits_is_told_of_the_next_try_if_starts_fail_wherever_they_could_be(
+    tmp_path: Path,
+) -> None:
+    other = "v@workers.pool/h"
+    found, service, _ = desk(tmp_path, worker(HOST), worker(other))
+    service.pool.would_fit = lambda shape, ad, jid: lacks(shape.tag, ad)
+    shape: Any = SimpleNamespace(request={"cpus": 1000}, tag="GPU")
+    found.on_here(HOST, here())
+    found.on_here(other, here())
+    for host in (HOST, other):
+        assert found.coming_for(shape) == (["gpu"], None)
+        failed = found.start("gpu", host)
+        found.on_here(host, ended(failed.number, "gpu", "no such image"))
+    assert found.coming_for(shape) == (["gpu"], FIRST_PAUSE_SECONDS)
+    await asyncio.sleep(FIRST_PAUSE_SECONDS - 1)
+    assert found.coming_for(shape) == (["gpu"], 1.0)
 
 
 @on_its_own_clock

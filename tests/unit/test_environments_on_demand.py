@@ -189,6 +189,17 @@ def test_another_host_is_tried_after_a_failure() -> None:
     assert what([of()], [need(1)], hosts, failures=failures).start == [StartDecision(GPU, "b")]
 
 
+def test_the_next_try_is_the_earliest_and_there_is_none_while_one_place_has_not_failed() -> None:
+    failures = StartFailures()
+    failures.failed(GPU, "h", 100.0, "no")
+    failures.failed(GPU, "i", 104.0, "no")
+    both = [(GPU, "h"), (GPU, "i")]
+    assert failures.pause_seconds(both, 105.0) == 5.0
+    assert failures.pause_seconds(both, 111.0) == 0.0, "it is tried, or soon will be"
+    assert failures.pause_seconds([*both, (GPU, "j")], 105.0) is None
+    assert failures.pause_seconds([], 105.0) is None
+
+
 def test_a_success_and_the_end_of_a_host_are_new_beginnings() -> None:
     failures = StartFailures()
     failures.failed(GPU, "h", NOW, "no image")

@@ -10,7 +10,9 @@ from kestrelctl.protocol.answers import JobExplanation, JobView, Obstacle
 JOB = JobView(job_id=7, name="", owner="ada", state="active", tasks=1, submitted_at=0.0)
 
 
-def explained(*refusals: Refusal, ever: bool, environments: list[str]) -> JobExplanation:
+def explained(
+    *refusals: Refusal, ever: bool, environments: list[str], next_start: float | None = None
+) -> JobExplanation:
     return JobExplanation(
         id="",
         job=JOB,
@@ -20,6 +22,7 @@ def explained(*refusals: Refusal, ever: bool, environments: list[str]) -> JobExp
         could_run=0,
         ever=ever,
         environments=environments,
+        next_start_seconds=next_start,
     )
 
 
@@ -50,6 +53,12 @@ def test_who_waits_for_an_environment_hears_that_and_is_not_without_hope() -> No
         "kestrelctl environment explain science",
     )
     assert hopeless(told) == ""
+    for next_start, words in (
+        (12.0, "it waits for an environment of class science: starts fail, the next try in 12 s"),
+        (0.0, "it waits for an environment of class science: starts fail, it is tried again"),
+    ):
+        told = explained(refusal, ever=False, environments=["science"], next_start=next_start)
+        assert conclusion(told) == (words, "kestrelctl environment explain science")
     assert "no worker could ever run it" in hopeless(
         explained(refusal, ever=False, environments=[])
     )

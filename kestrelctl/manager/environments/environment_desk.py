@@ -273,9 +273,17 @@ class EnvironmentDesk:
                 )
                 self._service.handle(event)
 
-    def coming_for(self, shape: Shape) -> list[str]:
-        """The classes of which an environment could run work of a shape, and is made by a host."""
-        return self.demand.coming_for(shape, self.hosts())
+    def coming_for(self, shape: Shape) -> tuple[list[str], float | None]:
+        """The classes of which an environment could run work of a shape, and is made by a host.
+
+        Returns:
+            Their names; and if wherever they can be made the latest start has failed, in how many
+            seconds the next one is tried.
+        """
+        hosts = self.hosts()
+        names = self.demand.coming_for(shape, hosts)
+        places = [(of, host.name) for of in names for host in hosts if of in host.classes]
+        return names, self.failures.pause_seconds(places, self._service.now())
 
     def for_tasks(self, wanted: TaskEnvironment) -> TaskEnvironment:
         """What tasks are to run inside of whose job names a class, as the class is now.
