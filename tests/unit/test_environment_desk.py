@@ -24,6 +24,7 @@ from kestrelctl.manager.environments.environment_book import (
 )
 from kestrelctl.manager.environments.environment_desk import (
     AWAY_SECONDS,
+    GIVES_UP_SECONDS,
     SETTLE_SECONDS,
     EnvironmentDesk,
 )
@@ -102,8 +103,10 @@ def ended(number: int, of: str, why: str) -> EnvironmentsHere:
 async def test_a_host_that_is_away_for_a_moment_keeps_its_environments(tmp_path: Path) -> None:
     """After a restart of the server all are away for seconds."""
     host = worker(HOST)
-    found, service, accounts = desk(tmp_path, host)
+    inside = worker(f"{worker_name('gpu', FIRST_NUMBER)}@workers.pool/x")
+    found, service, accounts = desk(tmp_path, host, inside)
     found.on_here(HOST, here(FIRST_NUMBER))
+    assert [each.phase for each in found.there()] == [EnvironmentPhase.READY]
     host.online, host.offline_since = False, service.now()
     await asyncio.sleep(AWAY_SECONDS - 5)
     assert [each.number for each in found.there()] == [FIRST_NUMBER]
@@ -112,6 +115,84 @@ async def test_a_host_that_is_away_for_a_moment_keeps_its_environments(tmp_path:
     assert not found.there()
     await asyncio.sleep(1)
     assert accounts.deleted == [f"{worker_name('gpu', FIRST_NUMBER)}@workers.pool"]
+
+
+@on_its_own_clock
+async def test_what_a_host_was_starting_that_has_vanished_is_not_waited_for(tmp_path: Path) -> None:
+    """Nobody knows whether it was started, so it is stopped when the host is back after all."""
+    host = worker(HOST)
+    found, service, accounts = desk(tmp_path, host)
+    found.on_here(HOST, here(FIRST_NUMBER))
+    host.online, host.offline_since = False, service.now()
+    await asyncio.sleep(GIVES_UP_SECONDS - 1)
+    assert [each.number for each in found.there()] == [FIRST_NUMBER]
+    await asyncio.sleep(3)
+    assert not found.there()
+    assert found.failures.latest("gpu", HOST) is None, "it is no fault of the class"
+    assert not accounts.deleted, "its worker may still join, and then is known by it"
+    host.online = True
+    found.on_here(HOST, here(FIRST_NUMBER))
+    assert service.told == [(HOST, StopEnvironment(number=FIRST_NUMBER))]
+    assert not found.there()
+    found.on_here(HOST, here())
+    await asyncio.sleep(1)
+    assert accounts.deleted == [f"{worker_name('gpu', FIRST_NUMBER)}@workers.pool"]
+
+
+@on_its_own_clock
+async def test_what_was_given_up_and_joins_all_the_same_counts_again(tmp_path: Path) -> None:
+    host = worker(HOST)
+    found, service, accounts = desk(tmp_path, host)
+    found.on_here(HOST, here(FIRST_NUMBER))
+    host.online, host.offline_since = False, service.now()
+    await asyncio.sleep(GIVES_UP_SECONDS + 2)
+    assert not found.there()
+    inside = worker(f"{worker_name('gpu', FIRST_NUMBER)}@workers.pool/x")
+    service.pool.workers[inside.jid] = inside
+    assert [each.phase for each in found.there()] == [EnvironmentPhase.READY]
+    host.online = True
+    found.on_here(HOST, here(FIRST_NUMBER))
+    assert not service.told
+    assert not accounts.deleted
+
+
+@on_its_own_clock
+async def test_hosts_have_time_to_come_back_from_the_moment_at_which_the_server_has(
+    tmp_path: Path,
+) -> None:
+    host = worker(HOST)
+    found, service, _ = desk(tmp_path, host)
+    found.on_here(HOST, here(FIRST_NUMBER))
+    host.online, host.offline_since = False, service.now()
+    for connected in (False, True):
+        service.pool.connected = connected
+        for schedule in service.after_schedule:
+            schedule()
+        await asyncio.sleep(GIVES_UP_SECONDS - 1)
+        assert [each.number for each in found.there()] == [FIRST_NUMBER]
+    await asyncio.sleep(3)
+    assert not found.there()
+
+
+@on_its_own_clock
+@pytest.mark.parametrize("how", ["draining", "leaving"])
+async def test_on_a_host_that_is_drained_environments_get_nothing_new_either(
+    tmp_path: Path, how: str
+) -> None:
+    host = worker(HOST)
+    inside = worker(f"{worker_name('gpu', FIRST_NUMBER)}@workers.pool/x")
+    inside.held = {1: "a task"}
+    found, service, _ = desk(tmp_path, host, inside)
+    found.on_here(HOST, here(FIRST_NUMBER - 1, FIRST_NUMBER))
+    setattr(host, how, True)
+    await asyncio.sleep(2)
+    stop, drain = service.told
+    assert stop == (HOST, StopEnvironment(number=FIRST_NUMBER - 1)), "it has not even started"
+    assert isinstance(drain, Drain)
+    assert (drain.worker, drain.by) == (inside.jid, "the pool: its host is drained")
+    inside.held = {}
+    await asyncio.sleep(2)
+    assert service.told[2:] == [(HOST, StopEnvironment(number=FIRST_NUMBER))]
 
 
 @on_its_own_clock

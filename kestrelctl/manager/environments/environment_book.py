@@ -42,6 +42,9 @@ class EnvironmentBook:
 
     def __init__(self, epoch: int) -> None:
         self.known: dict[int, Environment] = {}
+        #: Those that were starting when their hosts vanished: nobody waits for them any more. What
+        #: is left of one is stopped when its host is back, unless its worker has joined before.
+        self.given_up: dict[int, Environment] = {}
         #: What each host that has said something makes.
         self.kinds: dict[str, frozenset[str]] = {}
         self._next = epoch * FIRST_NUMBER
@@ -74,6 +77,8 @@ class EnvironmentBook:
         for each in said.here:
             if not _CLASS.fullmatch(each.of) or each.number >= self.numbers_below:
                 continue  # Nobody has ordered that.
+            if each.number in self.given_up:
+                continue
             found = self.known.get(each.number)
             if found is None:
                 found = self.known[each.number] = Environment(
@@ -103,14 +108,26 @@ class EnvironmentBook:
             if found.held and found.number not in there:
                 del self.known[found.number]
                 gone.append((found, "its host has started anew"))
+        for found in self._given_up_at(host):
+            if found.number not in there:
+                del self.given_up[found.number]
+                gone.append((found, ""))
         return gone
+
+    def give_up(self, number: int) -> None:
+        """Its host has vanished while it started: nobody waits for it any more."""
+        self.given_up[number] = self.known.pop(number)
+
+    def _given_up_at(self, host: str) -> list[Environment]:
+        return [each for each in self.given_up.values() if each.host == host]
 
     def forget_host(self, host: str) -> list[Environment]:
         """A host has gone, and what was there with it; returns that."""
         self.kinds.pop(host, None)
-        gone = self.of_host(host)
+        gone = [*self.of_host(host), *self._given_up_at(host)]
         for each in gone:
-            del self.known[each.number]
+            self.known.pop(each.number, None)
+            self.given_up.pop(each.number, None)
         return gone
 
     @property
@@ -137,6 +154,8 @@ class EnvironmentBook:
             work: whether these have anything to do is not seen here.
         """
         there = dict(idle)
+        for each in [each for each in self.given_up.values() if each.worker in there]:
+            self.known[each.number] = self.given_up.pop(each.number)
         useful: list[Environment] = []
         for each in self.known.values():
             if each.node:

@@ -21,6 +21,7 @@ from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.task_environment import KINDS as TASK_KINDS
 from kestrelctl.core.model.task_environment import TaskEnvironment
+from kestrelctl.core.pacing.backoff import RETURN_SECONDS
 from kestrelctl.environments.environment_class import EnvironmentClass
 from kestrelctl.environments.making_room import MadeRoom, RoomMaking
 from kestrelctl.environments.on_demand import (
@@ -59,6 +60,9 @@ UNHEARD_SECONDS = 20.0
 #: A host that is away for so long counts as gone, with its environments: after a restart of the
 #: server all are away for seconds.
 AWAY_SECONDS = 60.0
+#: What such a host was starting is not waited for any longer than this, counted from the server's
+#: return: by then all have come back that were only away with it.
+GIVES_UP_SECONDS = RETURN_SECONDS
 #: The temporary account of an environment's worker is good for so long beyond its start.
 ACCOUNT_SECONDS = 60.0
 
@@ -125,6 +129,7 @@ class EnvironmentDesk:
         }
         self._loop = asyncio.get_running_loop()
         self._looked_at = -inf
+        self._connected, self._connected_at = True, -inf
         #: Before, hosts have yet to say what they have.
         self._starts_at = service.now() + SETTLE_SECONDS
         self._timer: asyncio.TimerHandle | None = None
@@ -148,6 +153,10 @@ class EnvironmentDesk:
             return
         for each, why in self.book.heard(host, said, self._service.now()):
             self._gone(each, why)
+        for held in said.here:
+            given_up = self.book.given_up.get(held.number)
+            if given_up is not None and given_up.host == host:
+                self._service.tell(host, StopEnvironment(number=held.number))
         self._look_soon()
 
     def _gone(self, environment: Environment, why: str) -> None:
@@ -180,6 +189,9 @@ class EnvironmentDesk:
 
     def _look_soon(self) -> None:
         """Looks in a moment, if there is anything that could be made or is left."""
+        if self._service.pool.connected and not self._connected:
+            self._connected_at = self._service.now()
+        self._connected = self._service.pool.connected
         if self.book.kinds or self.book.known or self._accounts.names:
             self._look_at(max(self._loop.time() + BURST_SECONDS, self._looked_at + LOOK_SECONDS))
 
@@ -198,6 +210,7 @@ class EnvironmentDesk:
         self._see_workers(now)
         if not self._service.pool.connected:
             return
+        self._leave_hosts()
         found = self._decide(now)
         self.obstacles = found.obstacles
         for stop in found.stop:
@@ -220,10 +233,17 @@ class EnvironmentDesk:
             self.failures.forget_host(host)
             self.demand.forget_host(host)
         for each in list(self.book.known.values()):
-            if not each.held and now - each.since > UNHEARD_SECONDS:
+            if self._has_vanished(each, now):
+                log.warning(
+                    "environment %d of class %s is given up: its host %s vanished while it started",
+                    each.number, each.of, each.host,
+                )  # fmt: skip
+                self.book.give_up(each.number)
+            elif not each.held and now - each.since > UNHEARD_SECONDS:
                 del self.book.known[each.number]
                 self._gone(each, "its host has not answered")
-        names = {each.worker for each in self.book.known.values()}
+        of_all = (*self.book.known.values(), *self.book.given_up.values())
+        names = {each.worker for each in of_all}
         online: dict[str, bool] = {}
         draining: set[str] = set()
         for worker in workers.values():
@@ -242,6 +262,27 @@ class EnvironmentDesk:
             self.failures.succeeded(useful.of, useful.host)
             self._room.has_worked(useful.of)
 
+    def _has_vanished(self, environment: Environment, now: float) -> bool:
+        """Whether one was starting on a host that has been away for too long to wait for it."""
+        host = self._service.pool.workers.get(environment.host)
+        if environment.phase is not EnvironmentPhase.STARTING or host is None or host.online:
+            return False
+        away_since = max(host.offline_since, self._connected_at)
+        return self._connected and now - away_since > GIVES_UP_SECONDS
+
+    def _leave_hosts(self) -> None:
+        """Where nothing new is to run, environments are given nothing new either."""
+        for each in self.book.known.values():
+            host = self._service.pool.workers.get(each.host)
+            if host is None or not (host.draining or host.leaving) or each.asked_for or each.node:
+                continue
+            if each.phase is EnvironmentPhase.STARTING:
+                log.info("stopping environment %d: its host is drained", each.number)
+                self._stop(each)
+            elif each.phase is EnvironmentPhase.READY and not each.draining:
+                log.info("draining environment %d: its host is drained", each.number)
+                self._drain(each, "its host is drained")
+
     def _decide(self, now: float) -> Decision:
         hosts = self.hosts()
         needs = self.demand.needs(hosts, now)
@@ -253,23 +294,27 @@ class EnvironmentDesk:
             for made in self._room.look(
                 self.classes, needs, hosts, there, starting, self.failures, now
             ):
-                self._drain(self.book.known[made.number], made)
+                self._make_room(self.book.known[made.number], made)
         return found
 
-    def _drain(self, environment: Environment, made: MadeRoom) -> None:
-        """Lets it end what it runs, and no more."""
-        environment.draining, environment.makes_room_for = True, made.starving
+    def _make_room(self, environment: Environment, made: MadeRoom) -> None:
+        environment.makes_room_for = made.starving
         log.info(
             "draining environment %d of class %s at %s: %s",
             environment.number, environment.of, environment.host, made.why,
         )  # fmt: skip
+        self._drain(environment, made.why)
+
+    def _drain(self, environment: Environment, why: str) -> None:
+        """Lets it end what it runs, and no more."""
+        environment.draining = True
         for worker in list(self._service.pool.workers.values()):
             if worker.account.partition("@")[0] == environment.worker:
                 event = Drain(
                     at=self._service.now(),
                     cause=f"pool@{self._service.domain}",
                     worker=worker.jid,
-                    by=f"the pool: {made.why}",
+                    by=f"the pool: {why}",
                 )
                 self._service.handle(event)
 

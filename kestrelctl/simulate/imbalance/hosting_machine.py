@@ -81,6 +81,25 @@ class HostingMachine(SimulatedMachine):
         if self._host is not None:
             await self._host.close()
 
+    def lose_power(self) -> None:
+        """All that runs here ends without a word."""
+        self.kill()
+        for booted in self._here.values():
+            booted.wanted = False
+            booted.kill()
+        self._here.clear()
+
+    def cut(self) -> None:
+        """The machine is cut off, and what runs in environments with it."""
+        super().cut()
+        for booted in self._here.values():
+            booted.cut()
+
+    def heal(self) -> None:
+        super().heal()
+        for booted in self._here.values():
+            booted.heal()
+
     def boot(self, name: str, worker: str, wanted: EnvironmentClass) -> None:
         """Starts an environment's worker, which connects some time later."""
         ad = WorkerAd(

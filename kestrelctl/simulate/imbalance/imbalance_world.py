@@ -14,6 +14,7 @@ from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.stage import Stage
 from kestrelctl.environments.environment_class import EnvironmentClass
+from kestrelctl.environments.started import Environment
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.course import Course, PoolOfWorld, log_told
 from kestrelctl.simulate.imbalance.class_load import ClassTask, tag_of
@@ -63,6 +64,7 @@ class ImbalanceWorld(Course):
     Attributes:
         nodes: its manager, its machines, and whoever asks.
         store: what has become durable.
+        hosts: the machines on which environments are made.
         watch: which environments there have been.
         began_at: the moment 0 of the load, in seconds since the epoch.
     """
@@ -101,13 +103,14 @@ class ImbalanceWorld(Course):
             owners=[Owner(OWNERS[0], clock, chance.users, server, audit)],
             operator=Operator(clock, chance.users, server, audit),
         )
-        nodes.workers.extend(
+        self.hosts = [
             HostingMachine(
                 f"w{number}", clock, chance.workers, server, audit, ad, self._fate, _no_stages,
                 nodes.workers, plan.start_seconds,
             )
             for number in range(plan.hosts)
-        )  # fmt: skip
+        ]  # fmt: skip
+        nodes.workers.extend(self.hosts)
         self.vigil = Vigil(nodes, audit, settings)
         super().__init__(clock, settings, [PoolOfWorld(nodes=nodes, audit=audit, vigil=self.vigil)])
         manager.lease_ran_out = self.vigil.lease_ran_out
@@ -122,6 +125,10 @@ class ImbalanceWorld(Course):
                 self.run()
         finally:
             self.close()
+
+    def environments(self) -> list[Environment]:
+        """What the manager knows of now."""
+        return self._manager.environments()
 
     def _fate(self, key: str, index: int) -> Fate:
         return Fate(self.plan.tasks[int(key)].seconds, Outcome.DONE)
