@@ -77,6 +77,10 @@ class StartFailures:
             next_try_at.append(found.next_try_at)
         return max(0.0, min(next_try_at) - now) if next_try_at else None
 
+    def pausing(self, now: float) -> list[tuple[str, str]]:
+        """The classes, each with a host, of which none is started there now."""
+        return [pair for pair, found in self._latest.items() if now < found.next_try_at]
+
     def may_start(self, of: str, host: str, now: float) -> bool:
         """Whether the pause after the latest failure is over."""
         found = self._latest.get((of, host))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -321,6 +323,14 @@ async def test_new_work_does_not_wait_for_the_next_round(tmp_path: Path) -> None
     assert asked[0] - happened < 0.05
 
 
+@dataclass(eq=False)
+class OneShape:
+    """What waiting tasks ask for."""
+
+    tag: str
+    request: Mapping[str, int] = field(default_factory=lambda: {"cpus": 1000})
+
+
 def lacks(tag: str, ad: WorkerAd) -> str | None:
     return None if not tag or tag in ad.tags else "missing-tags"
 
@@ -330,7 +340,7 @@ async def test_what_the_host_could_run_itself_starts_nothing_however_full_it_is(
     tmp_path: Path,
 ) -> None:
     found, service, _ = desk(tmp_path, worker(HOST))
-    shapes = {tag: SimpleNamespace(request={"cpus": 1000}, tag=tag) for tag in ("", "GPU")}
+    shapes = {tag: OneShape(tag) for tag in ("", "GPU")}
     waiting = [SimpleNamespace(shape=shapes[""], tasks=6)]
     service.pool.unmet = lambda now: waiting
     service.pool.would_fit = lambda shape, ad, jid: lacks(shape.tag, ad)
@@ -351,7 +361,7 @@ async def test_who_waits_is_told_of_the_next_try_if_starts_fail_wherever_they_co
     other = "v@workers.pool/h"
     found, service, _ = desk(tmp_path, worker(HOST), worker(other))
     service.pool.would_fit = lambda shape, ad, jid: lacks(shape.tag, ad)
-    shape: Any = SimpleNamespace(request={"cpus": 1000}, tag="GPU")
+    shape: Any = OneShape("GPU")
     found.on_here(HOST, here())
     found.on_here(other, here())
     for host in (HOST, other):
@@ -361,6 +371,60 @@ async def test_who_waits_is_told_of_the_next_try_if_starts_fail_wherever_they_co
     assert found.coming_for(shape) == (["gpu"], FIRST_PAUSE_SECONDS)
     await asyncio.sleep(FIRST_PAUSE_SECONDS - 1)
     assert found.coming_for(shape) == (["gpu"], 1.0)
+
+
+@on_its_own_clock
+async def test_it_is_decided_anew_only_if_something_has_changed_and_once_a_second(
+    tmp_path: Path,
+) -> None:
+    """Each sign of life of a worker is followed by a look."""
+    host, other = worker(HOST), worker("v@workers.pool/h")
+    found, service, _ = desk(tmp_path, host, other)
+    for each in (host, other):
+        found.on_here(each.jid, here())
+    own, gpu = OneShape(""), OneShape("GPU")
+    waiting = [SimpleNamespace(shape=own, tasks=9)]
+    service.pool.unmet = lambda now: list(waiting)
+    decided: list[float] = []
+
+    def would_fit(shape: OneShape, ad: WorkerAd, jid: str) -> str | None:
+        decided.append(service.now())
+        return lacks(shape.tag, ad)
+
+    service.pool.would_fit = would_fit
+
+    async def decisions(seconds: float) -> int:
+        decided.clear()
+        for _ in range(round(seconds / 0.1)):
+            for schedule in service.after_schedule:
+                schedule()
+            await asyncio.sleep(0.1)
+        return len(set(decided))
+
+    await decisions(SETTLE_SECONDS + 1)
+    assert await decisions(3) == 3
+    waiting[0].tasks, host.free = 8, {"cpus": 3000}
+    assert await decisions(0.5) <= 1, "of what no environment could run any number may wait"
+    await asyncio.sleep(2)
+    assert await decisions(0.3) == 1
+    await asyncio.sleep(1.2)
+    assert len(set(decided)) == 2, "what is not looked at, such as a policy, counts a second later"
+    waiting.append(SimpleNamespace(shape=gpu, tasks=1))
+    host.free = other.free = {"cpus": 500}
+    assert await decisions(0.3) >= 1
+    assert await decisions(3) == 3, "there is no room for what it needs"
+    for change in (
+        lambda: setattr(waiting[1], "tasks", 2),
+        lambda: setattr(other, "online", False),
+    ):
+        await asyncio.sleep(1)
+        await decisions(0.2)
+        change()
+        assert await decisions(0.3) == 1
+    assert not found.there()
+    host.free = {"cpus": 2000}
+    await decisions(0.3)
+    assert [each.of for each in found.there()] == ["gpu", "gpu"]
 
 
 @on_its_own_clock
@@ -398,7 +462,7 @@ async def test_a_class_that_starves_is_made_room_for_and_served_first(tmp_path: 
     for each in busy:
         each.held = {1: "a task"}
     tags = ("GPU", "LAB")
-    shapes = [SimpleNamespace(request={"cpus": 1000}, tag=tag) for tag in tags]
+    shapes = [OneShape(tag) for tag in tags]
     waiting = [SimpleNamespace(shape=shape, tasks=9) for shape in shapes]
     service.pool.unmet = lambda now: waiting
     service.pool.would_fit = lambda shape, ad, jid: lacks(shape.tag, ad)

@@ -20,6 +20,7 @@ from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.task_environment import KINDS as TASK_KINDS
 from kestrelctl.core.model.task_environment import tag_of
 from kestrelctl.core.pool import Pool
+from kestrelctl.core.scheduling.unmet import Unmet
 from kestrelctl.environments.environment_class import SEES_HOSTS_FILES, EnvironmentClass
 from kestrelctl.environments.host_share import host_share
 from kestrelctl.environments.on_demand import EnvironmentNeed, HostRoom, amounts_of
@@ -57,19 +58,26 @@ class EnvironmentDemand:
         self._workers_host = workers_host
         self.needed: Counter[str] = Counter()
         self._imagined: dict[tuple[object, ...], WorkerAd] = {}
+        #: By host: what it offers, and for classes what an environment there would.
+        self._of_hosts: dict[str, tuple[WorkerAd, dict[str, WorkerAd]]] = {}
         #: By host: what it offers, what an environment there would, and what it would with that.
         self._as_hosts: dict[str, tuple[WorkerAd, WorkerAd, WorkerAd]] = {}
 
     def forget_host(self, host: str) -> None:
         """Forgets a host that has gone."""
         self._as_hosts.pop(host, None)
+        self._of_hosts.pop(host, None)
 
-    def needs(self, hosts: Sequence[HostRoom], now: float) -> list[EnvironmentNeed]:
-        """What waits for nothing but a worker, and which classes could run it."""
+    def unmet(self, now: float) -> list[Unmet]:
+        """What waits for nothing but a worker."""
+        return self._pool.unmet(now)[:MOST_SHAPES] if self._classes else []
+
+    def needs(self, hosts: Sequence[HostRoom], unmet: Sequence[Unmet]) -> list[EnvironmentNeed]:
+        """Of what waits for nothing but a worker, what environments could run, and which."""
         found: list[EnvironmentNeed] = []
         self.needed.clear()
-        imagined = self._imagine_all(hosts)
-        for each in self._pool.unmet(now)[:MOST_SHAPES] if self._classes else ():
+        imagined = self._imagine_all(hosts) if unmet else {}
+        for each in unmet:
             places: dict[str, int] = {}
             for name, (host, ad) in imagined.items():
                 jid = f"{WORKER_PREFIX}{name}@{self._workers_host}/x"
@@ -128,6 +136,15 @@ class EnvironmentDemand:
     def _imagine(self, cls: EnvironmentClass, host: str) -> WorkerAd:
         """What the worker of an environment of a class on a host will say of itself."""
         ad = self._pool.workers[host].ad
+        known = self._of_hosts.get(host)
+        if known is None or known[0] is not ad:
+            known = self._of_hosts[host] = (ad, {})
+        found = known[1].get(cls.name)
+        if found is None:
+            found = known[1][cls.name] = self._imagine_from(cls, ad)
+        return found
+
+    def _imagine_from(self, cls: EnvironmentClass, ad: WorkerAd) -> WorkerAd:
         machine = (ad.os.upper(), ad.arch.upper())
         lacks = (
             set(_OF_HOSTS)

@@ -22,6 +22,7 @@ from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.task_environment import KINDS as TASK_KINDS
 from kestrelctl.core.model.task_environment import TaskEnvironment
 from kestrelctl.core.pacing.backoff import RETURN_SECONDS
+from kestrelctl.core.scheduling.unmet import Unmet
 from kestrelctl.environments.environment_class import EnvironmentClass
 from kestrelctl.environments.making_room import MadeRoom, RoomMaking
 from kestrelctl.environments.on_demand import (
@@ -38,6 +39,7 @@ from kestrelctl.manager.access import bare
 from kestrelctl.manager.environments.environment_accounts import AccountList
 from kestrelctl.manager.environments.environment_book import EnvironmentBook
 from kestrelctl.manager.environments.environment_demand import EnvironmentDemand, has_room
+from kestrelctl.manager.environments.situation import Situation, situation
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol.environments import (
     EnvironmentsHere,
@@ -51,7 +53,8 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.1
 #: What happens within so short a time is looked at together.
 BURST_SECONDS = 0.005
-#: While there are environments, or work that waits, it is looked so often whatever happens.
+#: While there are environments, or work that waits, it is looked so often whatever happens; and
+#: no decision is older, though nothing has changed that is looked at.
 ROUND_SECONDS = 1.0
 #: After the manager's start hosts have so long to say what is there, before more is started.
 SETTLE_SECONDS = 2.0
@@ -129,6 +132,10 @@ class EnvironmentDesk:
         }
         self._loop = asyncio.get_running_loop()
         self._looked_at = -inf
+        #: How things were at the last look. While it is the same, nothing is decided before then.
+        self._situation: Situation | None = None
+        self._decides_by = -inf
+        self._has_minima = any(cls.minimum for cls in classes.values())
         self._connected, self._connected_at = True, -inf
         #: Before, hosts have yet to say what they have.
         self._starts_at = service.now() + SETTLE_SECONDS
@@ -211,7 +218,27 @@ class EnvironmentDesk:
         if not self._service.pool.connected:
             return
         self._leave_hosts()
-        found = self._decide(now)
+        hosts = self.hosts()
+        unmet = self.demand.unmet(now)
+        before, self._situation = self._situation, self._now_is(unmet, hosts, now)
+        if self._situation == before and self._looked_at < self._decides_by:
+            self._look_at(self._decides_by)
+            return
+        self._decides_by = self._looked_at + ROUND_SECONDS
+        self._carry_out(self._decide(unmet, hosts, now), now)
+        if self.book.known or self.book.given_up or self.demand.needed or self._accounts.names:
+            self._look_at(self._decides_by)
+
+    def _now_is(self, unmet: list[Unmet], hosts: list[HostRoom], now: float) -> Situation:
+        workers = self._service.pool.workers
+        there = self.book.known.values()
+        moments = (self.failures.pausing(now), self._room.starving(now), now >= self._starts_at)
+        return situation(
+            unmet, hosts, [workers[host.name].ad for host in hosts], there, moments, now,
+            nothing_to_do=not (there or self.demand.needed or self._has_minima),
+        )  # fmt: skip
+
+    def _carry_out(self, found: Decision, now: float) -> None:
         self.obstacles = found.obstacles
         for stop in found.stop:
             environment = self.book.known[stop.number]
@@ -221,8 +248,6 @@ class EnvironmentDesk:
             self._stop(environment)
         for start in found.start if now >= self._starts_at else ():
             self._begin(start.of, start.host, asked_for=False)
-        if self.book.known or self.demand.needed or self._accounts.names:
-            self._look_at(self._loop.time() + ROUND_SECONDS)
 
     def _see_workers(self, now: float) -> None:
         workers = self._service.pool.workers
@@ -244,11 +269,12 @@ class EnvironmentDesk:
                 self._gone(each, "its host has not answered")
         of_all = (*self.book.known.values(), *self.book.given_up.values())
         names = {each.worker for each in of_all}
+        of_ours = names | self._accounts.names
         online: dict[str, bool] = {}
         draining: set[str] = set()
         for worker in workers.values():
             name = worker.account.partition("@")[0]
-            if name in names | self._accounts.names and worker.online:
+            if name in of_ours and worker.online:
                 online[name] = not worker.held
                 if worker.draining:
                     draining.add(name)
@@ -283,9 +309,8 @@ class EnvironmentDesk:
                 log.info("draining environment %d: its host is drained", each.number)
                 self._drain(each, "its host is drained")
 
-    def _decide(self, now: float) -> Decision:
-        hosts = self.hosts()
-        needs = self.demand.needs(hosts, now)
+    def _decide(self, unmet: list[Unmet], hosts: list[HostRoom], now: float) -> Decision:
+        needs = self.demand.needs(hosts, unmet)
         there = list(self.book.known.values())
         first = self._room.starving(now)
         found = decide(self.classes.values(), needs, hosts, there, self.failures, now, first)
@@ -363,9 +388,9 @@ class EnvironmentDesk:
             worker = self._service.pool.workers.get(name)
             if worker is None or not _may_host(worker, now):
                 continue
-            free = Counter(worker.free)
-            if name in promised:
-                free.subtract(promised[name])
+            free = dict(worker.free)
+            for asset, amount in promised.get(name, {}).items():
+                free[asset] = free.get(asset, 0) - amount
             may = frozenset(
                 cls.name
                 for cls in self.classes.values()

@@ -1,0 +1,71 @@
+"""What a decision about environments depends on: while it is the same, the last one stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from typing import NamedTuple
+
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.scheduling.unmet import Unmet
+from kestrelctl.environments.on_demand import SETTLE_SECONDS, HostRoom
+from kestrelctl.environments.started import Environment
+
+
+class Situation(NamedTuple):
+    """All of it but for the time, and for what operators set: these count a little later.
+
+    Attributes:
+        waiting: the shapes of what waits, in the order of the queue, each with the number of its
+            tasks.
+        hosts: each with what it has free.
+        ads: what each of them offers.
+        environments: of each what counts in a decision.
+        moments: what has become so by the mere passing of time.
+    """
+
+    waiting: Sequence[tuple[Shape, int]] | Set[Shape]
+    hosts: Sequence[HostRoom]
+    ads: Sequence[WorkerAd]
+    environments: Sequence[tuple[object, ...]]
+    moments: tuple[object, ...]
+
+
+def situation(
+    unmet: Iterable[Unmet],
+    hosts: Sequence[HostRoom],
+    ads: Sequence[WorkerAd],
+    environments: Iterable[Environment],
+    moments: tuple[object, ...],
+    now: float,
+    *,
+    nothing_to_do: bool,
+) -> Situation:
+    """How things are now.
+
+    Args:
+        nothing_to_do: there are no environments, and none could run anything of what waited. Then
+            numbers of tasks, their order, and what is free are left out: these change all the time
+            in a pool that works.
+    """
+    return Situation(
+        {each.shape for each in unmet}
+        if nothing_to_do
+        else [(each.shape, each.tasks) for each in unmet],
+        [host._replace(free={}) for host in hosts] if nothing_to_do else hosts,
+        ads,
+        [
+            (
+                each.number,
+                each.phase,
+                each.held,
+                each.idle_since,
+                each.has_worked,
+                each.draining,
+                each.asked_for,
+                now - each.since < SETTLE_SECONDS,
+            )
+            for each in environments
+        ],
+        moments,
+    )
