@@ -28,7 +28,8 @@ def read_all_classes(
                 raise UsageError(f"there are two environment classes {name}", cause=str(file))
             classes[name] = found
             if found.recipe:
-                recipes[name] = _text(Path(found.recipe), MOST_RECIPE_CHARACTERS + 1)
+                whose = f"environment {name}: "
+                recipes[name] = _text(Path(found.recipe), MOST_RECIPE_CHARACTERS + 1, whose)
                 if len(recipes[name]) > MOST_RECIPE_CHARACTERS:
                     raise UsageError(
                         f"the recipe {found.recipe} is too long",
@@ -37,9 +38,9 @@ def read_all_classes(
     return classes, recipes
 
 
-def _text(file: Path, most: int = -1) -> str:
+def _text(file: Path, most: int = -1, whose: str = "") -> str:
     try:
         with file.open() as reading:
             return reading.read(most)
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file} cannot be read", cause=str(error)) from None
+        raise UsageError(f"{whose}{file} cannot be read", cause=str(error)) from None
