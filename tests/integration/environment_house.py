@@ -54,6 +54,7 @@ class House:
         self.user = user
         self.directory = directory
         self.manager = self.start_manager()
+        self.add_account("w")
         self.worker = self.start_worker()
 
     def start_manager(self) -> subprocess.Popen[str]:
@@ -64,12 +65,20 @@ class House:
             "--admin", f"ada@{server.users_domain}", "--environments", place / "classes.toml",
         )  # fmt: skip
 
-    def start_worker(self) -> subprocess.Popen[str]:
+    def add_account(self, name: str) -> None:
+        """Makes one of a worker."""
+        worker = f"{name}@{self._server.workers_domain}"
+        credentials = self.directory / name
+        credentials.write_text(f"{worker} {self._server.add_account(worker)}\n")
+        credentials.chmod(0o600)
+
+    def start_worker(self, name: str = "w") -> subprocess.Popen[str]:
         server, place = self._server, self.directory
         return self._spawn(
-            "worker", "run", "--pool", server.domain, "--credentials", place / "w",
+            "worker", "run", "--pool", server.domain, "--credentials", place / name,
             "--port", server.client_port, "--cpus", "2", "--no-tls",
-            "--data-dir", place / "worker", *self._worker_words,
+            "--data-dir", place / ("worker" if name == "w" else f"worker-{name}"),
+            *self._worker_words,
             *(word for kind in self._kinds for word in ("--environments", kind)),
             before=self._before,
         )  # fmt: skip
@@ -78,13 +87,18 @@ class House:
         self.manager.kill()
         self.manager.wait()
 
-    def kill_worker(self) -> None:
-        """The worker and all that it consists of; not what runs in environments."""
-        for child in psutil.Process(self.worker.pid).children():
+    def kill_worker(self, which: subprocess.Popen[str] | None = None) -> None:
+        """The worker and all that it consists of; not what runs in environments.
+
+        Args:
+            which: if it is not the first one.
+        """
+        worker = which or self.worker
+        for child in psutil.Process(worker.pid).children():
             with contextlib.suppress(psutil.NoSuchProcess):
                 child.kill()
-        self.worker.kill()
-        self.worker.wait()
+        worker.kill()
+        worker.wait()
 
     async def listed(self) -> EnvironmentList:
         while True:
@@ -122,7 +136,7 @@ class House:
 
     def processes(self) -> list[psutil.Process]:
         """What runs in environments."""
-        mark = str(self.directory / "worker" / "environments")
+        mark = str(self.directory / "worker")  # and of further ones, which are called like it
         return [
             process
             for process in psutil.process_iter(["environ"])
@@ -143,9 +157,6 @@ async def house_of(
     (directory / "secret").write_text(server.secret)
     (directory / "classes.toml").write_text(classes)
     (directory / "nothing.txt").write_text("# nothing\n")
-    worker = f"w@{server.workers_domain}"
-    (directory / "w").write_text(f"{worker} {server.add_account(worker)}\n")
-    (directory / "w").chmod(0o600)
     ada = f"ada@{server.users_domain}"
     password = server.add_account(ada)
     here = ("127.0.0.1", server.client_port)

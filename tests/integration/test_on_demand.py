@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -111,6 +112,34 @@ async def test_a_manager_that_dies_starts_none_twice(house: House) -> None:
     assert [each.number for each in await house.there()] == [before.number]
     async with asyncio.timeout(60):
         await house.none_is_left()
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+async def test_another_host_serves_what_waits_if_the_one_that_starts_an_environment_leaves(
+    house: House, how: signal.Signals
+) -> None:
+    house.add_account("v")
+    hosts = {"w": house.worker, "v": house.start_worker("v")}
+    async with asyncio.timeout(120):
+        while len((await house.class_of("tiny")).hosts) < 2:
+            await asyncio.sleep(0.05)
+        spec = JobSpec(argv=WHERE, requires=("TINY",))
+        await house.user.ask(rq.SubmitJob(spec=spec, watch=True))
+        first = (await house.one_is("starting")).host.partition("@")[0]
+        if how is signal.SIGKILL:
+            house.kill_worker(hosts[first])
+        else:
+            hosts[first].send_signal(how)
+        ended = await anext(aiter(house.user.pushed()))
+        assert (ended.job.done, ended.job.failed, ended.job.lost) == (1, 0, 0)
+        while hosts[first].poll() is None:
+            await asyncio.sleep(0.05)
+        hosts[first] = house.start_worker(first)
+        house.worker = hosts["w"]
+        while len((await house.class_of("tiny")).hosts) < 2:
+            await asyncio.sleep(0.05)
+        await house.none_is_left()
+    assert sorted(await house.workers()) == ["v", "w"], "no account is left"
 
 
 async def test_a_worker_that_dies_leaves_nothing_behind(house: House) -> None:
