@@ -2,6 +2,10 @@
 
 What the connection holds is one for all: an answer that waits there keeps attempts from workers and
 answers from everybody else. So little is given to it at a time, small answers before large ones.
+
+Where tasks are large, work alone may fill the connection for as long as there is any. So an answer
+waits there no longer than for what was before it: a mark is sent, and when the server has come as
+far as that, a few answers go whatever has followed.
 """
 
 from __future__ import annotations
@@ -15,6 +19,8 @@ from typing import NamedTuple, Protocol
 SMALL_BYTES = 16 * 1024
 #: Answers are held back while more than this waits in the connection.
 ROOM_BYTES = 256 * 1024
+#: So much goes, and what is begun goes whole, each time the server has dealt with what was before.
+PASSING_BYTES = 64 * 1024
 #: Above this, requests of an account wait until its answers have gone out.
 ENOUGH_BYTES = 1 << 20
 #: Above these, answers to an account are dropped: it asked for them and does not take them.
@@ -32,6 +38,9 @@ class Way(Protocol):
 
     def send_body(self, text: str, to: str, sender: str | None = None) -> None:
         """Sends a chat message."""
+
+    def when_taken(self, done: Callable[[], None]) -> None:
+        """Calls `done` when the server has dealt with all that was sent so far."""
 
     def backlog_bytes(self) -> int:
         """What was given to the connection and is not written yet."""
@@ -71,6 +80,8 @@ class Outbox:
         self._drained = drained
         self._lines: dict[str, _Line] = {}
         self._timer: asyncio.TimerHandle | None = None
+        #: A mark is on its way through the connection.
+        self._marked = False
 
     def put(self, jid: str, text: str, *, typed: bool, sender: str = "") -> bool:
         """Sends an answer, now or in its turn.
@@ -85,7 +96,7 @@ class Outbox:
         account = jid.partition("/")[0]
         answer = _Answer(jid, text, typed, sender or self._sender)
         small = len(text) <= SMALL_BYTES
-        if (small or not self._lines) and self._session().backlog_bytes() < ROOM_BYTES:
+        if (small or not self._lines) and self._has_room():
             self._send(answer)
             return True
         line = self._lines.setdefault(account, _Line())
@@ -93,6 +104,7 @@ class Outbox:
             return False
         (line.small if small else line.large).append(answer)
         line.bytes += len(text)
+        self._mark()
         self._look_soon()
         return True
 
@@ -122,20 +134,42 @@ class Outbox:
             del self._lines[account]
         return dropped
 
+    def _has_room(self) -> bool:
+        """Whether little waits in the connection; a mark that is still out has been lost then."""
+        if self._session().backlog_bytes() >= ROOM_BYTES:
+            return False
+        self._marked = False
+        return True
+
+    def _mark(self) -> None:
+        if not self._marked:
+            self._marked = True
+            self._session().when_taken(self._let_some_pass)
+
+    def _let_some_pass(self) -> None:
+        """Sends a few answers: what was in the connection when they came has been dealt with."""
+        self._marked = False
+        sent_bytes = 0
+        while self._lines and sent_bytes < PASSING_BYTES:
+            sent_bytes += self._send_next()
+        if self._lines:
+            self._mark()
+        self._drained()
+
     def _look_soon(self) -> None:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
 
     def _look(self) -> None:
         self._timer = None
-        while self._lines and self._session().backlog_bytes() < ROOM_BYTES:
+        while self._lines and self._has_room():
             self._send_next()
         if self._lines:
             self._look_soon()
         self._drained()
 
-    def _send_next(self) -> None:
-        """Sends one answer: a small one if there is any; accounts take turns."""
+    def _send_next(self) -> int:
+        """Sends one answer: a small one if there is any; accounts take turns. Returns its size."""
         account = next((name for name, line in self._lines.items() if line.small), "")
         account = account or next(iter(self._lines))
         line = self._lines.pop(account)
@@ -144,6 +178,7 @@ class Outbox:
         if line.small or line.large:
             self._lines[account] = line  # at the end: a dict keeps the order in which it was filled
         self._send(answer)
+        return len(answer.text)
 
     def _send(self, answer: _Answer) -> None:
         session = self._session()

@@ -242,6 +242,7 @@ class Connection:
     def __init__(self) -> None:
         self.sent: list[tuple[str, int]] = []
         self.held = 0
+        self.marks: list[Callable[[], None]] = []
 
     def send(self, payload: str, to: str, sender: str | None = None) -> None:
         self.sent.append((to, len(payload)))
@@ -249,6 +250,9 @@ class Connection:
 
     def send_body(self, text: str, to: str, sender: str | None = None) -> None:
         self.send(text, f"{to} from {sender}")
+
+    def when_taken(self, done: Callable[[], None]) -> None:
+        self.marks.append(done)
 
     def backlog_bytes(self) -> int:
         return self.held
@@ -270,6 +274,10 @@ class Answers:
         """The connection has drained."""
         self.connection.held = 0
         self.outbox._look()
+
+    def pass_a_mark(self) -> None:
+        """The server has come as far as a mark; as much work as before it waits behind it."""
+        self.connection.marks.pop(0)()
 
 
 LARGE = 200_000
@@ -319,6 +327,47 @@ async def test_large_answers_take_turns_by_account() -> None:
     answers.put("bob/1", LARGE)
     answers.look()
     assert [to for to, _ in answers.connection.sent][2:] == ["eve/1", "bob/1"]
+
+
+async def test_answers_wait_no_longer_than_for_the_work_before_them() -> None:
+    """However much work follows it: a pool whose tasks are large hands out without a pause."""
+    answers = Answers()
+    answers.connection.held = 10 * ob.ROOM_BYTES
+    answers.put("eve/1", LARGE)
+    for name in ("bob", "carol"):
+        answers.put(f"{name}/1", 100)
+    answers.outbox._look()
+    assert answers.connection.sent == []
+    answers.pass_a_mark()
+    assert [to for to, _ in answers.connection.sent] == ["bob/1", "carol/1", "eve/1"]
+    assert answers.outbox.waiting_bytes() == 0
+
+
+async def test_behind_work_only_a_few_answers_go_at_a_time() -> None:
+    answers = Answers()
+    answers.connection.held = 10 * ob.ROOM_BYTES
+    for _ in range(4):
+        answers.put("eve/1", LARGE)
+        answers.put("bob/1", LARGE)
+    for sent in range(1, 9):
+        assert len(answers.connection.marks) == 1, "one mark for all that waits"
+        answers.pass_a_mark()
+        answers.outbox._look()
+        assert len(answers.connection.sent) == sent
+    assert [to for to, _ in answers.connection.sent] == ["eve/1", "bob/1"] * 4
+    assert answers.connection.marks == []
+
+
+async def test_a_mark_that_was_lost_with_the_connection_is_set_anew() -> None:
+    answers = Answers()
+    answers.connection.held = 10 * ob.ROOM_BYTES
+    answers.put("eve/1", 100)
+    answers.connection.marks.clear()
+    answers.look()
+    answers.connection.held = 10 * ob.ROOM_BYTES
+    answers.put("eve/1", 100)
+    answers.pass_a_mark()
+    assert len(answers.connection.sent) == 2
 
 
 async def test_who_takes_nothing_loses_his_answers_and_nobody_elses() -> None:
