@@ -36,6 +36,7 @@ from kestrelctl.manager.retention import retention
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.temporary_accounts import TemporaryAccounts
 from kestrelctl.manager.triggers.trigger_files import open_triggers
+from kestrelctl.manager.work_window import WorkWindow
 from kestrelctl.membership.roll import GONE_KINDS
 from kestrelctl.metrics.flock_families import FlockNumbers
 from kestrelctl.notify import Notifier
@@ -129,12 +130,19 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
         tls=options.tls,
         ca_file=options.ca_file,
     )
-    service.session = listener.session = connection
+    window = WorkWindow(connection, f"pool@{options.domain}")
+    service.session = listener.session = window
+    listener.on_away = window.forget_waiting
     sends_waiting: Callable[[], Mapping[str, int]] = dict
     if options.send_limits:
-        paced = PacedSession(connection, options.send_limits, clock.now)
+        paced = PacedSession(window, options.send_limits, clock.now)
         service.session = listener.session = paced
-        listener.on_away = paced.forget_waiting
+
+        def forget_waiting() -> None:
+            paced.forget_waiting()
+            window.forget_waiting()
+
+        listener.on_away = forget_waiting
 
         def forget_polls(told: MemberEvents) -> None:
             for event in told.events:

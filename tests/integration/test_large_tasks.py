@@ -1,0 +1,31 @@
+"""Tasks with large arguments fill the manager's connection; questions are answered all the same."""
+
+from __future__ import annotations
+
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.local.control import connect_local, throw_away_pool
+from kestrelctl.protocol import answers, requests
+
+WORKERS = 16
+JOBS = 60
+#: Together nearly as large as a message may be, each as large as a program may be given.
+ARGUMENTS = ("x" * 100_000,) * 4
+
+
+async def test_answers_come_while_large_tasks_are_handed_out() -> None:
+    """All of these are handed out at once, and the first answer would come when all have ended."""
+    async with throw_away_pool(WORKERS) as pool, connect_local(pool) as user:
+        for _ in range(JOBS):
+            spec = JobSpec(argv=("true", *ARGUMENTS), held=True)
+            await user.ask(requests.SubmitJob(spec=spec))
+        await user.ask(requests.ReleaseJobs(jobs="all"))
+        unfinished = []
+        while True:
+            status = await user.ask(requests.PoolStatus(), 120.0)
+            assert isinstance(status, answers.PoolSummary)
+            left = status.tasks_waiting + status.tasks_running
+            if not left:
+                break
+            unfinished.append(left)
+        assert len(unfinished) > 5
+        assert max(unfinished) > JOBS // 2
