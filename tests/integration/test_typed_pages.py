@@ -10,7 +10,7 @@ pytestmark = pytest.mark.timeout(180)
 
 @pytest.mark.parametrize(
     ("page", "lines"),
-    [("queue.md", 8), ("spanning.md", 5), ("files.md", 44), ("workflows.md", 20)],
+    [("events.md", 7), ("queue.md", 8), ("spanning.md", 5), ("files.md", 44), ("workflows.md", 20)],
 )
 def test_a_page_shows_what_happens(desk: Desk, page: str, lines: int) -> None:
     typed = 0
