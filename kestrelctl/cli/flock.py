@@ -23,6 +23,7 @@ from kestrelctl.cli.redial import Redial
 from kestrelctl.core.model.plural import plural
 from kestrelctl.grammar.flock_words import free_words, round_trip
 from kestrelctl.grammar.quantities import ago, duration
+from kestrelctl.local.other_servers import parse_domain
 from kestrelctl.protocol.flock_answers import FlockPong, FlockStatus, Neighbours
 from kestrelctl.protocol.flock_requests import (
     AskFlock,
@@ -58,10 +59,13 @@ def status(invocation: Invocation) -> None:
 
 def report(found: FlockView, now: float) -> Record:
     """How a pool stands in its flock."""
-    member = "in no flock yet: nobody was heard of"
+    # At each start, and some of these may never have answered.
+    through = ", ".join(found.joined_through)
     if found.member:
-        through = ", ".join(found.joined_through)
-        member = f"a member, joined through {through}" if through else "a member"
+        member = f"a member, joins through {through}" if through else "a member"
+    else:
+        member = "in no flock yet: nobody was heard of"
+        member += f"; it tries to join through {through}" if through else ""
     lends = free_words(found.free) if found.free else "nothing free now"
     blocks: list[str | tuple[str, str] | Table] = [
         ("pool", found.pool),
@@ -159,9 +163,10 @@ def _verdict(allowed: bool, why_not: str) -> str:
 @pass_invocation
 def join(invocation: Invocation, domain: str) -> None:
     """Join the flock that the pool DOMAIN is in, now and after each restart. For admins."""
+    wanted = parse_domain(domain)
 
     async def work(redial: Redial) -> CommandOutput:
-        done = await redial.change(JoinFlock(domain=domain), twice=True)
+        done = await redial.change(JoinFlock(domain=wanted), twice=True)
         [through] = done.what
         line = f"joining through {through}; `kestrelctl flock status` tells how far that is"
         return Record(through, {"changed": done.what}, [line])
@@ -189,9 +194,10 @@ def leave(invocation: Invocation) -> None:
 @pass_invocation
 def ping(invocation: Invocation, domain: str) -> None:
     """Ask the manager of the pool DOMAIN for an answer, and tell how long it took. For admins."""
+    wanted = parse_domain(domain)
 
     async def work(connection: Connection) -> CommandOutput:
-        pong = await ask(connection, PingPool(domain=domain), FlockPong, PING_SECONDS)
+        pong = await ask(connection, PingPool(domain=wanted), FlockPong, PING_SECONDS)
         data = {"pool": pong.pool, "seconds": pong.seconds}
         return Record(pong.pool, data, [f"{pong.pool} answers in {round_trip(pong.seconds)}"])
 

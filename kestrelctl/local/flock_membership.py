@@ -9,6 +9,7 @@ from kestrelctl.core.model.neighbour import RECLAIM_MINUTES
 from kestrelctl.errors import UsageError
 from kestrelctl.local.flock_addresses import read_address
 from kestrelctl.local.flock_authority import FlockAuthority
+from kestrelctl.local.other_servers import domain_of
 from kestrelctl.local.pool_state import pool_directory, pools_directory, read_state
 from kestrelctl.xmpp.federation import Federation, FlockMembership
 from kestrelctl.xmpp.prosody import LOCAL_DOMAIN, LOOPBACK, free_ports
@@ -86,11 +87,16 @@ def domain_to_join(flock: str, name: str, domain: str) -> str:
     """
     if flock == name:
         return domain
-    state = read_state(pool_directory(flock))
+    directory = pool_directory(flock)
+    state = read_state(directory)
     if state is None:
+        first = "OTHER" if domain_of(directory, "", "") == LOCAL_DOMAIN else flock
         raise UsageError(
             f"the pool {flock} does not run, so nobody can join through it",
-            hint=f"`kestrelctl up --name {flock} --flock {flock}` starts it, the first of a flock",
+            cause=f"nor could it when it runs: it is {LOCAL_DOMAIN}, and stays so"
+            if first != flock
+            else None,
+            hint=f"`kestrelctl up --name {first} --flock {first}` starts the first of a flock",
         )
     if not (addresses_of(flock_directory()) / state.domain).exists():
         raise UsageError(

@@ -17,6 +17,8 @@ from kestrelctl.xmpp.prosody import LOCAL_DOMAIN
 from kestrelctl.xmpp.tls import check_pair
 
 _DOMAIN = re.compile(r"[\w-]+(\.[\w-]+)*")
+#: RFC 1035, 2.3.4.
+_LONGEST_DOMAIN = 255
 
 
 def parse_domain(text: str) -> str:
@@ -25,8 +27,8 @@ def parse_domain(text: str) -> str:
     Raises:
         UsageError: it is none.
     """
-    if not _DOMAIN.fullmatch(text):
-        raise UsageError(f"{text!r} is not a domain", hint="for example example.net")
+    if len(text) > _LONGEST_DOMAIN or not _DOMAIN.fullmatch(text):
+        raise UsageError(f"{text[:80]!r} is not a domain", hint="for example example.net")
     return text.lower()
 
 

@@ -10,14 +10,14 @@ from msgspec.structs import replace
 
 from kestrelctl.chat import sentences
 from kestrelctl.core.model.flock_rule import FlockRule
-from kestrelctl.errors import NotFound
+from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.protocol.flock_answers import FlockRules, FlockStatus, Neighbours
 from kestrelctl.protocol.flock_requests import JoinFlock, LeaveFlock, ListNeighbours, SetFlockRule
 from kestrelctl.protocol.flock_views import FlockView, NeighbourAnswer
 
 STATUS = """\
 pool           pool.example.org
-flock          a member, joined through b.example.org
+flock          a member, joins through b.example.org
 knows          12 pools: 9 in its routing table, 4 in its leaf set
 lends          5.5 CPUs on 3 machines
 guests         3 tasks of other pools run today, 1,204 since the manager started
@@ -93,6 +93,28 @@ def test_an_admin_joins_leaves_and_pings() -> None:
     assert pool.count(LeaveFlock) == 1
     assert run(pool, "flock", "ping", "b.test").stdout == "b.test answers in 12.3 ms\n"
     assert [as_admin for _, as_admin in pool.opened] == [True] * 3
+
+
+@pytest.mark.parametrize("verb", ["join", "ping"])
+@pytest.mark.parametrize("word", ["", "a b", "b.test/x", "ada@b.test", "*", "a\x01b", "x" * 3000])
+def test_what_is_no_domain_is_refused_in_words_and_not_sent(verb: str, word: str) -> None:
+    pool = FakePool()
+    result = run(pool, "flock", verb, "--", word)
+    assert result.exit_code == UsageError.exit_status
+    first, hint = result.stderr.splitlines()
+    assert first.endswith("is not a domain")
+    assert len(first) < 300
+    assert hint.startswith("hint: for example ")
+    assert pool.asked == []
+
+
+def test_what_a_pool_only_tries_to_join_through_is_not_said_to_have_come_to_pass() -> None:
+    trying = replace(FLOCK, joined_through=["b.example.org", "zzz"])
+    said = run(FakePool(AskFlock=FlockStatus(id="", flock=trying)), "flock", "status").stdout
+    assert "flock          a member, joins through b.example.org, zzz\n" in said
+    alone = FlockView(pool="pool.example.org", member=False, joined_through=["zzz"])
+    said = run(FakePool(AskFlock=FlockStatus(id="", flock=alone)), "flock", "status").stdout
+    assert "in no flock yet: nobody was heard of; it tries to join through zzz\n" in said
 
 
 def test_a_rule_is_sent_as_it_was_given() -> None:

@@ -227,6 +227,9 @@ def test_it_says_what_was_submitted_and_what_to_do_next() -> None:
     result = run(FakePool(), "submit", "--array", "1-1000", "--", "x")
     assert result.stdout == "job 7: 1,000 tasks\n"
     assert result.stderr == "next: kestrelctl job wait 7, or kestrelctl job tasks 7\n"
+    result = run(FakePool(), "--pool", "lab", "submit", "ls")
+    lines = "next: kestrelctl --pool lab job wait 7, or kestrelctl --pool lab job tasks 7\n"
+    assert result.stderr == lines, "as it stands it can be typed"
 
 
 def test_who_submits_a_service_is_not_told_to_wait_for_its_end() -> None:

@@ -15,7 +15,7 @@ from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.stage import Stage
 from kestrelctl.core.model.task_state import TaskState
-from kestrelctl.errors import Unreachable
+from kestrelctl.errors import Unreachable, UsageError
 from kestrelctl.flock.rules.start_text import NEVER
 from kestrelctl.flock.service.flock_service import STRANGER, UNASKED, UNREADABLE
 from kestrelctl.flock.service.loan_keeper import LOST_SECONDS
@@ -610,6 +610,8 @@ async def test_a_pool_that_is_nowhere_cannot_be_pinged(tmp_path: Path) -> None:
     _, _, home = await two(tmp_path)
     with pytest.raises(Unreachable, match=r"nowhere\.test"):
         await home.standing.ping("nowhere.test")
+    with pytest.raises(UsageError, match="itself"):
+        await home.standing.ping(home.service.domain)
 
 
 @on_its_own_clock

@@ -24,7 +24,7 @@ from kestrelctl.local.flock_membership import (
     membership,
 )
 from kestrelctl.local.other_servers import domain_of
-from kestrelctl.local.pool_state import PoolState
+from kestrelctl.local.pool_state import PoolState, pool_directory
 from kestrelctl.local.supervisor import Supervisor
 from kestrelctl.xmpp.federation import Federation, FlockMembership
 from kestrelctl.xmpp.prosody import LOCAL_DOMAIN, PrivateServer
@@ -75,6 +75,10 @@ def test_one_joins_through_a_pool_that_runs_and_is_in_a_flock(
 ) -> None:
     with pytest.raises(UsageError, match="does not run"):
         domain_to_join("aspen", "birch", BIRCH)
+    (pool_directory("old") / "manager").mkdir(parents=True)
+    with pytest.raises(UsageError, match="does not run") as refusal:
+        domain_to_join("old", "birch", BIRCH)
+    assert "--name OTHER --flock OTHER" in refusal.value.hint, "that one could not join"
     a_pool(monkeypatch, "aspen", ASPEN)
     with pytest.raises(UsageError, match="is in no flock"):
         domain_to_join("aspen", "birch", BIRCH)

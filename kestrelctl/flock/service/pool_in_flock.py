@@ -211,9 +211,14 @@ class PoolInFlock:
         """The seconds until a pool's manager has answered.
 
         Raises:
+            UsageError: it is the pool itself.
             Unreachable: the pool cannot be reached.
             TimedOut: it does not answer.
         """
+        if domain == self._service.domain:
+            raise UsageError(
+                "a pool cannot ask itself", hint="`kestrelctl flock pools` lists the others"
+            )
         self._flock.unreachable.discard(domain)
         pinging = asyncio.ensure_future(self._flock.ping(domain))
         try:
@@ -224,7 +229,8 @@ class PoolInFlock:
                         raise Unreachable(
                             f"{domain} cannot be reached",
                             cause="its server cannot be found, or its manager is not there",
-                            hint="the log of this pool's server tells more",
+                            hint="`kestrelctl flock pools` lists those that are known; the log of "
+                            "this pool's server tells more",
                         )
                 return pinging.result()
         except TimeoutError:
