@@ -59,13 +59,11 @@ def status(invocation: Invocation) -> None:
 
 def report(found: FlockView, now: float) -> Record:
     """How a pool stands in its flock."""
-    # At each start, and some of these may never have answered.
-    through = ", ".join(found.joined_through)
+    member = "in no flock yet: nobody was heard of"
     if found.member:
+        # At each start, and some of these may never have answered.
+        through = ", ".join(found.joined_through)
         member = f"a member, joins through {through}" if through else "a member"
-    else:
-        member = "in no flock yet: nobody was heard of"
-        member += f"; it tries to join through {through}" if through else ""
     lends = free_words(found.free) if found.free else "nothing free now"
     blocks: list[str | tuple[str, str] | Table] = [
         ("pool", found.pool),

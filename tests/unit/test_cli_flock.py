@@ -112,9 +112,6 @@ def test_what_a_pool_only_tries_to_join_through_is_not_said_to_have_come_to_pass
     trying = replace(FLOCK, joined_through=["b.example.org", "zzz"])
     said = run(FakePool(AskFlock=FlockStatus(id="", flock=trying)), "flock", "status").stdout
     assert "flock          a member, joins through b.example.org, zzz\n" in said
-    alone = FlockView(pool="pool.example.org", member=False, joined_through=["zzz"])
-    said = run(FakePool(AskFlock=FlockStatus(id="", flock=alone)), "flock", "status").stdout
-    assert "in no flock yet: nobody was heard of; it tries to join through zzz\n" in said
 
 
 def test_a_rule_is_sent_as_it_was_given() -> None:

@@ -610,6 +610,7 @@ async def test_a_pool_that_is_nowhere_cannot_be_pinged(tmp_path: Path) -> None:
     _, _, home = await two(tmp_path)
     with pytest.raises(Unreachable, match=r"nowhere\.test"):
         await home.standing.ping("nowhere.test")
+    assert [view.pool for view in home.standing.pools()] == ["b.test"], "a typing error is no pool"
     with pytest.raises(UsageError, match="itself"):
         await home.standing.ping(home.service.domain)
 

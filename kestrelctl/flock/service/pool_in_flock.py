@@ -219,6 +219,7 @@ class PoolInFlock:
             raise UsageError(
                 "a pool cannot ask itself", hint="`kestrelctl flock pools` lists the others"
             )
+        known = domain in (*(view.pool for view in self.pools()), *self._ways_in())
         self._flock.unreachable.discard(domain)
         pinging = asyncio.ensure_future(self._flock.ping(domain))
         try:
@@ -237,6 +238,8 @@ class PoolInFlock:
             raise TimedOut(f"{domain} did not answer within {PING_SECONDS:g} s") from None
         finally:
             pinging.cancel()
+            if not known:  # it may be no pool at all: it is not listed, nor counted in alerts
+                self._flock.unreachable.discard(domain)
 
 
 def _class_view(cls: LentClass) -> LentClassView:
