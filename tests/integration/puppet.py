@@ -73,7 +73,7 @@ class Puppet:
         return (await asyncio.wait_for(self.received.get(), seconds))[1]
 
 
-async def run_job(user: UserConnection, spec: JobSpec, seconds: float = 30.0) -> answers.JobView:
+async def run_job(user: UserConnection, spec: JobSpec, seconds: float = 90.0) -> answers.JobView:
     """Submits a job and waits for its end."""
     await user.ask(requests.SubmitJob(spec=spec, watch=True))
     async with asyncio.timeout(seconds):
