@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from kestrelctl.core.pacing.send_limit import Bucket, SendLimit
 from kestrelctl.manager.send_kind import KINDS, SendKind, kind_of
+from kestrelctl.manager.session_layer import SessionLayer
 from kestrelctl.ports import Session
 
 #: The loop is not woken sooner than this: what is due a moment later goes with it.
@@ -29,7 +30,7 @@ class _Waiting(NamedTuple):
     typed: bool
 
 
-class PacedSession:
+class PacedSession(SessionLayer):
     """A `ports.Session` that sends no faster than it may.
 
     Args:
@@ -44,7 +45,7 @@ class PacedSession:
         limits: Mapping[SendKind, SendLimit],
         now: Callable[[], float],
     ) -> None:
-        self._session = session
+        super().__init__(session)
         self._now = now
         self._lines: dict[SendKind, deque[_Waiting]] = {kind: deque() for kind in KINDS}
         #: Those that wait: another one that asks a worker for the same is not needed.
@@ -136,22 +137,7 @@ class PacedSession:
         for each in done:
             self._session.when_taken(each)
 
-    # -- what is as it was -------------------------------------------------------------------------
-
-    @property
-    def online(self) -> bool:
-        return self._session.online
-
-    @property
-    def refused(self) -> str | None:
-        return self._session.refused
-
-    @property
-    def link(self) -> str:
-        return self._session.link
-
-    def start(self) -> None:
-        self._session.start()
+    # -- the connection ----------------------------------------------------------------------------
 
     async def stop(self) -> None:
         """Sends what waits, whatever the limits say, and closes the connection."""
@@ -168,18 +154,5 @@ class PacedSession:
         else:
             self._session.when_taken(done)
 
-    def send_presence(
-        self,
-        to: str,
-        kind: str | None = None,
-        sender: str | None = None,
-        show: str = "",
-        status: str = "",
-    ) -> None:
-        self._session.send_presence(to, kind, sender, show, status)
-
     def backlog_bytes(self) -> int:
         return self._session.backlog_bytes() + self._waiting_bytes
-
-    def certificate(self) -> tuple[str, float] | None:
-        return self._session.certificate()

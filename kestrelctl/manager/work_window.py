@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+from kestrelctl.manager.session_layer import SessionLayer
 from kestrelctl.ports import Session
 
 #: No more work goes while the server has so much to deal with. Answers alone stay below it for most
@@ -21,7 +22,7 @@ MOST_BYTES = 512 * 1024
 LOOK_SECONDS = 0.005
 
 
-class WorkWindow:
+class WorkWindow(SessionLayer):
     """A `ports.Session` that holds work back.
 
     Args:
@@ -30,7 +31,7 @@ class WorkWindow:
     """
 
     def __init__(self, session: Session, pool: str) -> None:
-        self._session = session
+        super().__init__(session)
         self._pool = pool
         self._waiting: deque[Callable[[], None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -73,22 +74,7 @@ class WorkWindow:
         if self._waiting:
             self._look_soon()
 
-    # -- what is as it was -------------------------------------------------------------------------
-
-    @property
-    def online(self) -> bool:
-        return self._session.online
-
-    @property
-    def refused(self) -> str | None:
-        return self._session.refused
-
-    @property
-    def link(self) -> str:
-        return self._session.link
-
-    def start(self) -> None:
-        self._session.start()
+    # -- the connection ----------------------------------------------------------------------------
 
     async def stop(self) -> None:
         """Sends what waits and closes the connection."""
@@ -102,19 +88,6 @@ class WorkWindow:
         """Calls `done` when the server has dealt with all that has gone so far: not what waits."""
         self._session.when_taken(done)
 
-    def send_presence(
-        self,
-        to: str,
-        kind: str | None = None,
-        sender: str | None = None,
-        show: str = "",
-        status: str = "",
-    ) -> None:
-        self._session.send_presence(to, kind, sender, show, status)
-
     def backlog_bytes(self) -> int:
         """Without the work that waits here, which answers overtake."""
         return self._session.backlog_bytes()
-
-    def certificate(self) -> tuple[str, float] | None:
-        return self._session.certificate()
