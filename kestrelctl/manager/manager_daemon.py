@@ -66,7 +66,9 @@ class Flock(Protocol):
         """The manager stops."""
 
 
-FlockOpener: TypeAlias = Callable[[Service, RequestDispatcher, ManagerOptions], Flock]
+FlockOpener: TypeAlias = Callable[
+    [Service, RequestDispatcher, ManagerOptions, Callable[[], xmpp_session.XmppSession]], Flock
+]
 
 
 async def _told_to_stop() -> None:
@@ -119,7 +121,7 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
     temporary = TemporaryAccounts(options.data_dir / "invited")
     enrollment = EnrollmentRequests(service, accounts, access, temporary)
     dispatcher = RequestDispatcher(service, enrollment, usage_of(psutil.Process()))
-    flock = open_flock(service, dispatcher, options)
+    flock = open_flock(service, dispatcher, options, lambda: connection)
     listener = ManagerListener(service, dispatcher, access, options.domain, flock.others)
     connection = xmpp_session.component(
         options.domain,

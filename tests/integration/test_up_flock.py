@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -38,9 +39,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spawn: Spawn) -> Itera
         spawn("down", "--name", name, "--delete", "--yes").wait(60)
 
 
-async def up(spawn: Spawn, name: str, flock: str = "", status: int = 0) -> str:
+async def up(
+    spawn: Spawn, name: str, flock: str = "", status: int = 0, executor: str = "inline"
+) -> str:
     """Starts a pool; returns what it says of errors."""
-    words = ["up", "--name", name, "--workers", "1", "--executor", "inline"]
+    words = ["up", "--name", name, "--workers", "1", "--executor", executor]
     process = spawn(*words, *(["--flock", flock] if flock else []))
     assert await asyncio.to_thread(process.wait, 90) == status, process.communicate()
     return process.communicate()[1]
@@ -89,6 +92,32 @@ async def test_a_second_pool_joins_through_the_first(spawn: Spawn, tmp_path: Pat
     await up(spawn, "birch", "aspen")
     assert (pool_directory("birch") / "flock.pem").read_bytes() == certificate
     assert "remote-server-not-found" not in await ask(servers, BIRCH)
+
+
+async def test_files_of_tasks_that_ran_elsewhere_come_home(spawn: Spawn, tmp_path: Path) -> None:
+    async def say(*words: str) -> str:
+        process = spawn("--pool", "aspen", *words)
+        said, errors = await asyncio.to_thread(process.communicate, timeout=120)
+        assert process.returncode == 0, errors
+        return said
+
+    async def has_found_birch() -> bool:
+        return BIRCH in await say("flock", "pools", "--output", "quiet")
+
+    await up(spawn, "aspen", "aspen", executor="process")
+    await up(spawn, "birch", "aspen", executor="process")
+    while not await has_found_birch():
+        await asyncio.sleep(0.5)
+    (tmp_path / "numbers").write_text("".join(f"{n} squared is {n * n}\n" for n in range(1, 9)))
+    files = ("--input", str(tmp_path / "numbers"), "--output", "found")
+    command = ("sh", "-c", "sleep 1; sed -n {}p numbers >found")
+    await say("submit", "--array", "1-8", *files, "--", *command)
+    await say("job", "wait", "1", "--timeout", "60s")
+    tasks = json.loads(await say("job", "tasks", "1", "--output", "json"))
+    assert any(BIRCH in task["worker"] for task in tasks)
+    await say("job", "fetch", "1", "--to", str(tmp_path / "out"))
+    for n in range(1, 9):
+        assert (tmp_path / "out" / str(n) / "found").read_text() == f"{n} squared is {n * n}\n"
 
 
 async def test_what_a_crash_leaves_does_no_harm(spawn: Spawn) -> None:

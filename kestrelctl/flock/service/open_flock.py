@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
-from typing import cast
 
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.service.disk_spools import DiskSpools
@@ -49,16 +49,21 @@ class OpenFlock:
 
 
 def open_flock(
-    service: Service, dispatcher: RequestDispatcher, options: ManagerOptions
+    service: Service,
+    dispatcher: RequestDispatcher,
+    options: ManagerOptions,
+    connection: Callable[[], XmppSession],
 ) -> OpenFlock:
-    """Makes the flock of a manager, in which it takes part when told to."""
+    """Makes the flock of a manager, in which it takes part when told to.
+
+    Args:
+        connection: the manager's; there is none yet.
+    """
     random = Random()
 
     async def own_slot(size_bytes: int, filename: str) -> Slot:
-        # In production a session is nothing else.
-        session = cast(XmppSession, service.session)
         sender = f"pool@{options.domain}"
-        return await request_slot(session, options.domain, size_bytes, filename, sender)
+        return await request_slot(connection(), options.domain, size_bytes, filename, sender)
 
     kept = KeptFlock(service, dispatcher.pending, options.flock_isolation)
     flock = FlockService(

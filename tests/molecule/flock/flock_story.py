@@ -94,9 +94,16 @@ class FlockHost:
     def has_forgotten(self, other: FlockHost) -> bool:
         return domain(other.name) not in self.neighbours()
 
+    def wait(self, job_id: str, timeout: str) -> None:
+        """Wait for a job; if it does not end, its words tell what became of the rest."""
+        waited = f"kestrelctl job wait {job_id} --timeout {timeout}"
+        look = f"kestrelctl job explain {job_id}; kestrelctl job story {job_id} --limit 40"
+        flock = "kestrelctl flock status; kestrelctl flock pools; kestrelctl worker list"
+        self.shell(f"{waited} || {{ status=$?; {look}; {flock}; exit $status; }}")
+
     def ended_once(self, job_id: str, count: int, timeout: str = "4m") -> list[dict[str, Any]]:
         """Wait for a job each of whose tasks prints its number; require one result of each."""
-        self("job", "wait", job_id, "--timeout", timeout)
+        self.wait(job_id, timeout)
         tasks = self.tasks(job_id)
         assert [task["task_id"] for task in tasks] == list(range(1, count + 1))
         assert {task["state"] for task in tasks} == {"done"}
