@@ -83,7 +83,8 @@ def simulate_flocks(
     from kestrelctl.simulate.flocks.flock_world import FlockWorldPlan
 
     if compiled and not compiled_run.is_compiled():
-        raise SystemExit(compiled_run.run_compiled(sys.argv[1:]))
+        modules = (*compiled_run.OF_FLOCKS, *(compiled_run.OF_CORES if core else ()))
+        raise SystemExit(compiled_run.run_compiled(sys.argv[1:], modules))
     plans = [
         FlockWorldPlan(
             pools=pools,

@@ -1,34 +1,57 @@
-"""A flock that is simulated by compiled code, beside the same one in Python."""
+"""Flocks that are simulated by compiled code, beside the same ones in Python."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kestrelctl.bench.compiled_run import OF_CORES, OF_FLOCKS, compiled_copy, environment_of
+
 #: A compiler has to run, beside hosts that are being set up.
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(600)
 
-FLOCK = ["bench", "flock-sim", "--pools", "30", "--scale", "0.1", "--ttl", "1", "-o", "json"]
-MOVING = ["--failing", "10%", "--joining", "10%"]
+MOVING = ["--pools", "30", "--scale", "0.1", "--failing", "10%", "--joining", "10%"]
+WITH_CORES = ["--pools", "10", "--scale", "0.03", "--core", "--reclaim", "5"]
 
 
-def simulated(*options: str, directory: Path) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def compiled() -> Iterator[dict[str, str]]:
+    """The variables of a Python that has all of it compiled, in a hurry."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MYPYC_OPT_LEVEL", "0")
+        with compiled_copy([*OF_FLOCKS, *OF_CORES]) as copy:
+            yield environment_of(copy)
+
+
+def simulated(options: list[str], variables: Mapping[str, str], directory: Path) -> dict[str, Any]:
     """What came of a flock, without what it took."""
-    words = [str(Path(sys.executable).parent / "kestrelctl"), *FLOCK, *MOVING, *options]
-    done = subprocess.run(words, cwd=directory, capture_output=True, text=True, check=False)
+    words = [sys.executable, "-P", "-m", "kestrelctl", "bench", "flock-sim", "--ttl", "1"]
+    done = subprocess.run(
+        [*words, "-o", "json", *options],
+        cwd=directory,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     (run,) = json.loads(done.stdout)["runs"]
     del run["cpu_seconds"], run["peak_bytes"]
     return run
 
 
-def test_compiled_code_comes_to_the_same_figures(tmp_path: Path) -> None:
-    compiled = simulated("--compiled", directory=tmp_path)
-    assert compiled == simulated(directory=tmp_path)
-    assert compiled["lost"] == 0
-    assert compiled["tasks"] > 10_000
+@pytest.mark.parametrize("flock", [MOVING, WITH_CORES], ids=["models", "cores"])
+def test_compiled_code_comes_to_the_same_figures(
+    flock: list[str], compiled: dict[str, str], tmp_path: Path
+) -> None:
+    found = simulated([*flock, "--compiled"], compiled, tmp_path)
+    assert found == simulated(flock, os.environ, tmp_path)
+    assert found["lost"] == 0
+    assert found["tasks"] > 3_000

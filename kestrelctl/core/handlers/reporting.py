@@ -178,7 +178,7 @@ def accept(state: State, jid: str, results: list[Result], seals: list[Seal], at:
     totals.runs.observe_all(ran)
     totals.dispatches.observe_all(dispatched)
     for job, seconds in walls.items():
-        job.learn(sum(seconds), len(seconds))
+        job.learn(sum(seconds, 0.0), len(seconds))
         if worker is not None:
             ahead_seconds = -min(dispatched, default=0.0)
             note_successes(state, worker, job, sent[job], seconds, ahead_seconds)

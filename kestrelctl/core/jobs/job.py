@@ -68,106 +68,6 @@ class Standing(enum.Enum):
     BEHIND = "behind"  #: was passed over: it waits for the task of its index of another job
 
 
-class Task(msgspec.Struct, eq=False):
-    """A task that was dispatched, or passed over, and has no final state yet.
-
-    Attributes:
-        attempt: the one under way, if the task is UNDER_WAY.
-        backoff_until: when its latest back-off ends or ended, in seconds since the epoch.
-        lost_numbers: attempts that were lost.
-        spared_numbers: those of them that do not count as losses.
-        given_up: attempts of this start that were taken from their worker without a word of it: of
-            these alone may something be heard yet.
-        lost_at, shun_until: where it was lost last, and how long it rather runs elsewhere.
-        unable: how often a worker could not start it, or had no more of an asset for it.
-        lone_refusals: how often it said so since it last failed though nothing else took any.
-        concluded: attempts up to this number are over, their results counted: nobody can still run
-            them.
-        retried_after: a user had it brought back after this attempt: none up to it can end it.
-        refused_numbers: the latest attempts after that which are over though their results were
-            not counted.
-        memory_step: how often it has asked for more memory than its job does.
-        restarts: how often it was started again, as a copy of a service or to go on.
-        quick_ends: how often in a row that was after a short time.
-        checkpoint: from which its next attempt goes on; None to begin anew.
-        cancelled: whether a user wants this task stopped. It is stored as cancelled then, and
-            stays live until its attempt is over.
-    """
-
-    job: Job
-    index: int
-    standing: Standing
-    attempt: Attempt | None = None
-    failures: int = 0
-    losses: int = 0
-    backoff_until: float = 0.0
-    lost_numbers: tuple[int, ...] = ()
-    spared_numbers: tuple[int, ...] = ()
-    given_up: tuple[Attempt, ...] = ()
-    lost_at: str = ""
-    shun_until: float = 0.0
-    unable: int = 0
-    lone_refusals: int = 0
-    concluded: int = 0
-    retried_after: int = 0
-    refused_numbers: tuple[int, ...] = ()
-    cancelled: bool = False
-    memory_step: int = 0
-    restarts: int = 0
-    quick_ends: int = 0
-    checkpoint: Checkpoint | None = None
-
-    @property
-    def is_unwanted(self) -> bool:
-        """Whether it shall not run any more: it is cancelled, or its job is."""
-        return self.cancelled or self.job.cancelling
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether it may be stopped anywhere, to go on elsewhere from what it leaves."""
-        return self.job.spec.checkpoint_exit is not None
-
-    @property
-    def is_suspect(self) -> bool:
-        """Whether it may be the task itself that ends its workers."""
-        return self.losses >= SUSPECT_LOSSES
-
-    @property
-    def next_count(self) -> int:
-        """Which attempt the next one is, as users count: 1 for the first.
-
-        Failures and losses count. After a restart of the manager, losses that were not held against
-        the task are forgotten; after a user's retry, the first attempt is 1 again.
-        """
-        again = self.failures + self.memory_step + self.restarts
-        return 1 + again + max(self.losses, len(self.lost_numbers))
-
-    @property
-    def line(self) -> Job:
-        """Where it waits: with those of its job that ask for as much as it does."""
-        return self.job.larger[self.memory_step] if self.memory_step else self.job
-
-    def give_up(self, attempt: Attempt) -> None:
-        """Remembers that this attempt may still be somewhere."""
-        self.given_up = (*self.given_up, attempt)[-MOST_GIVEN_UP:]
-
-    def hear_of(self, number: int) -> Attempt | None:
-        """Takes back that an attempt was given up; returns it if it was."""
-        found = next((attempt for attempt in self.given_up if attempt.number == number), None)
-        if found is not None:
-            self.given_up = tuple(attempt for attempt in self.given_up if attempt is not found)
-        return found
-
-    def refuse(self, number: int) -> None:
-        """Remembers that this attempt is over, and that its result was not counted."""
-        self.hear_of(number)
-        self.refused_numbers = (*self.refused_numbers, number)[-MOST_REFUSED:]
-
-    def is_over(self, number: int) -> bool:
-        """Whether the end of this attempt was reported and acknowledged."""
-        return number <= self.concluded or number in self.refused_numbers
-
-
 class Job:
     """An active job.
 
@@ -507,6 +407,106 @@ class Job:
             settled=self.settled,
             resumed=self.resumed,
         )
+
+
+class Task(msgspec.Struct, eq=False):
+    """A task that was dispatched, or passed over, and has no final state yet.
+
+    Attributes:
+        attempt: the one under way, if the task is UNDER_WAY.
+        backoff_until: when its latest back-off ends or ended, in seconds since the epoch.
+        lost_numbers: attempts that were lost.
+        spared_numbers: those of them that do not count as losses.
+        given_up: attempts of this start that were taken from their worker without a word of it: of
+            these alone may something be heard yet.
+        lost_at, shun_until: where it was lost last, and how long it rather runs elsewhere.
+        unable: how often a worker could not start it, or had no more of an asset for it.
+        lone_refusals: how often it said so since it last failed though nothing else took any.
+        concluded: attempts up to this number are over, their results counted: nobody can still run
+            them.
+        retried_after: a user had it brought back after this attempt: none up to it can end it.
+        refused_numbers: the latest attempts after that which are over though their results were
+            not counted.
+        memory_step: how often it has asked for more memory than its job does.
+        restarts: how often it was started again, as a copy of a service or to go on.
+        quick_ends: how often in a row that was after a short time.
+        checkpoint: from which its next attempt goes on; None to begin anew.
+        cancelled: whether a user wants this task stopped. It is stored as cancelled then, and
+            stays live until its attempt is over.
+    """
+
+    job: Job
+    index: int
+    standing: Standing
+    attempt: Attempt | None = None
+    failures: int = 0
+    losses: int = 0
+    backoff_until: float = 0.0
+    lost_numbers: tuple[int, ...] = ()
+    spared_numbers: tuple[int, ...] = ()
+    given_up: tuple[Attempt, ...] = ()
+    lost_at: str = ""
+    shun_until: float = 0.0
+    unable: int = 0
+    lone_refusals: int = 0
+    concluded: int = 0
+    retried_after: int = 0
+    refused_numbers: tuple[int, ...] = ()
+    cancelled: bool = False
+    memory_step: int = 0
+    restarts: int = 0
+    quick_ends: int = 0
+    checkpoint: Checkpoint | None = None
+
+    @property
+    def is_unwanted(self) -> bool:
+        """Whether it shall not run any more: it is cancelled, or its job is."""
+        return self.cancelled or self.job.cancelling
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it may be stopped anywhere, to go on elsewhere from what it leaves."""
+        return self.job.spec.checkpoint_exit is not None
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it may be the task itself that ends its workers."""
+        return self.losses >= SUSPECT_LOSSES
+
+    @property
+    def next_count(self) -> int:
+        """Which attempt the next one is, as users count: 1 for the first.
+
+        Failures and losses count. After a restart of the manager, losses that were not held against
+        the task are forgotten; after a user's retry, the first attempt is 1 again.
+        """
+        again = self.failures + self.memory_step + self.restarts
+        return 1 + again + max(self.losses, len(self.lost_numbers))
+
+    @property
+    def line(self) -> Job:
+        """Where it waits: with those of its job that ask for as much as it does."""
+        return self.job.larger[self.memory_step] if self.memory_step else self.job
+
+    def give_up(self, attempt: Attempt) -> None:
+        """Remembers that this attempt may still be somewhere."""
+        self.given_up = (*self.given_up, attempt)[-MOST_GIVEN_UP:]
+
+    def hear_of(self, number: int) -> Attempt | None:
+        """Takes back that an attempt was given up; returns it if it was."""
+        found = next((attempt for attempt in self.given_up if attempt.number == number), None)
+        if found is not None:
+            self.given_up = tuple(attempt for attempt in self.given_up if attempt is not found)
+        return found
+
+    def refuse(self, number: int) -> None:
+        """Remembers that this attempt is over, and that its result was not counted."""
+        self.hear_of(number)
+        self.refused_numbers = (*self.refused_numbers, number)[-MOST_REFUSED:]
+
+    def is_over(self, number: int) -> bool:
+        """Whether the end of this attempt was reported and acknowledged."""
+        return number <= self.concluded or number in self.refused_numbers
 
 
 class LargerRequest(Job):

@@ -390,7 +390,7 @@ class Sharers:
     def _weigh(self, active: list[Sharer], now: float) -> None:
         usages = [sharer.fold(now, self.half_life_seconds) for sharer in active]
         weights = self._weights(active)
-        average = sum(usages) / sum(weights)
+        average = sum(usages, 0.0) / sum(weights, 0.0)
         for sharer, weight, usage in zip(active, weights, usages, strict=True):
             tilt = average * weight / usage if usage else MOST_TILT
             if tilt > MOST_TILT:
@@ -407,7 +407,7 @@ class Sharers:
         Of three processors two users with equal shares cannot have one and a half each. But they
         can by turns.
         """
-        handed = sum([sharer.handed for sharer in active])
+        handed = sum([sharer.handed for sharer in active], 0.0)
         before, self._handed[at_home] = self._handed[at_home], handed
         for sharer in active:
             if sharer.served or sharer.ahead_seconds:
@@ -416,10 +416,10 @@ class Sharers:
                 sharer.passed_over_seconds += passed_seconds
         # Who comes first, and got nothing while others did, wants what nobody could give him.
         active = [one for one in active if one.passed_over_seconds < IN_VAIN_SECONDS]
-        served = sum([sharer.served for sharer in active])
+        served = sum([sharer.served for sharer in active], 0.0)
         if not served or not passed_seconds:
             return
-        average = served / sum([sharer.share for sharer in active]) / passed_seconds
+        average = served / sum([sharer.share for sharer in active], 0.0) / passed_seconds
         in_line: list[Sharer] = []
         behind: float | None = None
         for sharer in active:

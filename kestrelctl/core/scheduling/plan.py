@@ -427,9 +427,12 @@ class Planner:
         together = self._shares.get(turn.priority)
         if together is None:
             together = self._shares[turn.priority] = sum(
-                other.turn.sharer.share if isinstance(other, Remnant) else other.sharer.share
-                for priority, _, _, _, other in self._places
-                if priority == -turn.priority
+                [
+                    other.turn.sharer.share if isinstance(other, Remnant) else other.sharer.share
+                    for priority, _, _, _, other in self._places
+                    if priority == -turn.priority
+                ],
+                0.0,
             )
         return turn.sharer.share / together
 
@@ -544,7 +547,7 @@ class Planner:
             offer.give(job, 1, terms.claim)
         members = [(offer.worker, terms.claim) for offer, terms in found.places]
         self.found.together.append((job, members))
-        self._take(index, bit, len(claims), sum(map(weight_of, claims)))
+        self._take(index, bit, len(claims), sum(map(weight_of, claims), 0.0))
         return True
 
     def _may_have_all(self, left: Remnant, job: Job, claim: Claim) -> bool:
