@@ -14,6 +14,9 @@ import pytest
 TESTS = Path(__file__).parent
 #: Directories whose tests compute, and promise nothing about real time.
 ONLY_COMPUTE = ("unit", "property", "simulation", "planted", "roles")
+#: One of them that goes on for so long never ends. The longest computes for a minute, but hosts
+#: that are being set up leave it a third of a processor.
+ENDLESS_SECONDS = 600
 
 
 def turn(item: pytest.Item) -> int:
@@ -30,3 +33,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if turn(item) == 2:
             item.add_marker("processes")
+        elif turn(item) == 0 and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(ENDLESS_SECONDS))

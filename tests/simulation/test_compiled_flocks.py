@@ -14,9 +14,6 @@ import pytest
 
 from kestrelctl.bench.compiled_run import OF_CORES, OF_FLOCKS, compiled_copy, environment_of
 
-#: A compiler has to run, beside hosts that are being set up.
-pytestmark = pytest.mark.timeout(600)
-
 MOVING = ["--pools", "30", "--scale", "0.1", "--failing", "10%", "--joining", "10%"]
 WITH_CORES = ["--pools", "10", "--scale", "0.03", "--core", "--reclaim", "5"]
 

@@ -563,7 +563,6 @@ STEPS = st.lists(
 )
 
 
-@pytest.mark.timeout(300)  # it computes for most of a minute, beside hosts that are being set up
 @settings(max_examples=200, deadline=None)
 @given(STEPS)
 def test_members_run_together_or_not_at_all_whatever_happens(steps: list[tuple[str, int]]) -> None:
