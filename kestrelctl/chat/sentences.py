@@ -199,7 +199,7 @@ def explained(explanation: JobExplanation) -> str:
 def flock_line(found: FlockView) -> str:
     """How a pool shares machines with others, in a few lines."""
     if not found.member:
-        return f"The pool {found.pool} is in no flock yet: it has heard of no other pool."
+        return f"The pool {found.pool} is in no flock: it knows no other pool."
     to, by = ({loan.pool for loan in loans} for loans in (found.given, found.taken))
     here, there = (sum(loan.running for loan in loans) for loans in (found.given, found.taken))
     lends = f"lends to {plural(len(to), 'pool')}: {plural(here, 'task')} of theirs run here"

@@ -59,7 +59,7 @@ def status(invocation: Invocation) -> None:
 
 def report(found: FlockView, now: float) -> Record:
     """How a pool stands in its flock."""
-    member = "in no flock yet: nobody was heard of"
+    member = "in no flock: it knows no other pool"
     if found.member:
         # At each start, and some of these may never have answered.
         through = ", ".join(found.joined_through)

@@ -49,7 +49,7 @@ def test_a_pool_that_lends_nothing_says_why() -> None:
     assert "LENT" not in said
     alone = FlockView(pool="pool.example.org", member=False)
     said = run(FakePool(AskFlock=FlockStatus(id="", flock=alone)), "flock", "status").stdout
-    assert "in no flock yet" in said
+    assert "in no flock: it knows no other pool" in said
 
 
 def test_where_there_is_no_flock_the_exit_status_says_not_found() -> None:
@@ -201,4 +201,4 @@ def test_a_chat_tells_how_the_flock_is() -> None:
     shut = replace(FLOCK, willing=False, why_unwilling="a rule denies it", given=[])
     assert "It lends nothing: a rule denies it." in sentences.flock_line(shut)
     alone = FlockView(pool="pool.example.org", member=False)
-    assert "is in no flock yet" in sentences.flock_line(alone)
+    assert "is in no flock: it knows" in sentences.flock_line(alone)
