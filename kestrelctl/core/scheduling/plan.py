@@ -426,14 +426,10 @@ class Planner:
         """The part of a user of the shares of all who want something at his priority."""
         together = self._shares.get(turn.priority)
         if together is None:
-            together = self._shares[turn.priority] = sum(
-                [
-                    other.turn.sharer.share if isinstance(other, Remnant) else other.sharer.share
-                    for priority, _, _, _, other in self._places
-                    if priority == -turn.priority
-                ],
-                0.0,
-            )
+            alike = [other for level, _, _, _, other in self._places if level == -turn.priority]
+            turns = [other.turn if isinstance(other, Remnant) else other for other in alike]
+            together = sum([each.sharer.share for each in turns], 0.0)
+            self._shares[turn.priority] = together
         return turn.sharer.share / together
 
     def _give(
