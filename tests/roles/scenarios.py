@@ -18,8 +18,8 @@ NAMES = sorted(file.parent.name for file in CHECKOUT.glob("tests/molecule/*/mole
 AT_ONCE = 2
 #: This one takes as long as all others together, so it begins first.
 LONGEST = "pool"
-#: A scenario takes no longer, on however busy a machine: the longest twenty minutes if it is alone,
-#: and half an hour beside another one and all that computes.
+#: A scenario takes no longer, on however busy a machine: the longest took half an hour beside
+#: another one and all that computes.
 HANGS_SECONDS = 3000.0
 #: So many lines of what a scenario said are shown of one that failed.
 END_LINES = 120
