@@ -60,7 +60,7 @@ class Bank:
     def grants(self) -> list[Grant]:
         for key, amounts in self.used.items():
             self.lender.note_used(self.now, key, amounts)
-        return self.lender.share(self.now, self.supplies, self.used)
+        return self.lender.share(self.now, self.supplies)
 
     def lends(self, seconds: float = 0.0) -> dict[str, float]:
         """What each of those is told that it has that are told anything."""

@@ -58,7 +58,7 @@ class Grant(NamedTuple):
 
     borrower: str
     loan: str
-    amounts: dict[str, float]
+    amounts: Amounts
     until: float
 
 
@@ -66,7 +66,9 @@ class LoanState:
     """What one borrower was lent of one class.
 
     Attributes:
+        key: whose it is.
         at_most: what it wishes, as long as its lease goes.
+        used: what its tasks take now.
         amounts: what it was told that it has.
         lease_seconds: for so long it is lent at a time.
         unused_since: since when some of that is not used; None if all is.
@@ -75,16 +77,20 @@ class LoanState:
     __slots__ = (
         "amounts",
         "at_most",
+        "key",
         "lease_seconds",
         "since",
         "told_until",
         "until",
         "unused_since",
+        "used",
     )
 
-    def __init__(self, now: float) -> None:
-        self.at_most: dict[str, float] = {}
-        self.amounts: dict[str, float] = {}
+    def __init__(self, key: LentKey, now: float) -> None:
+        self.key = key
+        self.at_most: Amounts = _NOTHING
+        self.used: Amounts = _NOTHING
+        self.amounts: Amounts = _NOTHING
         self.until = self.told_until = now
         self.lease_seconds = 0.0
         self.since = now
@@ -117,6 +123,8 @@ class GivenCpus:
 
     def give(self, borrower: str, limit: LoanLimit, cpus: float) -> None:
         """A borrower is given some more."""
+        if limit.max_cpus is None and not limit.rules:
+            return  # nobody asks how many that were
         self._to[borrower] = self._to.get(borrower, 0.0) + cpus
         for rule in limit.rules:
             self._under[rule] = self._under.get(rule, 0.0) + cpus
@@ -144,13 +152,13 @@ class Lender:
         self._unused_seconds = settings.unused_seconds
         self._limit = limit
         self.loans: dict[LentKey, LoanState] = {}
-        #: What tasks of each loan take, if anything.
-        self._used: dict[LentKey, Amounts] = {}
+        #: What tasks take that came when their loan was over already.
+        self._strays: dict[LentKey, Amounts] = {}
         #: Loans of each class that wish for more than they use, those that are not what was told of
         #: them, and those that have to be looked at for that; all of them at a moment.
-        self._hungry: defaultdict[str, dict[LentKey, LoanState]] = defaultdict(dict)
-        self._unsettled: dict[LentKey, None] = {}
-        self._heard_of: dict[LentKey, None] = {}
+        self._hungry: defaultdict[str, dict[LoanState, None]] = defaultdict(dict)
+        self._unsettled: dict[LoanState, None] = {}
+        self._heard_of: dict[LoanState, None] = {}
         self._look_at = inf
         self._wanted_since: dict[str, float] = {}
         self._budgets: dict[str, tuple[float, float]] = {}
@@ -170,16 +178,15 @@ class Lender:
             return NotLent(loan=asked.loan, reason=DENIED, detail=limit.why, seconds=10 * minute)
         if asked.loan not in supplies:
             return NotLent(loan=asked.loan, reason=NO_SUCH_CLASS, seconds=minute)
-        loan = self.loans.get((borrower, asked.loan))
-        if loan is None:
-            loan = self.loans[borrower, asked.loan] = LoanState(now)
+        key = (borrower, asked.loan)
+        loan = self.loans.get(key) or self._begin(key, now)
         loan.at_most = dict(asked.at_most)
         seconds = min(asked.seconds, 60 * minute)
         loan.lease_seconds = min(seconds, limit.lease_seconds or seconds)
         # The lease of what is not lent yet has not begun: its wish stands as long as was asked.
         loan.until = now + (loan.lease_seconds if any(loan.amounts.values()) else seconds)
         self._look_at = min(self._look_at, loan.until)
-        self._heard_of[borrower, asked.loan] = None
+        self._heard_of[loan] = None
         return None
 
     def _has_budget(self, borrower: str, now: float) -> bool:
@@ -194,28 +201,35 @@ class Lender:
         """It wants no more: of one class, or of anything."""
         for key, found in self.loans.items():
             if key[0] == borrower and loan in (None, key[1]):
-                found.at_most = {}
-                self._heard_of[key] = None
+                found.at_most = _NOTHING
+                self._heard_of[found] = None
 
     def adopt(self, borrower: str, loan: str, amounts: Mapping[str, float], now: float) -> None:
         """An earlier process of the manager has lent this, and tasks of it still run."""
-        found = self.loans[borrower, loan] = LoanState(now)
+        found = self._begin((borrower, loan), now)
         found.amounts = dict(amounts)
-        self._heard_of[borrower, loan] = None
 
     def forget(self, borrower: str, loan: str) -> None:
         """Nothing of a loan is left to be told."""
-        self.loans.pop((borrower, loan), None)
-        self._heard_of[borrower, loan] = None
+        found = self.loans.get((borrower, loan))
+        if found is not None:
+            self._end(found)
+
+    def _begin(self, key: LentKey, now: float) -> LoanState:
+        loan = self.loans[key] = LoanState(key, now)
+        loan.used = self._strays.pop(key, _NOTHING)
+        self._heard_of[loan] = None
+        return loan
+
+    def _end(self, loan: LoanState) -> None:
+        del self.loans[loan.key]
+        self._heard_of.pop(loan, None)
+        self._unsettled.pop(loan, None)
+        self._hungry[loan.key[1]].pop(loan, None)
 
     # -- what is free ------------------------------------------------------------------------------
 
-    def share(
-        self,
-        now: float,
-        supplies: Mapping[str, ClassToLend],
-        used: Mapping[LentKey, Amounts] | None = None,
-    ) -> list[Grant]:
+    def share(self, now: float, supplies: Mapping[str, ClassToLend]) -> list[Grant]:
         """Divides what is free.
 
         Only loans that wish for more than they use, those that are not settled, and those of which
@@ -223,90 +237,58 @@ class Lender:
 
         Args:
             supplies: every class by its id.
-            used: what the tasks of each loan take now; None if `note_used` was told whenever that
-                changed.
 
         Returns:
             The loans that change. One that has ended is not known here any more.
         """
-        if used is not None:
-            for key in self._used.keys() | used.keys():
-                amounts = used.get(key, _NOTHING)
-                if amounts != self._used.get(key, _NOTHING):
-                    self._use(key, amounts)
         if now >= self._look_at:
             self.look_at_all()
             self._look_at = min(
                 (loan.until for loan in self.loans.values() if loan.until > now), default=inf
             )
-        for key in self._heard_of:
-            self._look(now, key)
+        for loan in self._heard_of:
+            self._look(now, loan)
         self._heard_of.clear()
-        used, unsettled = self._used, self._unsettled
-        shares: dict[LentKey, dict[str, float]] = {}
-        if any(self._hungry.values()):
-            given_cpus = GivenCpus()
-            for loan_id, loans in self._hungry.items():
-                supply = supplies.get(loan_id)
-                if supply is not None and not supply.wanted:
-                    self._deal(now, supply, loans, used, shares, given_cpus)
+        shares: dict[LoanState, dict[str, float]] = {}
+        given_cpus: GivenCpus | None = None
+        for loan_id, loans in self._hungry.items():
+            supply = supplies.get(loan_id)
+            if loans and supply is not None and not supply.wanted:
+                given_cpus = given_cpus or GivenCpus()
+                self._deal(now, supply, loans, shares, given_cpus)
         grants: list[Grant] = []
-        for key in {**unsettled, **shares}:
-            loan = self.loans[key]
-            in_use = used.get(key, _NOTHING)
-            share = shares.get(key, in_use)
-            if (
-                share != loan.amounts
-                or loan.told_until < loan.until
-                or not ((now < loan.until and loan.at_most) or any(in_use.values()))
-            ):
-                grant = self._settle(now, key, dict(share), in_use)
-                if grant is not None:
-                    self._heard_of[key] = None
-                    grants.append(grant)
-                    continue
-            if key not in shares:
-                del unsettled[key]
+        for loan in {**self._unsettled, **shares}:
+            share = shares.get(loan)
+            grant = self._settle(now, loan, loan.used if share is None else share)
+            if grant is not None:
+                grants.append(grant)
+            elif share is None:
+                del self._unsettled[loan]
         return grants
 
     def look_at_all(self) -> None:
         """Every loan has a turn at the next sharing."""
-        self._heard_of.update(dict.fromkeys(self.loans))
+        self._heard_of.update(dict.fromkeys(self.loans.values()))
 
-    def _use(self, key: LentKey, used: Amounts) -> None:
-        """Tasks of a loan take so much from now on."""
-        if used:
-            self._used[key] = used
-        else:
-            self._used.pop(key, None)
-        self._heard_of[key] = None
-
-    def _look(self, now: float, key: LentKey) -> None:
+    def _look(self, now: float, loan: LoanState) -> None:
         """Notes whether a loan wishes for more than it uses: that stays as it is until something is
         heard of it.
         """
-        hungry = self._hungry[key[1]]
-        loan = self.loans.get(key)
-        if loan is None:
-            self._unsettled.pop(key, None)
-            hungry.pop(key, None)
-            return
-        self._unsettled[key] = None
+        self._unsettled[loan] = None
         if now < loan.until:
-            in_use = self._used.get(key, _NOTHING)
+            used = loan.used
             for name, most in loan.at_most.items():
-                if most - in_use.get(name, 0.0) > _SOME:
-                    hungry[key] = loan
+                if most - used.get(name, 0.0) > _SOME:
+                    self._hungry[loan.key[1]][loan] = None
                     return
-        hungry.pop(key, None)
+        self._hungry[loan.key[1]].pop(loan, None)
 
     def _deal(
         self,
         now: float,
         supply: ClassToLend,
-        loans: Mapping[LentKey, LoanState],
-        used: Mapping[LentKey, Amounts],
-        shares: dict[LentKey, dict[str, float]],
+        loans: Mapping[LoanState, None],
+        shares: dict[LoanState, dict[str, float]],
         given_cpus: GivenCpus,
     ) -> None:
         """Gives away what is free, one machine's worth at a time, to who has the least.
@@ -317,51 +299,53 @@ class Lender:
             given_cpus: takes what each borrower is given.
         """
         free = {name: amount for name, amount in supply.free.items() if amount > _SOME}
-        if not (free and loans):
+        if not free:
             return
         turns = [
-            (self._leaves_unused(now, loan), used.get(key, _NOTHING).get("cpus", 0.0), key)
-            for key, loan in loans.items()
+            (self._leaves_unused(now, loan), loan.used.get("cpus", 0.0), loan.key, loan)
+            for loan in loans
         ]
         heapify(turns)
         while turns and free:
-            idle, _, key = turns[0]
-            share = shares.get(key) or dict(used.get(key, _NOTHING))
-            piece = self._room(key, share, used, given_cpus) or {}
+            idle, before, key, loan = turns[0]
+            share = shares.get(loan) or dict(loan.used)
+            limit = self._limit(key[0])
+            piece = self._room(loan, share, limit, given_cpus)
             if len(turns) > 1:  # the last one gets all at once
                 machine = supply.machine
                 piece = {name: min(more, machine.get(name, 0.0)) for name, more in piece.items()}
-            before = share.get("cpus", 0.0)
             if self._give(piece, free, share):
-                more = share.get("cpus", 0.0) - before
-                given_cpus.give(key[0], self._limit(key[0]), more)
-                shares[key] = share
-                heapreplace(turns, (idle, share.get("cpus", 0.0), key))
+                cpus = share.get("cpus", 0.0)
+                given_cpus.give(key[0], limit, cpus - before)
+                shares[loan] = share
+                heapreplace(turns, (idle, cpus, key, loan))
             else:
                 heappop(turns)
 
     def _room(
         self,
-        key: LentKey,
+        loan: LoanState,
         share: Mapping[str, float],
-        used: Mapping[LentKey, Amounts],
+        limit: LoanLimit,
         given_cpus: GivenCpus,
-    ) -> dict[str, float] | None:
-        """How much more a loan may become; None for nothing."""
-        loan = self.loans[key]
-        room = {name: most - share.get(name, 0.0) for name, most in loan.at_most.items()}
-        limit = self._limit(key[0])
+    ) -> dict[str, float]:
+        """How much more a loan may become; empty for nothing."""
         if limit.why:
-            return None
-        left = given_cpus.left(key[0], limit)
+            return {}
+        borrower = loan.key[0]
+        room = {name: most - share.get(name, 0.0) for name, most in loan.at_most.items()}
+        left = given_cpus.left(borrower, limit)
         if left is not None:
-            in_use = [taken.get("cpus", 0.0) for (pool, _), taken in used.items() if pool == key[0]]
-            left -= sum(in_use)
+            left -= self._cpus_used(borrower)
             room["cpus"] = min(room.get("cpus", 0.0), left)
             if left <= _SOME:
-                return None
-        room = {name: amount for name, amount in room.items() if amount > _SOME}
-        return room or None
+                return {}
+        return {name: amount for name, amount in room.items() if amount > _SOME}
+
+    def _cpus_used(self, borrower: str) -> float:
+        used = [loan.used for key, loan in self.loans.items() if key[0] == borrower]
+        used += [amounts for key, amounts in self._strays.items() if key[0] == borrower]
+        return sum(amounts.get("cpus", 0.0) for amounts in used)
 
     @staticmethod
     def _give(room: Mapping[str, float], free: dict[str, float], share: dict[str, float]) -> bool:
@@ -382,15 +366,13 @@ class Lender:
         since = loan.unused_since
         return since is not None and now - since >= self._unused_seconds
 
-    def _settle(
-        self, now: float, key: LentKey, share: dict[str, float], used: Amounts
-    ) -> Grant | None:
+    def _settle(self, now: float, loan: LoanState, share: Amounts) -> Grant | None:
         """Notes what a loan is now; returns it if its borrower is to be told."""
-        loan = self.loans[key]
-        is_over = now >= loan.until or not loan.at_most
-        if is_over and not any(used.values()):
-            del self.loans[key]
-            return Grant(*key, {}, now)
+        if (now >= loan.until or not loan.at_most) and not any(loan.used.values()):
+            self._end(loan)
+            return Grant(*loan.key, _NOTHING, now)
+        if share == loan.amounts and loan.told_until >= loan.until:
+            return None
         if any(share.values()) and not any(loan.amounts.values()):
             loan.until = min(loan.until, now + loan.lease_seconds)
             self._look_at = min(self._look_at, loan.until)
@@ -401,7 +383,8 @@ class Lender:
             return None
         loan.amounts = share
         loan.told_until = loan.until
-        return Grant(*key, dict(share), loan.until)
+        self._heard_of[loan] = None
+        return Grant(*loan.key, share, loan.until)
 
     def note_used(self, now: float, key: LentKey, used: Amounts) -> None:
         """Notes what tasks of a loan take now: what is left unused for long, others may have.
@@ -409,10 +392,16 @@ class Lender:
         Args:
             used: must not change later.
         """
-        self._use(key, used)
         loan = self.loans.get(key)
         if loan is None:
+            if used:
+                self._strays[key] = used
+            else:
+                self._strays.pop(key, None)
             return
+        if used != loan.used:
+            loan.used = used
+            self._heard_of[loan] = None
         for name, amount in loan.amounts.items():
             if amount - used.get(name, 0.0) > _SOME:
                 if loan.unused_since is None:

@@ -227,7 +227,7 @@ class LoanKeeper:
             cpus = amounts.get("cpus", 0.0)
             self._running_cpus[borrower] = self._running_cpus.get(borrower, 0.0) + cpus
         self._show_machines(now)
-        for grant in self.lender.share(now, self._supplies, used):
+        for grant in self.lender.share(now, self._supplies):
             self._apply(grant, now)
         self._look_after(now)
         self.forget_ended(now)
