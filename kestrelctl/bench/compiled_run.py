@@ -29,8 +29,10 @@ OF_FLOCKS = (
     "flock/rules/lending.py",
     "flock/rules/willing.py",
     "simulate/flocks/agenda.py",
+    "simulate/flocks/core_pool.py",
     "simulate/flocks/member.py",
     "simulate/flocks/pool_model.py",
+    "simulate/flocks/simulated_pool.py",
 )
 #: And what one spends it in whose pools have cores.
 OF_CORES = (
@@ -54,7 +56,6 @@ OF_CORES = (
     "core/scheduling/supply.py",
     "core/scheduling/unmet.py",
     "core/state.py",
-    "simulate/flocks/core_pool.py",
 )
 #: mypyc's checks are the ones of `mypy` itself; what is installed beside it does not matter here.
 _MYPY_INI = "[mypy]\nfollow_imports = silent\nignore_missing_imports = True\n"

@@ -17,7 +17,8 @@ from kestrelctl.simulate.flocks.core_pool import CorePool
 from kestrelctl.simulate.flocks.flock_tally import FlockTally, tally
 from kestrelctl.simulate.flocks.flock_world import FlockWorld, FlockWorldPlan
 from kestrelctl.simulate.flocks.member import CLASS, MACHINE, domain_of
-from kestrelctl.simulate.flocks.pool_model import DONE, Alone, PoolModel, UnaccountedTask
+from kestrelctl.simulate.flocks.pool_model import DONE, PoolModel, UnaccountedTask
+from kestrelctl.simulate.flocks.simulated_pool import Neighbourhood
 from kestrelctl.simulate.flocks.trace import trace
 
 
@@ -50,7 +51,9 @@ def a_pool(agenda: Agenda, machines: int, *tasks: tuple[float, float], number: i
 def two_pools(home: CorePool, lender: CorePool) -> None:
     """They are a second apart."""
     for pool in (home, lender):
-        pool.meet([home, lender], [0.0 if p is pool else 1.0 for p in (home, lender)], Alone())
+        pool.meet(
+            [home, lender], [0.0 if p is pool else 1.0 for p in (home, lender)], Neighbourhood()
+        )
 
 
 @pytest.mark.parametrize("sequences", [1, 2, 3])
@@ -112,7 +115,7 @@ def test_who_waits_goes_to_the_nearer_lender_and_home_hears_when_it_has_ended() 
     pools += [a_pool(agenda, 1, number=number) for number in (1, 2)]
     far = [0.0, 3.0, 1.0]
     for pool in pools:
-        pool.meet(pools, far, Alone())
+        pool.meet(pools, far, Neighbourhood())
     agenda.run(5)
     assert (pools[0].waiting, pools[0].oldest, pools[0].waiting_since(1.5)) == (1, 2, 0)
     for pool in pools[1:]:
@@ -128,7 +131,7 @@ def test_who_waits_goes_to_the_nearer_lender_and_home_hears_when_it_has_ended() 
     pools = [a_pool(agenda, 1, (1, 50), (9, 10))]
     pools += [a_pool(agenda, 1, number=number) for number in (1, 2)]
     for pool in pools:
-        pool.meet(pools, far, Alone())
+        pool.meet(pools, far, Neighbourhood())
     agenda.run(5)
     pools[0].offered(1, 1)
     pools[0].offered(2, 1)
@@ -172,7 +175,7 @@ def test_a_guest_that_comes_too_late_is_given_back_and_none_is_kept() -> None:
 
 
 def test_a_lender_that_sends_a_guest_back_tells_what_it_has_left() -> None:
-    class Watched(Alone):
+    class Watched(Neighbourhood):
         told = 0
 
         def changed(self) -> None:

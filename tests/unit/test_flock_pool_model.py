@@ -11,12 +11,13 @@ from poolkit import PoolDriver
 from kestrelctl.core import effects as fx
 from kestrelctl.simulate.flocks.agenda import Agenda
 from kestrelctl.simulate.flocks.pool_model import PoolModel, UnaccountedTask
+from kestrelctl.simulate.flocks.simulated_pool import Neighbourhood
 from kestrelctl.simulate.flocks.trace import Arrival, trace
 
 SECOND = 60.0
 
 
-class Nobody:
+class Nobody(Neighbourhood):
     """A flock that does nothing, and remembers what it was told."""
 
     def __init__(self) -> None:

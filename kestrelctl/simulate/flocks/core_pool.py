@@ -27,14 +27,8 @@ from kestrelctl.core.scheduling.unmet import Unmet
 from kestrelctl.protocol.flock import LentClass
 from kestrelctl.simulate.flocks.agenda import Agenda
 from kestrelctl.simulate.flocks.member import CLASS, MACHINE, domain_of
-from kestrelctl.simulate.flocks.pool_model import (
-    DONE,
-    RUNS,
-    WAITS,
-    Alone,
-    Neighbourhood,
-    UnaccountedTask,
-)
+from kestrelctl.simulate.flocks.pool_model import DONE, RUNS, WAITS, UnaccountedTask
+from kestrelctl.simulate.flocks.simulated_pool import Neighbourhood, SimulatedPool
 
 #: The core's clock is so far ahead of the flock's, which is below 0 while the pools join.
 CLOCK_AHEAD_SECONDS = 100_000.0
@@ -97,12 +91,8 @@ class GuestHere:
         self.loan = loan
 
 
-class CorePool:
-    """One pool. Arguments and attributes are those of `PoolModel`, as far as both have them.
-
-    Args:
-        number: its place in the flock.
-        at: when its tasks are submitted, in order; `lengths`: how long each runs.
+class CorePool(SimulatedPool):
+    """One pool.
 
     Attributes:
         core: the pool of production.
@@ -117,21 +107,12 @@ class CorePool:
         lengths: Sequence[float],
         agenda: Agenda,
     ) -> None:
-        self.number = number
-        self.machines = machines
-        self.around: Neighbourhood = Alone()
-        self.states = bytearray(len(at))
-        self.waits_since: float | None = None
+        super().__init__(number, machines, at, lengths)
         self.guests: dict[int, GuestHere] = {}
-        self.guests_of: dict[int, int] = {}
         self.borrowed: dict[int, CoreLoan] = {}
-        self.done = self.killed = 0
-        self.ran_at: dict[int, int] = {}
-        self.sum_wait = self.most_wait = self.last_end = 0.0
+        self._ran_at: dict[int, int] = {}
         self._agenda = agenda
-        self._at, self._lengths = at, lengths
         self._pools: Sequence[CorePool] = ()
-        self._far: Sequence[float] = ()
         self._arrived = 0
         #: Own tasks that wait, and own jobs that have not ended.
         self._waits: dict[int, None] = {}
@@ -157,12 +138,7 @@ class CorePool:
             agenda.at(at[0], self._arrive, None, None)
 
     def meet(self, pools: Sequence[CorePool], far: Sequence[float], around: Neighbourhood) -> None:
-        """Becomes part of a flock.
-
-        Args:
-            pools: all of it, by number.
-            far: how many seconds a message takes to each.
-        """
+        """Becomes part of a flock."""
         self._pools, self._far, self.around = pools, far, around
 
     # -- what is asked -----------------------------------------------------------------------------
@@ -191,6 +167,11 @@ class CorePool:
     def oldest(self) -> float | None:
         """When the task was submitted that has waited longest; None if none waits."""
         return self._at[min(self._waits)] if self._waits else None
+
+    @property
+    def ran_at(self) -> dict[int, int]:
+        """How many own tasks have run in each pool, this one among them."""
+        return self._ran_at
 
     def waiting_since(self, moment: float) -> int:
         """How many own tasks that wait were submitted before a moment."""
@@ -327,7 +308,7 @@ class CorePool:
         if self.states[task] != RUNS:
             raise UnaccountedTask(f"task {task} of pool {self.number} ends, but does not run")
         self.states[task] = DONE
-        self.ran_at[pool] = self.ran_at.get(pool, 0) + 1
+        self._ran_at[pool] = self._ran_at.get(pool, 0) + 1
         wait = ended - self._lengths[task] - self._at[task]
         self.sum_wait += wait
         self.most_wait = max(self.most_wait, wait)

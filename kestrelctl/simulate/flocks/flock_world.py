@@ -14,7 +14,7 @@ from kestrelctl.simulate.flocks.agenda import Agenda
 from kestrelctl.simulate.flocks.core_pool import CorePool
 from kestrelctl.simulate.flocks.member import NOTICE_SECONDS, HeardSource, Member
 from kestrelctl.simulate.flocks.pool_model import PoolModel
-from kestrelctl.simulate.flocks.simulated_pool import FailingPool, SimulatedPool
+from kestrelctl.simulate.flocks.simulated_pool import SimulatedPool
 from kestrelctl.simulate.flocks.topology import Topology
 from kestrelctl.simulate.flocks.trace import trace_arrays
 
@@ -70,7 +70,7 @@ class FlockWorld:
         self.upkeep_per_minute = 0.0
         self.network = Topology(Random(f"{plan.seed} network"), plan.pools)
         self.models: Sequence[SimulatedPool]
-        self._can_fail: Sequence[FailingPool] = ()
+        self._can_fail: Sequence[PoolModel] = ()
         if plan.core:
             self.models = [CorePool(*self._begins_with(number)) for number in range(plan.pools)]
         else:
@@ -140,12 +140,12 @@ class FlockWorld:
         member.join(self.members[0])
         member.start(0.0)
 
-    def _fails(self, member: Member, model: FailingPool) -> None:
+    def _fails(self, member: Member, model: PoolModel) -> None:
         model.fail(NOTICE_SECONDS)
         member.leave()
         self.agenda.at(self.agenda.now + AWAY_SECONDS, self._recovers, member, model)
 
-    def _recovers(self, member: Member, model: FailingPool) -> None:
+    def _recovers(self, member: Member, model: PoolModel) -> None:
         model.recover()
         self._comes(member, None)
 

@@ -9,7 +9,6 @@ tell whether it has heard them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from math import ceil, floor
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,7 @@ from kestrelctl.flock.rules.willing import (
 from kestrelctl.protocol.flock import Borrow, LentClass, NotLent, PoolAnnouncement
 from kestrelctl.protocol.flock_overlay import OverlayMessage
 from kestrelctl.simulate.flocks.agenda import Agenda
-from kestrelctl.simulate.flocks.simulated_pool import SimulatedPool
+from kestrelctl.simulate.flocks.simulated_pool import Neighbourhood, SimulatedPool
 
 if TYPE_CHECKING:
     from random import Random
@@ -55,10 +54,24 @@ def domain_of(number: int) -> str:
     return f"pool{number:04d}.flock"
 
 
-@cache
+#: The number in each domain, and the words for each number of machines, as far as they were needed.
+_NUMBERS: dict[str, int] = {}
+_CPUS: list[dict[str, float]] = []
+
+
+def number_of(domain: str) -> int:
+    """The number of the pool with a domain."""
+    found = _NUMBERS.get(domain)
+    if found is None:
+        found = _NUMBERS[domain] = int(domain[4:8])
+    return found
+
+
 def cpus(machines: int) -> dict[str, float]:
     """So many machines in the words of the rules. The same object each time: nobody changes it."""
-    return {"cpus": float(machines)}
+    while machines >= len(_CPUS):
+        _CPUS.append({"cpus": float(len(_CPUS))})
+    return _CPUS[machines]
 
 
 def _no_limit(_borrower: str) -> LoanLimit:
@@ -99,7 +112,21 @@ class HeardSource:
         self.heard: PoolAnnouncement | None = None
 
 
-class Member:
+class LentTo:
+    """How many machines are lent to another pool, and how many its tasks use."""
+
+    __slots__ = ("lent", "used")
+
+    def __init__(self) -> None:
+        self.lent = self.used = 0
+
+    @property
+    def unused(self) -> int:
+        """How many it was promised, and has nothing on."""
+        return max(0, self.lent - self.used)
+
+
+class Member(Neighbourhood):
     """A pool that flocks.
 
     Attributes:
@@ -118,7 +145,7 @@ class Member:
     def __init__(
         self,
         model: SimulatedPool,
-        members: Sequence[Member],
+        members: list[Member],
         far: Sequence[float],
         agenda: Agenda,
         settings: FlockSettings,
@@ -152,10 +179,9 @@ class Member:
         self._tick_at = float("inf")
         for source in self.sources:
             source.heard = None
-        # What is used of loans, in the words of the rules, and how many machines are used and lent.
+        # What is used of loans, in the words of the rules, and what others have, by their numbers.
         self._in_use: dict[tuple[str, str], dict[str, float]] = {}
-        self._used: dict[int, int] = {}
-        self._lent: dict[int, int] = {}
+        self._lent: dict[int, LentTo] = {}
         self._unused = 0
         self._is_wanted = False
         # Until the idle machines are fewer or more than these, there is no news of them; and once
@@ -191,7 +217,7 @@ class Member:
         now = self._agenda.now
         for domain, message in self.overlay.take_sends():
             self.told += 1
-            number = self._number(domain)
+            number = number_of(domain)
             member = self._members[number]
             self._agenda.at(now + self._far[number], member._hear_overlay, self, message)
         at = self.overlay.wake_at()
@@ -228,7 +254,7 @@ class Member:
         """The pools to which its announcements go."""
         known = self.overlay.known()
         pools = known if len(known) <= FEW_POOLS else self.overlay.table()
-        return [self._number(domain) for domain in pools]
+        return [number_of(domain) for domain in pools]
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -250,11 +276,6 @@ class Member:
         if self.lender.loans:
             self._share()
         self._agenda.at(now + self._settings.minute_seconds, self._each_minute, None, None)
-
-    @staticmethod
-    @cache
-    def _number(domain: str) -> int:
-        return int(domain[4:8])
 
     # -- announcing --------------------------------------------------------------------------------
 
@@ -301,7 +322,7 @@ class Member:
             if model.waits_since is not None:
                 if unused:
                     self._share()
-                if model.guests and not self._reclaims:
+                if model.guests_of and not self._reclaims:
                     self._reclaims = True
                     due = model.waits_since + self._settings.reclaim_seconds
                     self._agenda.at(max(due, self._agenda.now), self._reclaim, None, None)
@@ -333,14 +354,16 @@ class Member:
 
     def used(self, borrower: int, running: int) -> None:
         """So many tasks of another pool run here now."""
-        lent, before = self._lent.get(borrower, 0), self._used.get(borrower, 0)
-        if lent > running or lent > before:
-            self._unused += max(0, lent - running) - max(0, lent - before)
+        found = self._lent.get(borrower)
+        if found is None:
+            found = self._lent[borrower] = LentTo()
+        before = found.unused
+        found.used = running
+        self._unused += found.unused - before
+        if not (running or found.lent):
+            del self._lent[borrower]
+        if found.unused != before:
             self._hush()
-        if running:
-            self._used[borrower] = running
-        else:
-            del self._used[borrower]
         used = cpus(running) if running else _NOTHING
         self.lender.note_used(self._agenda.now, self._members[borrower].loan_key, used)
 
@@ -374,7 +397,7 @@ class Member:
         )
         for lender, message in asked:
             self.asked += 1
-            number = self._number(lender)
+            number = number_of(lender)
             member = self._members[number]
             self._agenda.at(now + self._far[number], member._hear, self, message)
         self._look_around(now + _LOOK_AGAIN * settings.minute_seconds)
@@ -454,20 +477,22 @@ class Member:
     def _share(self) -> None:
         """Divides what is idle among those who wish for it, and tells them."""
         now = self._shared_at = self._agenda.now
-        lent = self._lent
         for grant in self.lender.share(now, self._supplies()):
-            number = self._number(grant.borrower)
+            number = number_of(grant.borrower)
             machines = round(grant.amounts.get("cpus", 0.0))
-            before = lent.get(number, 0)
-            if machines == before:
+            found = self._lent.get(number)
+            if found is None:
+                if not machines:
+                    continue
+                found = self._lent[number] = LentTo()
+            if machines == found.lent:
                 continue
             self.granted += 1
-            used = self._used.get(number, 0)
-            self._unused += max(0, machines - used) - max(0, before - used)
-            if machines:
-                lent[number] = machines
-            else:
-                lent.pop(number, None)
+            before = found.unused
+            found.lent = machines
+            self._unused += found.unused - before
+            if not (machines or found.used):
+                del self._lent[number]
             borrower = self._members[number].model
             self._agenda.at(now + self._far[number], borrower.offered, self.model.number, machines)
         self._is_wanted = self.model.free == self._unused
@@ -477,14 +502,14 @@ class Member:
         """Ends guests for whose places own tasks have waited too long."""
         self._reclaims = False
         model, now = self.model, self._agenda.now
-        if model.waits_since is None or not model.guests or not self.member:
+        if model.waits_since is None or not model.guests_of or not self.member:
             return
         overdue = model.waiting_since(now - self._settings.reclaim_seconds)
         supply = self._supplies()[CLASS]._replace(overdue=overdue)
         ends = self.lender.overdue(now, {CLASS: supply}).get(CLASS, 0)
         if ends:
             model.reclaim(ends)
-        if model.guests and not self._reclaims and (oldest := model.oldest) is not None:
+        if model.guests_of and not self._reclaims and (oldest := model.oldest) is not None:
             self._reclaims = True
             due = max(oldest + self._settings.reclaim_seconds, now + 1.0)
             self._agenda.at(due, self._reclaim, None, None)

@@ -13,10 +13,10 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Sequence
 from heapq import heappop, heappush
-from typing import Protocol
 
 from kestrelctl.protocol.flock import LentClass
 from kestrelctl.simulate.flocks.agenda import Agenda
+from kestrelctl.simulate.flocks.simulated_pool import Neighbourhood, SimulatedPool
 
 #: What has become of a task.
 WAITS, RUNS, DONE = 0, 1, 2
@@ -45,49 +45,36 @@ class Borrowed:
         return (self.far_seconds, self.lender) < (other.far_seconds, other.lender)
 
 
-class Neighbourhood(Protocol):
-    """What a pool tells those who deal with the flock for it."""
+class Guest:
+    """A task of another pool.
 
-    def waits(self) -> None:
-        """An own task has come, or come back, and found no place here nor at a lender.
+    Attributes:
+        task: which one, of its home.
+        home: the number of that pool.
+        loan: as its home knows it.
+        is_here: it has neither ended nor been ended.
+    """
 
-        Said once when some begin to wait, whenever one comes back, and when more wait than
-        `tell_beyond` says.
-        """
+    __slots__ = ("home", "is_here", "loan", "task")
 
-    def changed(self) -> None:
-        """There are more or fewer idle machines than before, or own tasks wait for them.
-
-        While none wait, it may be left out for as many as `quiet_for` says.
-        """
-
-    def uses(self, lender: int, running: int) -> None:
-        """So many own tasks are now at a lender."""
-
-    def used(self, borrower: int, running: int) -> None:
-        """So many tasks of another pool run here now."""
+    def __init__(self, home: int, task: int, loan: Borrowed) -> None:
+        self.home = home
+        self.task = task
+        self.loan = loan
+        self.is_here = True
 
 
 class UnaccountedTask(Exception):
     """A task has ended twice, or a machine has run two at once: the model is wrong."""
 
 
-class PoolModel:
+class PoolModel(SimulatedPool):
     """One pool.
 
-    Args:
-        number: its place in the flock.
-        at: when its tasks are submitted, in order; `lengths`: how long each runs.
-
     Attributes:
-        free: idle machines.
-        waits_since: since when some own task has waited at any moment; None if none waits.
-        guests: (home, task) of each task of another pool here -> when it ends.
-        guests_of: how many of these each home has.
-        done: own tasks that have ended.
-        killed: guests that were ended before they had done, because own tasks waited.
-        sum_wait, most_wait: of the tasks that have ended, from submission to their last start.
-        last_end: when the last of them ended.
+        borrowed: what others lend it, by their numbers.
+        guests: how many tasks of other pools are here, in the order in which they came.
+        is_down: whether the pool is gone.
     """
 
     __slots__ = (
@@ -95,14 +82,12 @@ class PoolModel:
         "_agenda",
         "_arrived",
         "_arrives",
-        "_at",
         "_beyond",
         "_ends",
-        "_far",
+        "_free",
         "_gone",
         "_guest_ends",
         "_head",
-        "_lengths",
         "_nearest",
         "_pools",
         "_quiet_from",
@@ -111,21 +96,9 @@ class PoolModel:
         "_reports",
         "_room",
         "_watched",
-        "around",
         "borrowed",
-        "done",
-        "free",
         "guests",
-        "guests_of",
         "is_down",
-        "killed",
-        "last_end",
-        "machines",
-        "most_wait",
-        "number",
-        "states",
-        "sum_wait",
-        "waits_since",
     )  # fmt: skip
 
     def __init__(
@@ -136,23 +109,15 @@ class PoolModel:
         lengths: Sequence[float],
         agenda: Agenda,
     ) -> None:
-        self.number = number
-        self.machines = self.free = machines
-        self.around: Neighbourhood = Alone()
-        self.states = bytearray(len(at))
-        self.waits_since: float | None = None
+        super().__init__(number, machines, at, lengths)
+        self._free = machines
         self.borrowed: dict[int, Borrowed] = {}
-        self.guests: dict[tuple[int, int], float] = {}
-        self.guests_of: dict[int, int] = {}
+        self.guests: dict[Guest, None] = {}
         self.is_down = False
-        self.done = self.killed = 0
         #: How many of these ran in each other pool.
         self._ran_away: dict[int, int] = {}
-        self.sum_wait = self.most_wait = self.last_end = 0.0
         self._agenda = agenda
-        self._at, self._lengths = at, lengths
-        self._pools: Sequence[PoolModel] = ()
-        self._far: Sequence[float] = ()
+        self._pools: list[PoolModel] = []
         #: The tasks that wait: those from `_head` up to `_arrived`, and before them who came back.
         #: While some wait, nothing happens when another one comes: `_come` counts it later.
         self._head = self._arrived = 0
@@ -173,13 +138,13 @@ class PoolModel:
         self._await()
 
     def meet(self, pools: Sequence[PoolModel], far: Sequence[float], around: Neighbourhood) -> None:
-        """Becomes part of a flock.
+        """Becomes part of a flock."""
+        self._pools, self._far, self.around = list(pools), far, around
 
-        Args:
-            pools: all of it, by number.
-            far: how many seconds a message takes to each.
-        """
-        self._pools, self._far, self.around = pools, far, around
+    @property
+    def free(self) -> int:
+        """Idle machines that could be lent."""
+        return self._free
 
     @property
     def waiting(self) -> int:
@@ -232,11 +197,11 @@ class PoolModel:
         if task != self._arrived or self.waits_since is not None or self.is_down:
             return
         self._arrived = task + 1
-        if self.free:
+        if self._free:
             self._head = self._arrived
             self._await()
             self._start(task)
-            if not self._quiet_from <= self.free <= self._quiet_to:
+            if not self._quiet_from <= self._free <= self._quiet_to:
                 self.around.changed()
         elif self._room:
             self._head = self._arrived
@@ -289,7 +254,7 @@ class PoolModel:
         """Starts what waits wherever there is a place; returns whether some still waits."""
         self._come()
         while self._head < self._arrived or self._again:
-            if self.free:
+            if self._free:
                 self._start(self._next())
             elif self._room:
                 self._send(self._next())
@@ -301,8 +266,8 @@ class PoolModel:
 
     def _start(self, task: int) -> None:
         """A task starts on a machine of its own pool."""
-        self.free -= 1
-        if self.free < 0 or self.states[task] != WAITS:
+        self._free -= 1
+        if self._free < 0 or self.states[task] != WAITS:
             raise UnaccountedTask(f"task {task} of pool {self.number} starts with no right to")
         self.states[task] = RUNS
         self._agenda.at(self._agenda.now + self._lengths[task], self._ends, task, self._gone)
@@ -311,10 +276,10 @@ class PoolModel:
         """A task has ended on a machine of its own pool."""
         if gone != self._gone:
             return
-        self.free += 1
+        self._free += 1
         self._count(task, self._agenda.now)
         if self.waits_since is None:
-            if not self._quiet_from <= self.free <= self._quiet_to:
+            if not self._quiet_from <= self._free <= self._quiet_to:
                 self.around.changed()
         elif not self._place():  # else an own task has the machine, and nothing else has changed
             self.around.changed()
@@ -323,7 +288,7 @@ class PoolModel:
         """A machine has become idle."""
         if self.waits_since is not None:
             self._place()
-        elif self._quiet_from <= self.free <= self._quiet_to:
+        elif self._quiet_from <= self._free <= self._quiet_to:
             return
         self.around.changed()
 
@@ -417,32 +382,33 @@ class PoolModel:
         difference that anybody sees, and needs no event of its own.
         """
         now, far = self._agenda.now, loan.far_seconds
-        if self.is_down or not self.free:  # an owner was faster
+        if self.is_down or not self._free:  # an owner was faster
             self._agenda.at(now + 2 * far, self._pools[home]._came_back, task, loan)
             return
-        self.free -= 1
-        ends, guest = now + far + seconds, (home, task)
-        self.guests[guest] = ends
+        self._free -= 1
+        guest = Guest(home, task, loan)
+        self.guests[guest] = None
         running = self.guests_of[home] = self.guests_of.get(home, 0) + 1
         self.around.used(home, running)
-        if self.waits_since is not None or not self._quiet_from <= self.free <= self._quiet_to:
+        if self.waits_since is not None or not self._quiet_from <= self._free <= self._quiet_to:
             self.around.changed()  # it may be the machine of another loan: its borrower is told
-        self._agenda.at(ends, self._guest_ends, guest, loan)
+        self._agenda.at(now + far + seconds, self._guest_ends, guest, None)
 
-    def _guest_end(self, guest: tuple[int, int], loan: Borrowed) -> None:
-        now = self._agenda.now
-        if self.guests.get(guest) != now:  # it was killed, and may have come again since
+    def _guest_end(self, guest: Guest, _b: None) -> None:
+        if not guest.is_here:  # it was killed
             return
-        home, task = guest
-        self._agenda.at(now + loan.far_seconds, self._pools[home]._reports, task, loan)
+        loan = guest.loan
+        at = self._agenda.now + loan.far_seconds
+        self._agenda.at(at, self._pools[guest.home]._reports, guest.task, loan)
         self._guest_left(guest)
         self._freed()
 
-    def _guest_left(self, guest: tuple[int, int]) -> None:
+    def _guest_left(self, guest: Guest) -> None:
         del self.guests[guest]
-        home = guest[0]
-        self.free += 1
-        if self.free > self.machines:
+        guest.is_here = False
+        home = guest.home
+        self._free += 1
+        if self._free > self.machines:
             raise UnaccountedTask(f"pool {self.number} has more idle machines than machines")
         running = self.guests_of[home] = self.guests_of[home] - 1
         if not running:
@@ -456,10 +422,12 @@ class PoolModel:
             self._guest_left(guest)
         self.killed += len(ended)
         self._freed()  # what is lent is told first, so that they do not come here again
-        now = self._agenda.now
-        for home, task in ended:
-            loan = self._pools[home].borrowed[self.number]
-            self._agenda.at(now + loan.far_seconds, self._pools[home]._came_back, task, loan)
+        for guest in ended:
+            self._give_back(guest, self._agenda.now + guest.loan.far_seconds)
+
+    def _give_back(self, guest: Guest, at: float) -> None:
+        """Home hears at a moment that a guest has not ended well."""
+        self._agenda.at(at, self._pools[guest.home]._came_back, guest.task, guest.loan)
 
     # -- failures ----------------------------------------------------------------------------------
 
@@ -473,14 +441,13 @@ class PoolModel:
         self.is_down = True
         self._beyond = 0.0
         self._gone += 1
-        self.free = 0
+        self._free = 0
         for home in self._pools:
             if self.number in home.borrowed:
                 self._agenda.at(noticed, home.offered, self.number, 0)
-        for guest in list(self.guests):
-            home = self._pools[guest[0]]
-            loan = home.borrowed[self.number]
-            self._agenda.at(noticed, home._came_back, guest[1], loan)
+        for guest in self.guests:
+            guest.is_here = False
+            self._give_back(guest, noticed)
         self.guests.clear()
         self.guests_of.clear()
         for loan in self._nearest:
@@ -498,14 +465,14 @@ class PoolModel:
 
     def _home_is_gone(self, home: int) -> None:
         """A borrower has failed: what ran here for it ends."""
-        for guest in [guest for guest in self.guests if guest[0] == home]:
+        for guest in [guest for guest in self.guests if guest.home == home]:
             self._guest_left(guest)
         self._freed()
 
     def recover(self) -> None:
         """The pool is back, with its machines idle and the tasks that it had."""
         self.is_down = False
-        self.free = self.machines
+        self._free = self.machines
         self.waits_since = self._agenda.now
         if not self.waiting:
             self.waits_since = None
@@ -515,19 +482,3 @@ class PoolModel:
         if still_waits:
             self.around.waits()
             self._watch()
-
-
-class Alone:
-    """Around a pool without a flock."""
-
-    def waits(self) -> None:
-        """Nobody is asked."""
-
-    def changed(self) -> None:
-        """Nobody is told."""
-
-    def uses(self, lender: int, running: int) -> None:
-        """Nobody lends."""
-
-    def used(self, borrower: int, running: int) -> None:
-        """Nobody borrows."""
