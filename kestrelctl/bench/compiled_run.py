@@ -23,6 +23,7 @@ from kestrelctl.simulate.flocks import agenda
 
 #: What a simulated flock spends its time in: modules, or all of a package.
 OF_FLOCKS = (
+    "core/pacing/pace.py",
     "flock/overlay",
     "flock/rules/announcing.py",
     "flock/rules/borrowing.py",

@@ -13,6 +13,7 @@ from heapq import heapify, heappop, heapreplace
 from math import inf
 from typing import NamedTuple
 
+from kestrelctl.core.pacing.pace import Pace
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.protocol.flock import (
     DENIED,
@@ -161,7 +162,7 @@ class Lender:
         self._heard_of: dict[LoanState, None] = {}
         self._look_at = inf
         self._wanted_since: dict[str, float] = {}
-        self._budgets: dict[str, tuple[float, float]] = {}
+        self._paces: dict[str, Pace] = {}
 
     # -- what borrowers say ------------------------------------------------------------------------
 
@@ -170,7 +171,7 @@ class Lender:
     ) -> NotLent | None:
         """Takes a wish in; returns why not, if so."""
         minute = self._settings.minute_seconds
-        if not self._has_budget(borrower, now):
+        if not self._may_ask(borrower, now):
             return NotLent(loan=asked.loan, reason=TOO_OFTEN, seconds=minute)
         limit = self._limit(borrower)
         if limit.why:
@@ -189,13 +190,12 @@ class Lender:
         self._heard_of[loan] = None
         return None
 
-    def _has_budget(self, borrower: str, now: float) -> bool:
-        rate = RATE_PER_MINUTE / self._settings.minute_seconds
-        left, at = self._budgets.get(borrower, (BURST, now))
-        left = min(BURST, left + (now - at) * rate)
-        enough = left >= 1.0
-        self._budgets[borrower] = (left - 1.0 if enough else left, now)
-        return enough
+    def _may_ask(self, borrower: str, now: float) -> bool:
+        pace = self._paces.get(borrower)
+        if pace is None:
+            rate = RATE_PER_MINUTE / self._settings.minute_seconds
+            pace = self._paces[borrower] = Pace(rate, BURST)
+        return pace.takes(now)
 
     def repaid(self, borrower: str, loan: str | None = None) -> None:
         """It wants no more: of one class, or of anything."""
@@ -242,10 +242,7 @@ class Lender:
             The loans that change. One that has ended is not known here any more.
         """
         if now >= self._look_at:
-            self.look_at_all()
-            self._look_at = min(
-                (loan.until for loan in self.loans.values() if loan.until > now), default=inf
-            )
+            self._look_at_ended(now)
         for loan in self._heard_of:
             self._look(now, loan)
         self._heard_of.clear()
@@ -269,6 +266,15 @@ class Lender:
     def look_at_all(self) -> None:
         """Every loan has a turn at the next sharing."""
         self._heard_of.update(dict.fromkeys(self.loans.values()))
+
+    def _look_at_ended(self, now: float) -> None:
+        """Loans whose lease has gone have a turn; notes when the next one will have."""
+        self._look_at = inf
+        for loan in self.loans.values():
+            if loan.until <= now:
+                self._heard_of[loan] = None
+            elif loan.until < self._look_at:
+                self._look_at = loan.until
 
     def _look(self, now: float, loan: LoanState) -> None:
         """Notes whether a loan wishes for more than it uses: that stays as it is until something is
@@ -371,7 +377,7 @@ class Lender:
         if (now >= loan.until or not loan.at_most) and not any(loan.used.values()):
             self._end(loan)
             return Grant(*loan.key, _NOTHING, now)
-        if share == loan.amounts and loan.told_until >= loan.until:
+        if loan.told_until >= loan.until and (share is loan.amounts or share == loan.amounts):
             return None
         if any(share.values()) and not any(loan.amounts.values()):
             loan.until = min(loan.until, now + loan.lease_seconds)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from kestrelctl.core.model.validate import problem_with_ad
+from kestrelctl.core.pacing.pace import Pace
 from kestrelctl.protocol.flock import PoolAnnouncement
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class WillingList:
         self._heard: dict[str, HeardPool] = {}
         #: The highest number of each pool from itself: what has been said once is not heard again.
         self._latest: dict[str, int] = {}
-        self._budgets: dict[str, tuple[float, float]] = {}
+        self._paces: dict[str, Pace] = {}
         self._answered_until: dict[str, float] = {}
         #: What became of all announcements.
         self.counts: Counter[str] = Counter()
@@ -102,7 +103,7 @@ class WillingList:
         return found
 
     def _judge(self, said: PoolAnnouncement, sender: str, now: float) -> str:
-        if not self._has_budget(sender, now):
+        if not self._may_say(sender, now):
             return FLOOD
         pool = said.pool
         if pool == self._own:
@@ -126,14 +127,11 @@ class WillingList:
         self._heard[pool] = HeardPool(said, now, direct=direct, before=known)
         return NEW
 
-    def _has_budget(self, sender: str, now: float) -> bool:
-        left, at = self._budgets.get(sender, (BURST, now))
-        left = min(BURST, left + (now - at) * RATE)
-        if left < 1.0:
-            self._budgets[sender] = (left, now)
-            return False
-        self._budgets[sender] = (left - 1.0, now)
-        return True
+    def _may_say(self, sender: str, now: float) -> bool:
+        pace = self._paces.get(sender)
+        if pace is None:
+            pace = self._paces[sender] = Pace(RATE, BURST)
+        return pace.takes(now)
 
     def _make_room(self, now: float) -> None:
         self.expire(now)
@@ -147,8 +145,8 @@ class WillingList:
             del self._heard[pool]
         if len(self._latest) > 2 * MOST_POOLS:
             self._latest = {pool: n for pool, n in self._latest.items() if pool in self._heard}
-        if len(self._budgets) > 2 * MOST_POOLS:
-            self._budgets.clear()
+        if len(self._paces) > 2 * MOST_POOLS:
+            self._paces.clear()
 
     def dropped(self) -> dict[str, int]:
         """How many were dropped, by why."""
@@ -235,7 +233,8 @@ def _is_absurd(said: PoolAnnouncement, known: HeardPool | None) -> bool:
     """
     sound = known.sound if known is not None else {}
     for each in said.classes:
-        if each.ad != sound.get(each.id) and problem_with_ad(each.ad) is not None:
+        before = sound.get(each.id)
+        if before is not each.ad and before != each.ad and problem_with_ad(each.ad) is not None:
             return True
         whole = each.ad.assets
         for name, amount in each.free.items():

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
-from math import floor
+from math import ceil, floor
 from operator import itemgetter
 from typing import Any
 
@@ -33,9 +33,11 @@ class Agenda:
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
-        #: Each in the order of asking: a sort by the moments alone keeps that.
-        self._spans: dict[int, list[Event]] = {}
-        self._numbers: list[int] = []
+        #: Those of each span from the first on, in the order of asking: a sort by the moments alone
+        #: keeps that.
+        self._spans: list[list[Event] | None] = []
+        self._first = floor(now * SPANS_PER_SECOND)
+        self._next_span = 0
         #: The span that is now: the last is the next, so that it can be taken off.
         self._soon: list[Event] = []
         #: What was asked for since it began.
@@ -48,11 +50,12 @@ class Agenda:
         if moment < self._soon_until:
             heappush(self._new, (moment, self._count(), call, a, b))
             return
-        number = floor(moment * SPANS_PER_SECOND)
-        span = self._spans.get(number)
+        spans, number = self._spans, floor(moment * SPANS_PER_SECOND) - self._first
+        while number >= len(spans):
+            spans.append(None)
+        span = spans[number]
         if span is None:
-            self._spans[number] = [(moment, call, a, b)]
-            heappush(self._numbers, number)
+            spans[number] = [(moment, call, a, b)]
         else:
             span.append((moment, call, a, b))
 
@@ -72,11 +75,25 @@ class Agenda:
                     moment, _, call, a, b = heappop(new)
                 self.now = moment
                 call(a, b)
-            if soon or new or not self._numbers or self._numbers[0] >= until * SPANS_PER_SECOND:
+            if soon or new or not self._begin_span(until):
                 self.now = until
                 return
-            number = heappop(self._numbers)
-            self._soon_until = (number + 1) / SPANS_PER_SECOND
-            soon += self._spans.pop(number)
-            soon.sort(key=_MOMENT)
-            soon.reverse()
+
+    def _begin_span(self, until: float) -> bool:
+        """Takes up the next span in which something happens; returns whether one begins by then."""
+        spans, number = self._spans, self._next_span
+        most = min(len(spans), ceil(until * SPANS_PER_SECOND) - self._first)
+        while number < most:
+            events = spans[number]
+            if events is not None:
+                spans[number] = None
+                self._soon_until = (self._first + number + 1) / SPANS_PER_SECOND
+                self._soon += events
+                self._soon.sort(key=_MOMENT)
+                self._soon.reverse()
+                break
+            number += 1
+        else:  # in the span of `until` something may still be asked for
+            number = min(number, floor(until * SPANS_PER_SECOND) - self._first)
+        self._next_span = number
+        return bool(self._soon)
