@@ -185,6 +185,13 @@ def test_pauses_double_up_to_a_limit_and_are_spread() -> None:
     assert pause_seconds(10_000, 0.0) == LONGEST_SECONDS / 2
 
 
+def test_who_may_not_wait_takes_what_there_is() -> None:
+    pace = Pace(per_second=10.0, burst=2.0)
+    assert [pace.takes(-50.0) for _ in range(3)] == [True, True, False]
+    assert [pace.takes(-49.9) for _ in range(2)] == [True, False]
+    assert [pace.takes(1000.0) for _ in range(3)] == [True, True, False]
+
+
 def test_a_burst_passes_at_once_and_a_lasting_stream_at_its_rate() -> None:
     pace = Pace(per_second=10.0, burst=3.0)
     for hours in (1, 2):

@@ -172,6 +172,15 @@ def test_a_loan_ends_with_its_lease_and_what_runs_keeps_what_it_has(bank: Bank) 
     assert bank.lender.loans == {}
 
 
+def test_what_came_after_the_loan_was_over_counts_when_it_asks_again(bank: Bank) -> None:
+    bank.lender.note_used(bank.now, ("b", SMALL), {"cpus": 2.0})
+    bank.has(5)
+    assert bank.lends() == {}
+    bank.asks("b", 3)
+    bank.asks("c", 9)
+    assert bank.lends() == {"b": 3.0, "c": 4.0}
+
+
 def test_a_renewal_is_told_with_the_new_end(bank: Bank) -> None:
     bank.has(5)
     bank.asks("b", 5)
@@ -396,6 +405,12 @@ def test_a_wish_is_served_though_nothing_else_has_changed(bank: Bank) -> None:
     assert bank.lends() == {"b": 1.0}
     bank.asks("c", 1)
     assert bank.lends() == {"c": 1.0}
+    bank.uses("c", 1)
+    bank.has(1)
+    assert bank.lends() == {}
+    bank.has(5)
+    bank.asks("c", 4)
+    assert bank.lends() == {"c": 4.0}
 
 
 def test_what_is_told_of_uses_when_it_changes_is_all_that_a_share_needs(bank: Bank) -> None:
