@@ -43,6 +43,7 @@ def test_every_task_ends_exactly_once_and_machines_are_idle_in_the_end(
 ) -> None:
     world = lived(plan)
     for model in world.models:
+        assert isinstance(model, PoolModel)
         assert set(model.states) == {DONE}
         assert model.done == len(model.states) == sum(model.ran_at.values())
         assert model.free == model.machines
