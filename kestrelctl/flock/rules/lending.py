@@ -206,7 +206,8 @@ class Lender:
 
     def adopt(self, borrower: str, loan: str, amounts: Mapping[str, float], now: float) -> None:
         """An earlier process of the manager has lent this, and tasks of it still run."""
-        found = self._begin((borrower, loan), now)
+        key = (borrower, loan)
+        found = self.loans.get(key) or self._begin(key, now)
         found.amounts = dict(amounts)
 
     def forget(self, borrower: str, loan: str) -> None:
