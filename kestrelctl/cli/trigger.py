@@ -27,6 +27,7 @@ from kestrelctl.protocol.trigger_messages import (
     TriggerView,
     TryTrigger,
 )
+from kestrelctl.triggers.trigger_definition import read_triggers
 
 _FIRED_COLUMNS: list[Column[FiredView]] = [
     Column("TIME", lambda f: shown_time(f.at)),
@@ -95,6 +96,8 @@ def test(invocation: Invocation, name: str, file: Path | None) -> None:
             text = file.read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"{file} cannot be read", cause=str(error)) from error
+        if name not in [each.name for each in read_triggers(text, str(file))]:
+            raise UsageError(f"{file} defines no trigger {name}")
 
     async def work(connection: Connection) -> CommandOutput:
         answer = await ask(connection, TryTrigger(name=name, text=text), TriggerTest)

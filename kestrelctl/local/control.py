@@ -73,6 +73,7 @@ async def up(
     commands: tuple[Path, ...] = (),
     handlers: tuple[Path, ...] = (),
     triggers: tuple[Path, ...] = (),
+    mail: tuple[str, ...] = (),
 ) -> PoolState:
     """Starts a local pool that goes on when this process ends; returns when it can run tasks.
 
@@ -91,6 +92,7 @@ async def up(
         commands: files that define what admins may have workers run.
         handlers: files that define what is done about what becomes of workers.
         triggers: files that define what is done when the pool is in some state.
+        mail: the words of `kestrelctl manager run` about the server for mail; none for none.
 
     Raises:
         UsageError: such a file is wrong; or a pool of that name runs, or is starting or stopping;
@@ -100,11 +102,11 @@ async def up(
         KestrelError: it did not come up.
     """
     find_prosody()
-    read_all_classes(environments)
+    classes, _ = read_all_classes(environments)
     read_all_definitions(properties)
     read_all_commands(commands)
-    read_all_handlers(handlers, with_mail=False)
-    read_all_triggers(triggers)
+    defined = read_all_handlers(handlers, with_mail=bool(mail))
+    read_all_triggers(triggers, {each.name for each in defined}, classes)
     directory = pool_directory(name)
     if read_state(directory) is not None:
         raise UsageError(
@@ -142,6 +144,7 @@ async def up(
         commands=commands,
         handlers=handlers,
         triggers=triggers,
+        mail=mail,
     )
     return await _ready(process, directory, max(1, workers))
 
@@ -327,6 +330,7 @@ def _start(
     commands: tuple[Path, ...] = (),
     handlers: tuple[Path, ...] = (),
     triggers: tuple[Path, ...] = (),
+    mail: tuple[str, ...] = (),
     send_limits: tuple[str, ...] = (),
     poll_bytes: int = 0,
 ) -> subprocess.Popen[bytes]:
@@ -350,6 +354,7 @@ def _start(
         command += ["--triggers", str(file.absolute())]
     for file in handlers:
         command += ["--handlers", str(file.absolute())]
+    command += [f"--mail={word}" for word in mail]
     if not detached:
         command.append("--with-parent")
     if not metrics:

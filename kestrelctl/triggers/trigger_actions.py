@@ -77,6 +77,15 @@ class TriggerActions:
         self._calls = [_call(each) for each in tree.body]
         self.words = frozenset(words_of(tree))
 
+    def first_texts(self, *names: str) -> list[str]:
+        """What calls of these actions are about, where that is a text and not computed."""
+        firsts = [call.args[0] for name, call in self._calls if name in names and call.args]
+        return [
+            first.value
+            for first in firsts
+            if isinstance(first, ast.Constant) and isinstance(first.value, str)
+        ]
+
     def of(self, views: Mapping[str, object]) -> list[Action]:
         """What is to be done now.
 

@@ -187,7 +187,9 @@ async def test_workers_are_drained_once_and_resumed(pool: Pool) -> None:
 
 
 async def test_a_handler_is_told(pool: Pool) -> None:
-    await pool.begin(rule("notify('admin', 'all is lost'); notify('nobody', 'x')"))
+    await pool.begin(
+        rule("notify('admin', 'all is lost'); notify('nobody' if workers else '', 'x')")
+    )
     running = asyncio.ensure_future(pool.handlers.run())
     await pool.looks("t")
     [told] = pool.notes.told
@@ -199,7 +201,10 @@ async def test_a_handler_is_told(pool: Pool) -> None:
 
 
 async def test_what_there_is_not_is_told_and_ends_nothing(pool: Pool) -> None:
-    await pool.begin(rule("start_environment('venv'); stop_environment('venv'); query(group='no')"))
+    venv = "'venv' if workers else ''"  # computed: one that is written so is noticed before
+    await pool.begin(
+        rule(f"start_environment({venv}); stop_environment({venv}); query(group='no')")
+    )
     await pool.looks("t")
     [fired] = (await pool.asked(ListFired(name="t"))).fired
     assert fired.problems == [
@@ -405,8 +410,35 @@ async def test_they_are_looked_at_at_their_ticks(pool: Pool) -> None:
 def test_files_are_read_together(tmp_path: Path) -> None:
     file = tmp_path / "t.ini"
     file.write_text(SOURCES_EXAMPLE)
-    assert [each.name for each in read_all_triggers([file])] == ["client_query"]
+    assert [each.name for each in read_all_triggers([file], (), ())] == ["client_query"]
     with pytest.raises(UsageError, match="client_query is defined twice"):
-        read_all_triggers([file, file])
+        read_all_triggers([file, file], (), ())
     with pytest.raises(UsageError, match="cannot be read"):
-        read_all_triggers([tmp_path / "none"])
+        read_all_triggers([tmp_path / "none"], (), ())
+
+
+@pytest.mark.parametrize(
+    ("cmd", "cause"),
+    [
+        ('query(); notify("nobody", "x")', "there is no handler nobody"),
+        ('start_environment("none")', "there is no environment none"),
+        ('stop_environment("none")', "there is no environment none"),
+    ],
+)
+def test_who_is_named_and_is_not_there_is_noticed_before_anything_fires(
+    cmd: str, cause: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "t.ini"
+    file.write_text(f"[t]\nexpr = True\ncmd = {cmd}\nticks = 1\n")
+    with pytest.raises(UsageError, match="the trigger t is wrong") as caught:
+        read_all_triggers([file], {"admin"}, {"science"})
+    assert caught.value.cause == cause
+
+
+def test_a_handler_and_a_class_that_are_there_may_be_named_and_computed_ones_too(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "t.ini"
+    named = 'notify("admin", "x"); start_environment("science"); notify(workers[0].name, "x")'
+    file.write_text(f"[t]\nexpr = True\ncmd = {named}\nticks = 1\n")
+    assert len(read_all_triggers([file], {"admin"}, {"science"})) == 1

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 from kestrelctl.defined_in_files import all_defined
+from kestrelctl.errors import UsageError
 from kestrelctl.manager.environments.environment_desk import EnvironmentDesk
 from kestrelctl.manager.handlers.handler_desk import HandlerDesk
 from kestrelctl.manager.request_dispatch import RequestDispatcher
@@ -23,13 +24,33 @@ from kestrelctl.protocol.trigger_messages import (
 from kestrelctl.triggers.trigger_definition import MOST_TRIGGERS, TriggerDefinition, read_triggers
 
 
-def read_all_triggers(files: Iterable[Path]) -> list[TriggerDefinition]:
+def read_all_triggers(
+    files: Iterable[Path], handlers: Container[str], classes: Container[str]
+) -> list[TriggerDefinition]:
     """The triggers that files define together.
 
+    Args:
+        handlers, classes: the names of the pool's handlers and classes of environments.
+
     Raises:
-        UsageError: one cannot be read, a trigger is there twice, or they are too many.
+        UsageError: one cannot be read, a trigger is there twice, or they are too many; or one
+            names a handler or a class that there is not.
     """
-    return list(all_defined(files, read_triggers, MOST_TRIGGERS).values())
+    found = list(all_defined(files, read_triggers, MOST_TRIGGERS).values())
+    for each in found:
+        for handler in each.actions.first_texts("notify"):
+            if handler not in handlers:
+                raise _wrong(each, f"there is no handler {handler[:80]}", "--handlers")
+        for cls in each.actions.first_texts("start_environment", "stop_environment"):
+            if cls not in classes:
+                raise _wrong(each, f"there is no environment {cls[:80]}", "--environments")
+    return found
+
+
+def _wrong(trigger: TriggerDefinition, cause: str, option: str) -> UsageError:
+    return UsageError(
+        f"the trigger {trigger.name} is wrong", cause=cause, hint=f"{option} FILE defines it"
+    )
 
 
 def open_triggers(
@@ -55,7 +76,9 @@ def open_triggers(
     deeds = TriggerDeeds(service, dispatcher)
     watch.environments = deeds.environments = environments
     deeds.handlers = handlers
-    desk = TriggerDesk(service, watch, deeds, read_all_triggers(files), kept, kept_seconds)
+    classes = environments.classes if environments is not None else ()
+    triggers = read_all_triggers(files, handlers.lines, classes)
+    desk = TriggerDesk(service, watch, deeds, triggers, kept, kept_seconds)
     requests = TriggerRequests(desk)
     dispatcher.serve_also(
         {
