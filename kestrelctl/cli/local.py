@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.context import DEFAULT_LOCAL_POOL
+from kestrelctl.cli.mail_options import mail_options, mail_words
 from kestrelctl.core.model.isolation import RUNGS
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import UsageError
@@ -114,6 +115,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="What is done when the pool is in some state; repeatable.",
 )
+@mail_options
 @pass_invocation
 def up(
     invocation: Invocation,
@@ -133,10 +135,12 @@ def up(
     commands: tuple[Path, ...],
     handlers: tuple[Path, ...],
     triggers: tuple[Path, ...],
+    **mail: Any,
 ) -> None:
     """Start a pool on this machine: a server, a manager and workers, for you alone."""
     from kestrelctl.local import control, other_servers
 
+    words = mail_words(mail)
     if domain:
         domain = other_servers.parse_domain(domain)
     federation = other_servers.federation_of(
@@ -162,6 +166,7 @@ def up(
             commands=commands,
             handlers=handlers,
             triggers=triggers,
+            mail=words,
         )
         summary = f"pool {pool.name} is up: {plural(pool.workers, 'worker')}"
         await invocation.show(Record(pool.name, pool, [summary]))

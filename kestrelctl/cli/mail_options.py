@@ -1,8 +1,8 @@
-"""Options of `manager run` that say which server takes mail to users."""
+"""Options that say which server takes the mail of a pool."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -46,6 +46,25 @@ def mail_options(command: F) -> F:
     ):
         command = option(command)
     return command
+
+
+def mail_words(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """The values of these options as words for `manager run`.
+
+    Raises:
+        UsageError: see `mail_server`.
+    """
+    if mail_server(dict(options)) is None:
+        return ()
+    return tuple(
+        word
+        for name, value in options.items()
+        if value
+        for word in (
+            f"--{name.replace('_', '-')}",
+            str(value.absolute() if isinstance(value, Path) else value),
+        )
+    )
 
 
 def mail_server(options: dict[str, Any]) -> MailServer | None:

@@ -142,6 +142,7 @@ class Supervisor:
         commands: Sequence[Path] = (),
         handlers: Sequence[Path] = (),
         triggers: Sequence[Path] = (),
+        mail: Sequence[str] = (),
         send_limits: Sequence[str] = (),
         poll_bytes: int = 0,
     ) -> None:
@@ -155,6 +156,7 @@ class Supervisor:
         self.commands = commands
         self.handlers = handlers
         self.triggers = triggers
+        self.mail = mail
         self.send_limits = send_limits
         self.poll_bytes = poll_bytes
         self.processes = processes_for(workers, makes_environments=bool(environments))
@@ -243,6 +245,7 @@ class Supervisor:
             *(word for file in self.environments for word in ("--environments", str(file))),
             *(word for file in self.handlers for word in ("--handlers", str(file))),
             *(word for file in self.triggers for word in ("--triggers", str(file))),
+            *self.mail,
             *(word for limit in self.send_limits for word in ("--send-limit", limit)),
             *_remote_users(self.server.federation),
             *flock_options(self.server.federation),
@@ -463,6 +466,7 @@ def main() -> int:
     parser.add_argument("--properties", type=Path, action="append", default=[])
     parser.add_argument("--commands", type=Path, action="append", default=[])
     parser.add_argument("--triggers", type=Path, action="append", default=[])
+    parser.add_argument("--mail", action="append", default=[], help="a word for the manager")
     parser.add_argument("--send-limit", dest="send_limits", action="append", default=[])
     parser.add_argument("--poll-bytes", type=int, default=0)
     parser.add_argument("--handlers", type=Path, action="append", default=[])
@@ -495,6 +499,7 @@ def main() -> int:
             commands=options.commands,
             handlers=options.handlers,
             triggers=options.triggers,
+            mail=options.mail,
             send_limits=options.send_limits,
             poll_bytes=options.poll_bytes,
         )
