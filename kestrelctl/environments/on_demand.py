@@ -48,11 +48,13 @@ class HostRoom(NamedTuple):
     Attributes:
         name: its address.
         free: what neither its own tasks nor environments have.
+        whole: what it has, with what its environments have of that.
         classes: names of those that it may and can start.
     """
 
     name: str
     free: Mapping[str, int]
+    whole: Mapping[str, int]
     classes: frozenset[str]
 
 

@@ -14,7 +14,7 @@ from neighbourskit import on_its_own_clock
 
 from kestrelctl.core.events import Drain
 from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.environments.environment_class import EnvironmentClass
+from kestrelctl.environments.environment_class import EnvironmentClass, EnvironmentResources
 from kestrelctl.environments.start_failures import FIRST_PAUSE_SECONDS
 from kestrelctl.environments.started import EnvironmentPhase
 from kestrelctl.errors import Unreachable, UsageError
@@ -352,6 +352,25 @@ async def test_what_the_host_could_run_itself_starts_nothing_however_full_it_is(
     found.on_here(HOST, here())
     await asyncio.sleep(1)
     assert (found.demand.needed["gpu"], len(found.there())) == (1, 1)
+
+
+@on_its_own_clock
+async def test_who_waits_is_told_of_classes_for_which_a_host_is_large_enough(
+    tmp_path: Path,
+) -> None:
+    host = worker(HOST)
+    host.ad = WorkerAd(assets={"cpus": 1.0})
+    found, service, _ = desk(tmp_path, host)
+    service.pool.would_fit = lambda shape, ad, jid: lacks(shape.tag, ad)
+    wide = EnvironmentClass(
+        name="wide", kind="venv", tags=("wide",), resources=EnvironmentResources(cpus=2.0)
+    )
+    found.classes["wide"], found._hosts_of["wide"] = wide, None  # type: ignore[index]
+    shape: Any = OneShape("WIDE")
+    found.on_here(HOST, here())
+    assert found.coming_for(shape) == ([], None)
+    found.on_here(HOST, here(FIRST_NUMBER))
+    assert found.coming_for(shape) == (["wide"], None), "the host has what its environment has"
 
 
 @on_its_own_clock

@@ -30,7 +30,7 @@ def of(name: str = GPU, cpus: int = 1000, maximum: int = 10, **more: Any) -> Env
 
 
 def host(name: str = "h", cpus: int = 4000, *classes: str) -> HostRoom:
-    return HostRoom(name, {"cpus": cpus}, frozenset(classes or (GPU,)))
+    return HostRoom(name, {"cpus": cpus}, {"cpus": cpus}, frozenset(classes or (GPU,)))
 
 
 def one(

@@ -37,7 +37,7 @@ class Pool:
         self.makes = frozenset("abc")
 
     def look(self, now: float) -> list[MadeRoom]:
-        hosts = [HostRoom("h", {"cpus": 0}, self.makes), HostRoom("i", {"cpus": 0}, self.makes)]
+        hosts = [HostRoom(name, {"cpus": 0}, {"cpus": 4}, self.makes) for name in ("h", "i")]
         found = self.rooms.look(self.classes, self.needs, hosts, self.there, (), self.failures, now)
         for made in found:
             for each in self.there:

@@ -114,18 +114,22 @@ class EnvironmentDemand:
             if cls.runs:
                 continue
             makes = [host for host in hosts if name in host.classes]
-            roomy = [host for host in makes if has_room(host, amounts_of(cls))]
+            roomy = [host for host in makes if has(host.free, amounts_of(cls))]
             ads = [(host.name, self._imagine(cls, host.name)) for host in roomy or makes]
             if ads:
                 found[name] = min(ads, key=lambda each: each[1].assets.get("memory", 0.0))
         return found
 
     def coming_for(self, shape: Shape, all_hosts: Sequence[HostRoom]) -> list[str]:
-        """The classes of which an environment could run work of a shape, and is made by a host."""
+        """The classes of which an environment could run work of a shape, and is made by a host that
+        is large enough.
+        """
         hosts = [host for host in all_hosts if host.classes]
         found: list[str] = []
         for name, cls in self._classes.items():
-            here = next((host.name for host in hosts if name in host.classes), None)
+            taken = amounts_of(cls)
+            makes = (host for host in hosts if name in host.classes and has(host.whole, taken))
+            here = next((host.name for host in makes), None)
             if here is None or cls.runs:
                 continue
             jid = f"{WORKER_PREFIX}{name}@{self._workers_host}/x"
@@ -179,9 +183,9 @@ class EnvironmentDemand:
         return found
 
 
-def has_room(host: HostRoom, taken: Mapping[str, int]) -> bool:
-    """Whether a host has all of that free."""
-    return all(host.free.get(asset, 0) >= amount for asset, amount in taken.items())
+def has(there: Mapping[str, int], taken: Mapping[str, int]) -> bool:
+    """Whether all of that is there."""
+    return all(there.get(asset, 0) >= amount for asset, amount in taken.items())
 
 
 def _places(request: Mapping[str, int], has: Mapping[str, int]) -> int:

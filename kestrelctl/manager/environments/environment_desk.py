@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Mapping
 from math import inf
 from typing import NamedTuple, Protocol
@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from kestrelctl.core.classad.evaluation import Ad, Expression
 from kestrelctl.core.events import Drain
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.assets import Amounts, natural
+from kestrelctl.core.model.assets import Amounts, amounts, natural
 from kestrelctl.core.model.matching_ads import worker_ad
 from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.core.model.shape import Shape
@@ -38,7 +38,7 @@ from kestrelctl.errors import KestrelError, NotFound, UsageError
 from kestrelctl.manager.access import bare
 from kestrelctl.manager.environments.environment_accounts import AccountList
 from kestrelctl.manager.environments.environment_book import EnvironmentBook
-from kestrelctl.manager.environments.environment_demand import EnvironmentDemand, has_room
+from kestrelctl.manager.environments.environment_demand import EnvironmentDemand, has
 from kestrelctl.manager.environments.situation import Situation, situation
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol.environments import (
@@ -379,24 +379,25 @@ class EnvironmentDesk:
     def hosts(self) -> list[HostRoom]:
         """The workers whose machines make environments, with what is free there."""
         found: list[HostRoom] = []
-        promised: dict[str, Counter[str]] = {}
+        promised: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        held: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for each in self.book.known.values():
-            if not each.held:
-                promised.setdefault(each.host, Counter()).update(self._taken(each))
+            (held if each.held else promised)[each.host].update(self._taken(each))
         now = self._service.now()
         for name, kinds in self.book.kinds.items():
             worker = self._service.pool.workers.get(name)
             if worker is None or not _may_host(worker, now):
                 continue
-            free = dict(worker.free)
-            for asset, amount in promised.get(name, {}).items():
-                free[asset] = free.get(asset, 0) - amount
+            free = Counter(worker.free)
+            free.subtract(promised[name])
+            whole = Counter(amounts(worker.ad.assets))
+            whole.update(held[name])
             may = frozenset(
                 cls.name
                 for cls in self.classes.values()
                 if cls.kind in kinds and self._may_be_at(cls, worker)
             )
-            found.append(HostRoom(name, free, may))
+            found.append(HostRoom(name, free, whole, may))
         return found
 
     def _taken(self, environment: Environment) -> Amounts:
@@ -444,7 +445,7 @@ class EnvironmentDesk:
                 hint=f"`kestrelctl environment explain {of}` says why",
             )
         taken = amounts_of(cls)
-        roomy = [each for each in fitting if has_room(each, taken)]
+        roomy = [each for each in fitting if has(each.free, taken)]
         if patient and roomy:
             roomy = [each for each in roomy if self.failures.may_start(of, each.name, now)]
             if not roomy:
