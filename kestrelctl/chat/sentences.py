@@ -110,7 +110,7 @@ def command(argv: Sequence[str]) -> str:
 
 def hopeless(explanation: JobExplanation) -> str:
     """That no worker could ever run a job; empty if one could."""
-    if not explanation.waiting or explanation.ever or explanation.environments:
+    if not explanation.is_hopeless:
         return ""
     return f"\nBut it waits: {conclusion(explanation)[0]}."
 

@@ -489,7 +489,7 @@ async def _warn_if_hopeless(invocation: Invocation, connection: Connection, job_
         return
     with contextlib.suppress(KestrelError):  # the job is safe; this is only advice
         explanation = await ask(connection, ExplainJob(job=str(job_id)), JobExplanation)
-        if explanation.waiting and not explanation.ever and not explanation.environments:
+        if explanation.is_hopeless:
             why, hint = conclusion(explanation)
             invocation.screen.warn(f"job {job_id} waits: {why}", hint=hint)
 

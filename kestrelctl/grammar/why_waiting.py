@@ -71,6 +71,12 @@ def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
         hint = f"kestrelctl environment explain {first}"
         words = f"it waits for an environment of class {classes}"
         return words + _next_start(explanation.next_start_seconds), hint
+    if not explanation.ever and explanation.gives_way:
+        host = short_address(explanation.gives_way)
+        return (
+            f"it waits for {host}, which is large enough when the environments there have gone",
+            "kestrelctl environment list",
+        )
     if not explanation.ever:
         closest = explanation.obstacles[0]
         missing = {(each.refusal.reason, each.refusal.wanted) for each in explanation.obstacles}

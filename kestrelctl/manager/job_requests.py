@@ -72,6 +72,8 @@ class JobRequests:
         #: Which classes of environments are started for a job's tasks, and in how many seconds one
         #: is tried again if starts fail; set where there are some.
         self.environments: Callable[[Job], tuple[list[str], float | None]] = lambda job: ([], None)
+        #: A worker that could run them if the environments on its machine were gone; likewise.
+        self.gives_way: Callable[[Job], str] = lambda job: ""
         #: What the tasks of a job run inside; set where there are classes of environments.
         self.inside: Callable[[TaskEnvironment], TaskEnvironment] = no_environments
         service.listen(JobEnded, self._on_job_ended)
@@ -487,7 +489,10 @@ class JobRequests:
         found = msgspec.structs.replace(found, neighbours=near)
         if found.waiting and not found.ever:
             coming, again = self.environments(job)
-            found = msgspec.structs.replace(found, environments=coming, next_start_seconds=again)
+            gives_way = self.gives_way(job)
+            found = msgspec.structs.replace(
+                found, environments=coming, next_start_seconds=again, gives_way=gives_way
+            )
         caller.reply(found)
 
     def _on_job_ended(self, ended: JobEnded) -> None:

@@ -177,6 +177,7 @@ class RequestDispatcher:
         """From now on requests about environments are served."""
         requests = EnvironmentRequests(desk)
         self._jobs.environments = lambda job: desk.coming_for(job.shape)
+        self._jobs.gives_way = lambda job: desk.demand.gives_way(job.shape, desk.hosts())
         self._jobs.inside = self._graphs.inside = desk.for_tasks
         self._serve |= {
             erq.ListEnvironments: requests.list,

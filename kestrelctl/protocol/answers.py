@@ -284,6 +284,8 @@ class JobExplanation(Reply, frozen=True, kw_only=True, tag="explanation"):
         environments: classes of environments that are started for such tasks.
         next_start_seconds: how long it is until one of these is tried again, because wherever they
             can be made the latest start has failed; None if that is not so.
+        gives_way: a worker that could run it as soon as the environments on its machine have gone;
+            empty for none.
     """
 
     job: JobView
@@ -297,6 +299,12 @@ class JobExplanation(Reply, frozen=True, kw_only=True, tag="explanation"):
     neighbours: list[NeighbourAnswer] = []
     environments: list[str] = []
     next_start_seconds: float | None = None
+    gives_way: str = ""
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether tasks wait for what nothing that the pool knows of will bring about."""
+        return bool(self.waiting) and not (self.ever or self.environments or self.gives_way)
 
 
 class StoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):

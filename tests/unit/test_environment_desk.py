@@ -374,6 +374,21 @@ async def test_who_waits_is_told_of_classes_for_which_a_host_is_large_enough(
 
 
 @on_its_own_clock
+async def test_a_host_gives_way_to_what_it_could_run_without_its_environments(
+    tmp_path: Path,
+) -> None:
+    host = worker(HOST)
+    host.ad = WorkerAd(assets={"cpus": 1.0})
+    found, service, _ = desk(tmp_path, host)
+    service.pool.would_fit = lambda shape, ad, jid: None if ad.assets["cpus"] >= 2.0 else "small"
+    shape: Any = OneShape("ANY")
+    found.on_here(HOST, here())
+    assert found.demand.gives_way(shape, found.hosts()) == ""
+    found.on_here(HOST, here(FIRST_NUMBER))
+    assert found.demand.gives_way(shape, found.hosts()) == HOST
+
+
+@on_its_own_clock
 async def test_who_waits_is_told_of_the_next_try_if_starts_fail_wherever_they_could_be(
     tmp_path: Path,
 ) -> None:

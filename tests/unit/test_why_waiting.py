@@ -11,7 +11,11 @@ JOB = JobView(job_id=7, name="", owner="ada", state="active", tasks=1, submitted
 
 
 def explained(
-    *refusals: Refusal, ever: bool, environments: list[str], next_start: float | None = None
+    *refusals: Refusal,
+    ever: bool,
+    environments: list[str],
+    next_start: float | None = None,
+    gives_way: str = "",
 ) -> JobExplanation:
     return JobExplanation(
         id="",
@@ -23,6 +27,7 @@ def explained(
         ever=ever,
         environments=environments,
         next_start_seconds=next_start,
+        gives_way=gives_way,
     )
 
 
@@ -62,3 +67,13 @@ def test_who_waits_for_an_environment_hears_that_and_is_not_without_hope() -> No
     assert "no worker could ever run it" in hopeless(
         explained(refusal, ever=False, environments=[])
     )
+
+
+def test_who_waits_until_environments_have_gone_hears_that_and_is_not_without_hope() -> None:
+    refusal = Refusal(Reason.TOO_SMALL, "2 cpus", "1 cpu")
+    told = explained(refusal, ever=False, environments=[], gives_way="w2@pool/b")
+    assert conclusion(told) == (
+        "it waits for w2, which is large enough when the environments there have gone",
+        "kestrelctl environment list",
+    )
+    assert hopeless(told) == ""

@@ -137,6 +137,16 @@ class EnvironmentDemand:
                 found.append(name)
         return found
 
+    def gives_way(self, shape: Shape, hosts: Sequence[HostRoom]) -> str:
+        """A host that could run work of a shape with what its environments have; empty for none."""
+        for host in hosts:
+            ad = msgspec.structs.replace(
+                self._pool.workers[host.name].ad, assets=natural(host.whole)
+            )
+            if self._pool.would_fit(shape, ad, host.name) is None:
+                return host.name
+        return ""
+
     def _imagine(self, cls: EnvironmentClass, host: str) -> WorkerAd:
         """What the worker of an environment of a class on a host will say of itself."""
         ad = self._pool.workers[host].ad
