@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kestrelctl.cli.series import Series
-from kestrelctl.protocol.answers import JobLine, JobView, Overview
+from kestrelctl.protocol.answers import JobView
+from kestrelctl.protocol.overview_answers import JobLine, Overview
 
 #: Cancelled tasks do not count as work: a big job would show as millions of tasks a second.
 _FINISHED = ("tasks_done", "tasks_failed", "tasks_lost")

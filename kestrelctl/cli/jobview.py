@@ -19,7 +19,8 @@ from kestrelctl.core.model.stage import Stage
 from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.grammar.quantities import ago, duration, short_address, size
 from kestrelctl.grammar.why_waiting import conclusion
-from kestrelctl.protocol.answers import JobExplanation, JobLine, Jobs, JobView
+from kestrelctl.protocol.answers import JobExplanation, Jobs, JobView
+from kestrelctl.protocol.overview_answers import JobLine
 from kestrelctl.protocol.requests import ExplainJob, ListJobs
 
 #: What stands where the name or command of another user's job would.

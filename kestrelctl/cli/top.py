@@ -23,7 +23,7 @@ from kestrelctl.cli.screen import Screen
 from kestrelctl.cli.topframe import View, frame, sheet
 from kestrelctl.errors import TimedOut, Unreachable
 from kestrelctl.grammar.quantities import Number
-from kestrelctl.protocol.answers import Overview
+from kestrelctl.protocol.overview_answers import Overview
 from kestrelctl.protocol.requests import PoolOverview
 
 ANSWER_SECONDS = 5.0

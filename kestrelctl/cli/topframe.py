@@ -14,7 +14,7 @@ from kestrelctl.cli.storetrouble import store_trouble
 from kestrelctl.core.model.plural import plural
 from kestrelctl.grammar.one_line import one_line
 from kestrelctl.grammar.quantities import duration, short_address, size
-from kestrelctl.protocol.answers import JobLine, Overview, WorkerLine
+from kestrelctl.protocol.overview_answers import JobLine, Overview, WorkerLine
 
 #: From these heights on, less important lines are shown, too.
 ROOMY = 20

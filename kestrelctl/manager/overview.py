@@ -19,7 +19,7 @@ from kestrelctl.core.pool import Pool
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.views import home_of, shown
-from kestrelctl.protocol.answers import JobLine, Overview, WorkerLine
+from kestrelctl.protocol.overview_answers import JobLine, Overview, WorkerLine
 from kestrelctl.protocol.requests import ENDED_STATES
 
 #: How long an overview is used; less than the second after which most clients ask again.

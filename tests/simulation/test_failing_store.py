@@ -11,7 +11,7 @@ from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.errors import StoreFull
 from kestrelctl.manager.acknowledgements import COMPANY_SECONDS
 from kestrelctl.manager.commits import RETRY_SECONDS, STUCK_SECONDS
-from kestrelctl.protocol import answers, requests, work
+from kestrelctl.protocol import answers, overview_answers, requests, work
 from kestrelctl.simulate.network import DOMAIN
 
 WHY = "a disk that was told to be full"
@@ -125,7 +125,7 @@ def test_what_is_not_durable_is_not_shown_as_done(house: Manager) -> None:
         report(house, number)
     view = asked(house, requests.ListJobs(id="j", jobs="1"), answers.Jobs).jobs[0]
     assert (view.done, view.running, view.waiting) == (0, len(house.attempts()), 100 - view.running)
-    overview = asked(house, requests.PoolOverview(id="o"), answers.Overview)
+    overview = asked(house, requests.PoolOverview(id="o"), overview_answers.Overview)
     assert overview.jobs[0].done == 0
     assert overview.jobs[0].running == view.running
     page = asked(house, requests.ListTasks(id="t", job="1"), answers.Tasks)
@@ -149,7 +149,7 @@ def test_everybody_who_asks_is_told(house: Manager) -> None:
     status = asked(house, requests.PoolStatus(id="p"), answers.PoolSummary)
     assert WHY in status.store_error
     assert status.store_error_since == pytest.approx(since, abs=0.2)
-    overview = asked(house, requests.PoolOverview(id="o"), answers.Overview)
+    overview = asked(house, requests.PoolOverview(id="o"), overview_answers.Overview)
     assert WHY in overview.store_error
     assert overview.store_error_since == status.store_error_since
     assert set(overview.waiting) == {Reason.STORE_FAILING.value}

@@ -23,6 +23,7 @@ from kestrelctl.membership.membership_event import MembershipEvent
 from kestrelctl.membership.worker_group_definition import WorkerGroup
 from kestrelctl.properties.property_summary import PropertySummary
 from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import overview_answers as ov
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
 from kestrelctl.protocol.command_messages import (
@@ -253,7 +254,7 @@ CONTEXT = Context(
     hint="",
 )
 
-OVERVIEW = an.Overview(
+OVERVIEW = ov.Overview(
     id="",
     pool="pool.example.org",
     at=NOW,
@@ -270,7 +271,7 @@ OVERVIEW = an.Overview(
     jobs_active=0,
     jobs=[],
     ended=[
-        an.JobLine(
+        ov.JobLine(
             job_id=7,
             name="sweep",
             owner="ada@example.org",
@@ -281,7 +282,7 @@ OVERVIEW = an.Overview(
             ended_at=NOW - 5,
         )
     ],
-    notable=[an.WorkerLine(worker="w9@workers.example.org/1", state="offline", since=NOW - 90)],
+    notable=[ov.WorkerLine(worker="w9@workers.example.org/1", state="offline", since=NOW - 90)],
 )
 
 

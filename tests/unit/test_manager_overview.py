@@ -18,7 +18,8 @@ from kestrelctl.manager import overview
 from kestrelctl.manager.overview import Overviews
 from kestrelctl.manager.views import job_view, worker_view
 from kestrelctl.protocol import codec, work
-from kestrelctl.protocol.answers import Overview, PoolSummary
+from kestrelctl.protocol.answers import PoolSummary
+from kestrelctl.protocol.overview_answers import Overview
 from kestrelctl.protocol.requests import PoolStatus, SubmitJob
 
 
