@@ -437,6 +437,7 @@ def test_up_and_down_speak_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
         commands: tuple[Path, ...],
         handlers: tuple[Path, ...],
         triggers: tuple[Path, ...],
+        mail: tuple[str, ...],
     ) -> PoolState:
         calls.append((name, workers, executor, isolation))
         return PoolState(

@@ -45,7 +45,7 @@ class Borrowed:
         return (self.far_seconds, self.lender) < (other.far_seconds, other.lender)
 
 
-class Guest:
+class GuestTask:
     """A task of another pool.
 
     Attributes:
@@ -112,7 +112,7 @@ class PoolModel(SimulatedPool):
         super().__init__(number, machines, at, lengths)
         self._free = machines
         self.borrowed: dict[int, Borrowed] = {}
-        self.guests: dict[Guest, None] = {}
+        self.guests: dict[GuestTask, None] = {}
         self.is_down = False
         #: How many of these ran in each other pool.
         self._ran_away: dict[int, int] = {}
@@ -386,7 +386,7 @@ class PoolModel(SimulatedPool):
             self._agenda.at(now + 2 * far, self._pools[home]._came_back, task, loan)
             return
         self._free -= 1
-        guest = Guest(home, task, loan)
+        guest = GuestTask(home, task, loan)
         self.guests[guest] = None
         running = self.guests_of[home] = self.guests_of.get(home, 0) + 1
         self.around.used(home, running)
@@ -394,7 +394,7 @@ class PoolModel(SimulatedPool):
             self.around.changed()  # it may be the machine of another loan: its borrower is told
         self._agenda.at(now + far + seconds, self._guest_ends, guest, None)
 
-    def _guest_end(self, guest: Guest, _b: None) -> None:
+    def _guest_end(self, guest: GuestTask, _b: None) -> None:
         if not guest.is_here:  # it was killed
             return
         loan = guest.loan
@@ -403,7 +403,7 @@ class PoolModel(SimulatedPool):
         self._guest_left(guest)
         self._freed()
 
-    def _guest_left(self, guest: Guest) -> None:
+    def _guest_left(self, guest: GuestTask) -> None:
         del self.guests[guest]
         guest.is_here = False
         home = guest.home
@@ -425,7 +425,7 @@ class PoolModel(SimulatedPool):
         for guest in ended:
             self._give_back(guest, self._agenda.now + guest.loan.far_seconds)
 
-    def _give_back(self, guest: Guest, at: float) -> None:
+    def _give_back(self, guest: GuestTask, at: float) -> None:
         """Home hears at a moment that a guest has not ended well."""
         self._agenda.at(at, self._pools[guest.home]._came_back, guest.task, guest.loan)
 
