@@ -1,8 +1,8 @@
 """Runs `kestrelctl` from a copy whose rules of flocking and simulated flocks are compiled.
 
 mypyc makes C of typed Python, with the same results; a flock of a thousand pools takes less
-than half the time then, one with cores three fifths. Only what a simulation spends its time in is compiled, and
-only for this one run: what is deployed is Python.
+than half the time then, one with cores three fifths. Only what a simulation spends its time in
+is compiled, and only for this one run: what is deployed is Python.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from kestrelctl.local.other_servers import parse_domain
 from kestrelctl.protocol.flock_answers import FlockPong, FlockStatus, Neighbours
 from kestrelctl.protocol.flock_requests import (
     AskFlock,
+    ForgetPool,
     JoinFlock,
     LeaveFlock,
     ListNeighbours,
@@ -167,6 +168,25 @@ def join(invocation: Invocation, domain: str) -> None:
         done = await redial.change(JoinFlock(domain=wanted), twice=True)
         [through] = done.what
         line = f"joining through {through}; `kestrelctl flock status` tells how far that is"
+        return Record(through, {"changed": done.what}, [line])
+
+    invocation.talk_again(work, as_admin=True)
+
+
+@flock.command("forget", cls=CliCommand)
+@click.argument("domain")
+@pass_invocation
+def forget(invocation: Invocation, domain: str) -> None:
+    """Join through the pool DOMAIN no more, say after a mistyped join. For admins.
+
+    The pool stays in the flock if it knows another pool of it.
+    """
+    wanted = parse_domain(domain)
+
+    async def work(redial: Redial) -> CommandOutput:
+        done = await redial.change(ForgetPool(domain=wanted), twice=False)
+        [through] = done.what
+        line = f"no longer joining through {through}"
         return Record(through, {"changed": done.what}, [line])
 
     invocation.talk_again(work, as_admin=True)

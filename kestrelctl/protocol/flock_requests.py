@@ -40,6 +40,18 @@ class JoinFlock(Request, frozen=True, kw_only=True, tag="flock_join"):
     domain: Domain
 
 
+class ForgetPool(Request, frozen=True, kw_only=True, tag="flock_forget"):
+    """Join through a pool no more (admins only). Answered by `changed`, once that is durable.
+
+    A pool that answers stays in the flock. One that knows no other pool then is in none.
+
+    Attributes:
+        domain: the pool, as `flock_join` named it.
+    """
+
+    domain: Domain
+
+
 class LeaveFlock(Request, frozen=True, kw_only=True, tag="flock_leave"):
     """Leave the flock (admins only). Answered by `changed`, once that is durable.
 
@@ -78,6 +90,7 @@ FlockRequest: TypeAlias = (
     AskFlock
     | ListNeighbours
     | JoinFlock
+    | ForgetPool
     | LeaveFlock
     | PingPool
     | ListFlockRules

@@ -504,6 +504,7 @@ class FakePool:
             "AskFlock": FlockStatus(id="", flock=FLOCK),
             "ListNeighbours": Neighbours(id="", pools=NEIGHBOURS[1:2]),
             "JoinFlock": lambda r: an.Changed(id="", what=[r.domain]),
+            "ForgetPool": lambda r: an.Changed(id="", what=[r.domain]),
             "LeaveFlock": an.Changed(id="", what=["b.example.org"]),
             "PingPool": lambda r: FlockPong(id="", pool=r.domain, seconds=0.0123),
             "ListFlockRules": FlockRules(

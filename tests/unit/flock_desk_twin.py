@@ -37,6 +37,9 @@ class DeskTwin:
     async def join(self, domain: str, by: str) -> None:
         self.calls.append(("join", domain, by))
 
+    async def forget(self, domain: str, by: str) -> None:
+        self.calls.append(("forget", domain, by))
+
     async def leave(self, by: str) -> None:
         self.calls.append(("leave", by))
 

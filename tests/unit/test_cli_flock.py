@@ -12,7 +12,13 @@ from kestrelctl.chat import sentences
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.protocol.flock_answers import FlockRules, FlockStatus, Neighbours
-from kestrelctl.protocol.flock_requests import JoinFlock, LeaveFlock, ListNeighbours, SetFlockRule
+from kestrelctl.protocol.flock_requests import (
+    ForgetPool,
+    JoinFlock,
+    LeaveFlock,
+    ListNeighbours,
+    SetFlockRule,
+)
 from kestrelctl.protocol.flock_views import FlockView, NeighbourAnswer
 
 STATUS = """\
@@ -85,17 +91,20 @@ def test_a_pool_that_knows_no_other_says_so() -> None:
     assert "no other pool is known" in run(nobody, "flock", "pools").stderr
 
 
-def test_an_admin_joins_leaves_and_pings() -> None:
+def test_an_admin_joins_forgets_leaves_and_pings() -> None:
     pool = FakePool()
     assert "joining through b.test" in run(pool, "flock", "join", "b.test").stdout
     assert pool.last(JoinFlock).domain == "b.test"
+    forgotten = run(pool, "flock", "forget", "b.test").stdout
+    assert forgotten == "no longer joining through b.test\n"
+    assert pool.last(ForgetPool).domain == "b.test"
     assert run(pool, "flock", "leave").stdout == "the pool has left its flock\n"
     assert pool.count(LeaveFlock) == 1
     assert run(pool, "flock", "ping", "b.test").stdout == "b.test answers in 12.3 ms\n"
-    assert [as_admin for _, as_admin in pool.opened] == [True] * 3
+    assert [as_admin for _, as_admin in pool.opened] == [True] * 4
 
 
-@pytest.mark.parametrize("verb", ["join", "ping"])
+@pytest.mark.parametrize("verb", ["join", "forget", "ping"])
 @pytest.mark.parametrize("word", ["", "a b", "b.test/x", "ada@b.test", "*", "a\x01b", "x" * 3000])
 def test_what_is_no_domain_is_refused_in_words_and_not_sent(verb: str, word: str) -> None:
     pool = FakePool()

@@ -95,6 +95,7 @@ COMMAND_LINES = {
     "flock status": "pool.example.org",
     "flock pools": "b.example.org",
     "flock join b.example.org": "b.example.org",
+    "flock forget b.example.org": "b.example.org",
     "flock leave": "left",
     "flock ping b.example.org": "b.example.org",
     "environment list": "4194305",

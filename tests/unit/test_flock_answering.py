@@ -50,6 +50,7 @@ REQUESTS: list[rq.Request] = [
     fr.ListNeighbours(),
     fr.ListFlockRules(),
     fr.JoinFlock(domain="b.test"),
+    fr.ForgetPool(domain="b.test"),
     fr.LeaveFlock(),
     fr.PingPool(domain="b.test"),
     fr.SetFlockRule(rule=EVE),
@@ -93,11 +94,14 @@ async def test_what_an_admin_wants_is_done_in_his_name(flock: Flock) -> None:
     assert await said(manager, fr.JoinFlock(domain="B.test")) == an.Changed(id="", what=["b.test"])
     assert await said(manager, fr.SetFlockRule(rule=EVE)) == an.Changed(id="", what=["eve"])
     await said(manager, fr.RemoveFlockRule(name="eve"))
+    forgotten = await said(manager, fr.ForgetPool(domain="B.test"))
+    assert forgotten == an.Changed(id="", what=["b.test"])
     assert await said(manager, fr.LeaveFlock()) == an.Changed(id="", what=["b.test"])
     assert desk.calls == [
         ("join", "b.test", ROOT),
         ("put", "eve", ROOT),
         ("drop", "eve", ROOT),
+        ("forget", "b.test", ROOT),
         ("leave", ROOT),
     ]
 

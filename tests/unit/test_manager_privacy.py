@@ -73,6 +73,7 @@ ABOUT_A_FLOCK = (
     fr.ListNeighbours(),
     fr.ListFlockRules(),
     fr.JoinFlock(domain="b.test"),
+    fr.ForgetPool(domain="b.test"),
     fr.LeaveFlock(),
     fr.PingPool(domain="b.test"),
     fr.SetFlockRule(rule=FlockRule(name="r", direction="lend", action="deny")),

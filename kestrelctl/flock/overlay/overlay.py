@@ -100,6 +100,10 @@ class Overlay:
         self._walk_from(via, now)
         self._start_beating(now)
 
+    def forget(self, via: str) -> None:
+        """Tries a pool no more that has not answered."""
+        self._missing.pop(via, None)
+
     def leave(self, now: float) -> None:
         """Tells all that are known, and forgets them; whoever asks later is told, too."""
         for domain in self.known():

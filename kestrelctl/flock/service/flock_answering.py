@@ -34,6 +34,7 @@ class FlockAnswering:
             fr.AskFlock: self.status,
             fr.ListNeighbours: self.pools,
             fr.JoinFlock: self.join,
+            fr.ForgetPool: self.forget,
             fr.LeaveFlock: self.leave,
             fr.PingPool: self.ping,
             fr.ListFlockRules: self.rules,
@@ -59,6 +60,11 @@ class FlockAnswering:
     async def join(self, caller: Caller, request: fr.JoinFlock) -> None:
         _must_be_admin(caller)
         await self._desk.join(request.domain.lower(), caller.jid)
+        caller.reply(an.Changed(id=request.id, what=[request.domain.lower()]))
+
+    async def forget(self, caller: Caller, request: fr.ForgetPool) -> None:
+        _must_be_admin(caller)
+        await self._desk.forget(request.domain.lower(), caller.jid)
         caller.reply(an.Changed(id=request.id, what=[request.domain.lower()]))
 
     async def leave(self, caller: Caller, request: fr.LeaveFlock) -> None:

@@ -35,6 +35,15 @@ class FlockDesk(Protocol):
             StoreFull: nothing can be stored now.
         """
 
+    async def forget(self, domain: str, by: str) -> None:
+        """Joins through a pool no more.
+
+        Raises:
+            UsageError: the manager was started to join through it.
+            NotFound: it does not join through that one.
+            StoreFull: nothing can be stored now.
+        """
+
     async def leave(self, by: str) -> None:
         """Leaves the flock.
 

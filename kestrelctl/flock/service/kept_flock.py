@@ -74,6 +74,14 @@ class KeptFlock:
         now = self._service.now()
         await self._change([FlockPeer(pool=domain, through=True, heard_at=now)], by)
 
+    async def forget(self, domain: str, by: str) -> None:
+        """Remembers a pool no more; returns when that is durable.
+
+        Raises:
+            StoreFull: nothing can be stored now.
+        """
+        await self._change([FlockPeerGone(domain)], by)
+
     async def forget_all(self, by: str) -> None:
         """Remembers no pool any more; returns when that is durable.
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.neighbour import is_neighbour
-from kestrelctl.errors import TimedOut, Unreachable, UsageError
+from kestrelctl.errors import NotFound, TimedOut, Unreachable, UsageError
 from kestrelctl.flock.service.flock_service import FlockService
 from kestrelctl.flock.service.kept_flock import KeptFlock
 from kestrelctl.flock.service.loan_addresses import pool_and_loan
@@ -54,8 +54,13 @@ class PoolInFlock:
 
     def _ways_in(self) -> list[str]:
         """The pools through which the flock may be found."""
+        return list(dict.fromkeys([*self._named(), *(peer.pool for peer in self._kept.peers())]))
+
+    def _named(self) -> list[str]:
+        """The pools through which it was told to join, at its start or since."""
         through = [self._through] if self._through else []
-        return list(dict.fromkeys([*through, *(peer.pool for peer in self._kept.peers())]))
+        named = (peer.pool for peer in self._kept.peers() if peer.through)
+        return list(dict.fromkeys([*through, *named]))
 
     def close(self) -> None:
         """The manager stops."""
@@ -100,8 +105,7 @@ class PoolInFlock:
         return FlockView(
             pool=self._service.domain,
             member=flock.member,
-            joined_through=[peer.pool for peer in self._kept.peers() if peer.through]
-            or ([self._through] if self._through not in ("", self._service.domain) else []),
+            joined_through=[pool for pool in self._named() if pool != self._service.domain],
             known=len(overlay.known()),
             routing_table=len(overlay.table()),
             leaf_set=len(overlay.leaves()),
@@ -186,6 +190,31 @@ class PoolInFlock:
         self._flock.begin([domain])
         if self._remembering is None:
             self._remember()
+
+    async def forget(self, domain: str, by: str) -> None:
+        """Joins through a pool no more.
+
+        Raises:
+            UsageError: the manager was started to join through it.
+            NotFound: it does not join through that one.
+            StoreFull: nothing can be stored now.
+        """
+        if domain == self._through:
+            raise UsageError(
+                f"the manager was started to join through {domain}",
+                hint="start it without, or with another pool: `--flock`, or `kestrel_flock_join`",
+            )
+        if domain not in self._named():
+            raise NotFound(
+                f"the pool does not join through {domain[:80]}",
+                hint="`kestrelctl flock status` says through whom it does",
+            )
+        await self._kept.forget(domain, by)
+        log.info("%s has the pool join through %s no more", by, domain)
+        overlay = self._flock.overlay
+        overlay.forget(domain)
+        if not (overlay.known() or self._ways_in()):
+            self._flock.end()
 
     async def leave(self, by: str) -> None:
         """Leaves the flock.
