@@ -113,18 +113,18 @@ class PlayedManager:
     async def work(self, sender: str, message: work.Message) -> None:
         """A worker says something."""
         self.listener.on_payload(sender, "pool@pool", codec.encode(message))
-        await self._settled()
+        await self.settled()
 
     async def ask(self, sender: str, request: requests.Request) -> str:
         """What exactly the sender is answered, as JSON."""
         before = len(self.sent)
         self.listener.on_payload(sender, "jobs@pool", codec.encode(request))
-        await self._settled()
+        await self.settled()
         found = [text for to, text in self.sent[before:] if to == sender]
         assert found, f"no answer to {request}"
         return found[-1]
 
-    async def _settled(self) -> None:
+    async def settled(self) -> None:
         """Whatever was said, has been answered and is durable.
 
         Twenty commits may follow each other at once. Those after them wait for each other.

@@ -76,7 +76,7 @@ class Played(PlayedManager):
         """Time goes by, and the core is told."""
         self.now += seconds
         self.service.handle(ev.Tick(at=self.now, cause="tick"))
-        await settled()
+        await self.settled()
 
     async def look(self, after_seconds: float = 0.0) -> float | None:
         await self.passes(after_seconds)

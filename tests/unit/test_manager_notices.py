@@ -33,7 +33,7 @@ class Played(PlayedManager):
     async def says(self, body: str, to: str = "jobs@pool", sender: str = HERE) -> str:
         """What is answered to somebody's words, by the address that he wrote to."""
         self.listener.on_body(sender, to, body)
-        await settled()
+        await self.settled()
         assert self.chats[-1][0] == sender
         assert self.chat_senders[-1] == to.partition("/")[0]
         return self.chats[-1][1]
@@ -44,7 +44,7 @@ class Played(PlayedManager):
         self.waiting.clear()
         for done in waiting:
             done()
-        await settled()
+        await self.settled()
 
     def reconnects(self) -> None:
         """The session was lost, and is there again."""
