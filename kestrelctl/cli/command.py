@@ -165,7 +165,8 @@ def _on_verbose(ctx: click.Context, _param: click.Parameter, value: bool) -> Non
 
 def _on_pool(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
     if value is not None:
-        ctx.ensure_object(Invocation).pool = value
+        invocation = ctx.ensure_object(Invocation)
+        invocation.pool = invocation.screen.pool = value
 
 
 class CommonOption(click.Option):

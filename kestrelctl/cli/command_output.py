@@ -149,7 +149,7 @@ class Record(CommandOutput):
             if isinstance(block, Table):
                 block.grid.print(block.rows, screen)
             elif isinstance(block, str):
-                screen.write(f"{one_line(block)}\n")
+                screen.write(f"{one_line(screen.for_people(block))}\n")
             elif block[1]:
                 screen.write(f"{block[0]:<{width}}  {one_line(block[1])}\n")
 

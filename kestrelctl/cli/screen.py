@@ -54,12 +54,15 @@ class Screen:
     Attributes:
         quiet: nothing on standard error but errors.
         verbose: more on standard error, tracebacks included.
+        pool: the one that was asked for, which commands in texts for people ask, too; empty for the
+            usual one.
     """
 
     mode: Mode = Mode.TABLE
     color: bool = True
     quiet: bool = False
     verbose: bool = False
+    pool: str = ""
 
     @classmethod
     def of_environment(cls) -> Screen:
@@ -93,10 +96,18 @@ class Screen:
         except BrokenPipeError:
             raise NobodyReads from None
 
+    def for_people(self, text: str) -> str:
+        """A text in which the commands that it proposes ask the pool that was asked for."""
+        if not self.pool:
+            return text
+        from kestrelctl.cli.proposed_commands import of_pool  # not for `--help` either
+
+        return of_pool(text, self.pool)
+
     def say(self, text: str) -> None:
         """A remark for people; programs that read JSON are not bothered with it."""
         if not self.quiet and not self.mode.is_json:
-            sys.stderr.write(f"{text}\n")
+            sys.stderr.write(f"{self.for_people(text)}\n")
 
     def detail(self, text: str) -> None:
         """A remark for those who asked for more (`-v`)."""
@@ -138,7 +149,7 @@ class Screen:
         known = ((key, fields[key]) for key in ("cause", "hint"))
         for key, text in known:
             if text:
-                first, *rest = text.split("\n")
+                first, *rest = self.for_people(text).split("\n")
                 lines.append(f"{key}: {one_line(first)}")
                 lines += [f"  {one_line(each)}" for each in rest]
         sys.stderr.write("\n".join(lines) + "\n")

@@ -253,13 +253,10 @@ def submit(
         if not waits:
             data = {"job_id": job_id, "tasks": answer.tasks, "repeated": answer.repeated}
             await invocation.show(Record(str(job_id), data, [summary]))
-            which = f"--pool {invocation.pool} " if invocation.pool else ""
             first = f"job scale {job_id} N" if spec.service else f"job wait {job_id}"
             if spec.held:
                 first = f"job release {job_id}"
-            invocation.screen.say(
-                f"next: kestrelctl {which}{first}, or kestrelctl {which}job tasks {job_id}"
-            )
+            invocation.screen.say(f"next: kestrelctl {first}, or kestrelctl job tasks {job_id}")
             await _warn_if_hopeless(invocation, connection, job_id)
             return
         invocation.screen.say(summary)
