@@ -7,6 +7,8 @@ below that only compute. What talks to real processes comes when the hosts are g
 
 from __future__ import annotations
 
+import fcntl
+import os
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,20 @@ ONLY_COMPUTE = ("unit", "property", "simulation", "planted", "roles")
 #: One of them that goes on for so long never ends. The longest computes for a minute, but hosts
 #: that are being set up leave it a third of a processor.
 ENDLESS_SECONDS = 600
+#: What the lab calls the file that this run keeps locked: who finds hosts of a run that was killed
+#: may remove them, even from another checkout.
+TEST_RUN = "KESTREL_LAB_TEST_RUN"
+
+
+def pytest_configure() -> None:
+    if TEST_RUN in os.environ or os.geteuid() != 0:  # a part of a run; only root has labs
+        return
+    state = TESTS / "lab/.state"
+    state.mkdir(exist_ok=True)
+    run = state / "test-run.lock"
+    descriptor = os.open(run, os.O_RDWR | os.O_CREAT, 0o600)  # open until the process is gone
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    os.environ[TEST_RUN] = str(run)
 
 
 def turn(item: pytest.Item) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
 import socket
 import subprocess
 import time
@@ -43,6 +46,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _hosts() -> Iterator[None]:
+    lab("down")
     lab("up", "srv", "nat1:nat")
     yield
     lab("down")
@@ -108,3 +112,20 @@ def test_a_host_of_another_checkout_is_left_alone(tmp_path: Path, command: list[
     assert called.returncode == 1
     assert f"kestrel-lab-trial-nat1 belongs to {Path(LAB[0]).parent}" in called.stderr
     assert "srv" in lab("status")
+
+
+def test_hosts_that_a_run_of_the_tests_left_in_another_checkout_are_removed(tmp_path: Path) -> None:
+    for name in ("lab", "grafana_package.py"):
+        shutil.copy(Path(LAB[0]).with_name(name), tmp_path)
+    left = ["--name", "left", "--subnet", "10.89.101"]
+    lab(*left, "down")  # of a former run
+    run = tmp_path / "run"
+    with run.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        environment = {**os.environ, "KESTREL_LAB_TEST_RUN": str(run)}
+        subprocess.run([tmp_path / "lab", *left, "up", "srv"], check=True, env=environment)
+        during = call(*left, "down")
+    after = call(*left, "down")
+    assert f"kestrel-lab-left-srv belongs to {tmp_path}" in during.stderr
+    assert (after.returncode, after.stderr) == (0, "")
+    assert call(*left, "status").stdout == ""

@@ -87,6 +87,7 @@ NAMES = [host.partition(":")[0] for host in HOSTS]
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    lab("down")  # those of a run that was killed
     booted = lab("up", *HOSTS)
     try:
         state = CHECKOUT / "tests/lab/.state"
