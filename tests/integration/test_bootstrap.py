@@ -160,12 +160,12 @@ def test_all_that_the_tests_need_is_named(machine: Machine) -> None:
     assert refused.returncode == 9
     install = refused.stderr.splitlines()[-1]
     assert install.endswith(
-        " bubblewrap prometheus chromium profanity tmux openmpi-bin gcc libc6-dev"
+        " bubblewrap prometheus chromium profanity tmux openmpi-bin gcc libc6-dev libvirt-clients"
     )
 
 
 #: In the place of each tool that the tests need.
-TESTERS = ("bwrap", "promtool", "chromium", "profanity", "tmux", "mpirun", "cc")
+TESTERS = ("bwrap", "promtool", "chromium", "profanity", "tmux", "mpirun", "cc", "virsh")
 #: Notes how pytest is called, and ends as the test wants it to.
 PYTEST = """
 case $* in
