@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection
 from copy import deepcopy
-from pathlib import Path
 
+from flockruleskit import LARGE, SMALL, machines, says
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
-
-from flockruleskit import LARGE, SMALL, machines, says
 
 from kestrelctl.flock.rules.borrowing import Borrower, LoanKey, Need
 from kestrelctl.flock.rules.flock_settings import FlockSettings

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
-
 from overlaykit import MINUTE, Network
 
 #: From the last trouble until all is right: the slowest thing is a slot for which only a few pools

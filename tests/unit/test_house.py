@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import ast
-import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-import click
 import pytest
-
-from kestrelctl.cli.main import kestrelctl
 
 CHECKOUT = Path(__file__).parents[2]
 MODULES = sorted((CHECKOUT / "kestrelctl").rglob("*.py"))
@@ -26,25 +22,12 @@ def parsed(module: Path) -> ast.Module:
     return ast.parse(module.read_text(encoding="utf-8"), name(module))
 
 
-def line_count(module: Path) -> int:
-    return len(module.read_text(encoding="utf-8").splitlines())
-
-
 def pins(lock: str) -> set[str]:
     """Every `name==version` of a lock file, wherever it is for: what one lock has for some versions
     of Python only, another may have for all."""
     lines = (CHECKOUT / lock).read_text(encoding="utf-8").splitlines()
     found = [line for line in lines if "==" in line and not line.startswith("#")]
     return {line.partition(";")[0].rstrip(" \\") for line in found}
-
-
-def test_modules_are_small() -> None:
-    # An __init__ that holds only its docstring would make the others look smaller than they are.
-    assert statistics.median(line_count(m) for m in MODULES if m.name != "__init__.py") <= 150
-
-
-def test_no_module_is_too_long() -> None:
-    assert {name(m): line_count(m) for m in MODULES if line_count(m) > 600} == {}
 
 
 def test_modules_are_named_after_what_they_hold() -> None:
@@ -61,21 +44,6 @@ def shared(named: Iterable[tuple[str, Path]]) -> dict[str, list[str]]:
     return {each: found for each, found in modules.items() if len(found) > 1}
 
 
-def commands(group: click.Group) -> Iterator[str]:
-    """The words of all commands, those of commands inside of commands, too."""
-    context = click.Context(group)
-    for word in group.list_commands(context):
-        yield word
-        command = group.get_command(context, word)
-        if isinstance(command, click.Group):
-            yield from commands(command)
-
-
-#: File names that several modules share, and why they may.
-SHARED_FILE_NAMES = {
-    "__init__.py": "Python wants it",
-}
-
 CARRIED = "the message of protocol.work that carries the effect or event of the core"
 #: Names of classes that several modules share, and why they may.
 SHARED_CLASS_NAMES = {
@@ -90,21 +58,6 @@ SHARED_CLASS_NAMES = {
     "SetHeartbeat": CARRIED,
     "Welcome": CARRIED,
 }
-
-
-def test_no_two_modules_have_one_file_name() -> None:
-    """But a module of `cli` may be named after its command."""
-    words = set(commands(kestrelctl))
-    of_commands = {m for m in MODULES if m.parent.name == "cli" and m.stem in words}
-    found = shared((module.name, module) for module in MODULES if module not in of_commands)
-    assert {file: twins for file, twins in found.items() if file not in SHARED_FILE_NAMES} == {}
-    assert found.keys() == SHARED_FILE_NAMES.keys(), "an exception that nobody needs any more"
-
-
-def test_no_two_test_files_have_one_name() -> None:
-    """They are modules without packages: pytest could not load both into one run."""
-    found = shared((path.name, path) for path in Path(__file__).parents[1].rglob("test_*.py"))
-    assert found == {}
 
 
 def test_no_two_public_classes_have_one_name() -> None:
