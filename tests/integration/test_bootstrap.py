@@ -166,28 +166,19 @@ def test_all_that_the_tests_need_is_named(machine: Machine) -> None:
 
 #: In the place of each tool that the tests need.
 TESTERS = ("bwrap", "promtool", "chromium", "profanity", "tmux", "mpirun", "cc", "virsh")
-#: Notes how pytest is called, and ends as the test wants it to.
-PYTEST = """
-case $* in
-*'-m pytest'*'-m not '*) echo "$*" >>"$TOOLS/notes"; exit {} ;;
-*'-m pytest'*) echo "$*" >>"$TOOLS/notes"; exit {} ;;
-esac
-exec "{}" "$@"
-"""
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "together", "calls"),
-    [(0, 0, 0, 2), (1, 0, 1, 2), (0, 1, 1, 2), (1, 1, 1, 2), (2, 0, 2, 1)],
-)
-def test_the_whole_check_fails_if_a_part_of_it_does(
-    machine: Machine, first: int, second: int, together: int, calls: int
+@pytest.mark.parametrize("words", [(), ("--full",), ("core",), ("tests/unit", "-k", "a b")])
+def test_the_check_gets_the_words_and_says_how_it_ended(
+    machine: Machine, words: tuple[str, ...]
 ) -> None:
-    for name in (*TESTERS, "ruff", "mypy", "lint-imports"):
+    for name in TESTERS:
         machine.add(name, "exit 0")
-    machine.add("python3", PYTEST.format(first, second, sys.executable))
-    assert machine.kestrel("test").returncode == together
-    assert len((machine.tools / "notes").read_text().splitlines()) == calls
+    check = machine.checkout / "tests/check/check.py"
+    check.parent.mkdir(parents=True)
+    check.write_text("import sys; print(sys.argv[1:]); sys.exit(3)")
+    ended = machine.kestrel("test", *words)
+    assert (ended.returncode, ended.stdout) == (3, f"{list(words)}\n")
 
 
 NOISY_UV = 'case $1 in venv | pip) echo "WARNING: a location is ignored" >&2 ;; esac\n'

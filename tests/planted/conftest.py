@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from planting import PARTS
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--planted",
-        choices=("due", "all"),
-        default="due",
-        help="defects that are planted: those that are due today (the default), or all",
+        choices=(*PARTS, "sample"),
+        default="twelfth",
+        help="defects that are planted: the part whose turn it is, all, or 100 drawn by chance",
     )
     parser.addoption(
         "--planted-table", type=Path, help="where to write what found each, and how soon"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import compileall
 import multiprocessing
 import os
+import random
 import shutil
 import tempfile
 import tomllib
@@ -21,8 +22,10 @@ CHECKOUT = TESTS.parent
 PACKAGE = "kestrelctl"
 LIST = Path(__file__).with_name("defects.toml")
 
-#: The part of the list that is not always planted is spread over so many days.
-DAYS = 12
+#: The ordinary check plants a twelfth of the list that is not always planted, the full one a third.
+PARTS = {"twelfth": 12, "third": 3, "all": 1}
+#: So many are drawn to measure how much a check finds.
+SAMPLE = 100
 #: A run of tests takes no longer, on however busy a machine.
 HANGS_SECONDS = 60.0
 
@@ -36,7 +39,7 @@ class Defect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         text: source text that is there exactly once.
         instead: what replaces it.
         found_by: the test that must find it, as pytest names it, below `tests`.
-        always: it is planted every day.
+        always: every check plants it.
     """
 
     name: str
@@ -83,13 +86,22 @@ def defects() -> list[Defect]:
     return msgspec.convert(listed, list[Defect])
 
 
-def due(chosen: list[Defect], day: int) -> list[Defect]:
-    """Those that are planted on a day: some always, each of the others every `DAYS` days."""
+def due(chosen: list[Defect], parts: int, turn: int) -> list[Defect]:
+    """Those that a commit plants: some always, and one of so many parts of the others.
+
+    Args:
+        turn: the number of the commit.
+    """
     return [
         defect
         for defect in chosen
-        if defect.always or crc32(defect.name.encode()) % DAYS == day % DAYS
+        if defect.always or crc32(defect.name.encode()) % parts == turn % parts
     ]
+
+
+def sample(chosen: list[Defect]) -> list[Defect]:
+    """The same `SAMPLE` of them each time, as long as the list is the same."""
+    return random.Random(SAMPLE).sample(chosen, SAMPLE)
 
 
 def copy(to: Path) -> Path:

@@ -6,7 +6,6 @@ names must fail there. It must pass in a copy without a defect.
 
 from __future__ import annotations
 
-import datetime
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from planting import (
-    DAYS,
+    PARTS,
     TESTS,
     CannotBePlanted,
     Defect,
@@ -26,7 +25,9 @@ from planting import (
     due,
     plant,
     run,
+    sample,
 )
+from turns import commit_number
 
 #: One for each processor of a small machine.
 AT_ONCE = 2
@@ -34,9 +35,10 @@ AT_ONCE = 2
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "defect" in metafunc.fixturenames:
-        chosen = defects()
-        if metafunc.config.getoption("--planted", default="due") == "due":
-            chosen = due(chosen, datetime.date.today().toordinal())
+        part = metafunc.config.getoption("--planted", default="twelfth")
+        chosen = (
+            sample(defects()) if part == "sample" else due(defects(), PARTS[part], commit_number())
+        )
         names = [defect.name.replace(" ", "-") for defect in chosen]
         metafunc.parametrize("defect", chosen, ids=names)
 
@@ -87,7 +89,7 @@ def field(
 
 
 def test_each_can_be_planted_and_names_a_test() -> None:
-    """On every day, whichever of them are tried."""
+    """In every check, whichever of them are tried."""
     for defect in defects():
         changed_source(defect)
         name = defect.found_by.partition("::")[2].split("::")[-1].partition("[")[0]
@@ -151,11 +153,18 @@ def test_what_does_not_find_a_defect_is_told_from_what_does(
     assert bool(found.passed) == (not broken)
 
 
-def test_each_defect_is_due_at_least_once_in_a_round_of_days() -> None:
+@pytest.mark.parametrize("part", ["twelfth", "third"])
+def test_each_defect_has_its_turn_in_a_row_of_commits(part: str) -> None:
+    listed, parts = defects(), PARTS[part]
+    met = [due(listed, parts, turn) for turn in range(100, 100 + parts)]
+    assert {defect.name for some in met for defect in some} == {each.name for each in listed}
+    assert all(len(some) < len(listed) / 2 for some in met)
+
+
+def test_a_sample_is_the_same_each_time_and_has_no_defect_twice() -> None:
     listed = defects()
-    met = [due(listed, day) for day in range(100, 100 + DAYS)]
-    assert {defect.name for part in met for defect in part} == {each.name for each in listed}
-    assert all(len(part) < len(listed) / 2 for part in met)
+    assert sample(listed) == sample(listed)
+    assert len({defect.name for defect in sample(listed)}) == 100
 
 
 def test_no_two_defects_have_one_name() -> None:

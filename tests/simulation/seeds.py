@@ -1,22 +1,23 @@
-"""Which of many seeds are tried today: over some days, all of them."""
+"""Which of many seeds are tried: each commit tries a part of them, and some commits all."""
 
 from __future__ import annotations
 
-import datetime
 import os
+
+from turns import commit_number
 
 #: With this variable set to `all`, every seed is tried.
 ALL = "KESTREL_SEEDS"
 
 
-def due(count: int, days: int, today: int | None = None) -> list[int]:
-    """The seeds below `count` that are tried on a day.
+def due(count: int, parts: int, turn: int | None = None) -> list[int]:
+    """The seeds below `count` that a commit tries.
 
     Args:
-        days: after so many days each has been tried.
-        today: the day, as a number; None for today's.
+        parts: each commit tries one of so many.
+        turn: the number of the commit; None for that of this checkout.
     """
     if os.environ.get(ALL) == "all":
         return list(range(count))
-    day = datetime.date.today().toordinal() if today is None else today
-    return list(range(day % days, count, days))
+    number = commit_number() if turn is None else turn
+    return list(range(number % parts, count, parts))

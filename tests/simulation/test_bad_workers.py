@@ -94,7 +94,7 @@ def spec(kind: str, count: int, **more: object) -> JobSpec:
     return JobSpec(argv=("task",), name=kind, count=count, **more)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("seed", due(4, days=2))
+@pytest.mark.parametrize("seed", due(4, parts=2))
 @pytest.mark.parametrize("cpus", [1, 4])
 def test_a_job_that_fails_everywhere_from_somewhere_on_stops_nobody(seed: int, cpus: float) -> None:
     found = world(seed, 4, spec("ends", 2000), cpus=cpus)
@@ -114,7 +114,7 @@ def test_a_job_that_fails_everywhere_from_somewhere_on_stops_nobody(seed: int, c
 @pytest.mark.parametrize(
     ("kind", "cpus"), [("second", 2), ("second", 16), ("long", 2), ("trivial", 2)]
 )
-@pytest.mark.parametrize("seed", due(2, days=2))
+@pytest.mark.parametrize("seed", due(2, parts=2))
 def test_a_worker_that_reports_success_at_once_gets_a_small_part_of_a_job(
     kind: str, cpus: float, seed: int
 ) -> None:
@@ -131,7 +131,7 @@ def test_a_worker_that_reports_success_at_once_gets_a_small_part_of_a_job(
 
 
 @pytest.mark.parametrize("kind", ["trivial", "mixed", "flaky", "medium", "short", "tiny"])
-@pytest.mark.parametrize("seed", due(3, days=3))
+@pytest.mark.parametrize("seed", due(3, parts=3))
 def test_good_workers_are_not_doubted_for_tasks_that_take_very_different_times(
     kind: str, seed: int
 ) -> None:
@@ -173,7 +173,7 @@ def test_a_worker_that_comes_and_goes_costs_no_task() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
-@pytest.mark.parametrize("seed", due(4, days=2))
+@pytest.mark.parametrize("seed", due(4, parts=2))
 def test_tasks_that_end_their_worker_do_not_take_those_beside_them_along(
     workers: int, seed: int
 ) -> None:
@@ -196,7 +196,7 @@ def cut(nodes: Nodes, random: Random, _seconds: float) -> None:
     faults.cut_worker(nodes, random, random.uniform(1.0, 60.0))
 
 
-@pytest.mark.parametrize("seed", due(2, days=2))
+@pytest.mark.parametrize("seed", due(2, parts=2))
 def test_200_workers_that_die_freeze_and_are_cut_off_for_ten_minutes(seed: int) -> None:
     found = world(
         seed,

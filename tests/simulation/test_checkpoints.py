@@ -21,7 +21,7 @@ from kestrelctl.simulate.workload import Submission
 from kestrelctl.simulate.world import World
 
 
-@pytest.mark.parametrize("seed", due(160, days=4))
+@pytest.mark.parametrize("seed", due(160, parts=4))
 def test_all_promises_are_kept(seed: int) -> None:
     run(seed, checkpointing(seed)).raise_problems()
 

@@ -15,7 +15,7 @@ from kestrelctl.simulate.flock_worlds import run_flock
 BUSY = 7
 
 
-@pytest.mark.parametrize("seed", due(40, days=2))
+@pytest.mark.parametrize("seed", due(40, parts=2))
 def test_all_promises_are_kept_between_pools(seed: int) -> None:
     run_flock(seed).raise_problems()
 

@@ -98,7 +98,7 @@ def world_in_which_a_host(leaves: Leaves, seed: int, maximum: int) -> ImbalanceW
         (is_drained, SOON_SECONDS),
     ],
 )
-@pytest.mark.parametrize("seed", due(3, days=3))
+@pytest.mark.parametrize("seed", due(3, parts=3))
 def test_what_waits_is_served_soon_and_once_and_nothing_is_left(
     seed: int, leaves: Leaves, within_seconds: float, maximum: int
 ) -> None:

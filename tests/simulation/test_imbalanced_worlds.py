@@ -45,7 +45,7 @@ def simulated(sharing: Sharing, seed: int) -> ImbalanceRun:
 
 
 @pytest.mark.parametrize("sharing", SHARINGS)
-@pytest.mark.parametrize("seed", due(2, days=2))
+@pytest.mark.parametrize("seed", due(2, parts=2))
 def test_every_task_runs_once_in_an_environment_of_its_class(seed: int, sharing: Sharing) -> None:
     tasks = class_load(PLAN, seed)
     world = world_of(
@@ -61,7 +61,7 @@ def test_every_task_runs_once_in_an_environment_of_its_class(seed: int, sharing:
         assert one.worker.startswith(f"env-{tasks[number].of}-")
 
 
-@pytest.mark.parametrize("seed", due(3, days=3))
+@pytest.mark.parametrize("seed", due(3, parts=3))
 def test_environments_leave_room_for_what_the_hosts_themselves_run(seed: int) -> None:
     """Tasks of no class run on the hosts, which make environments all the time meanwhile."""
     plan = ImbalancePlan(hosts=8, tasks=60, mean_seconds=2.0, idle_seconds=1.0)
@@ -83,7 +83,7 @@ def test_environments_leave_room_for_what_the_hosts_themselves_run(seed: int) ->
     assert len(world.audit.executions) == len(tasks) + len(own)
 
 
-@pytest.mark.parametrize("seed", due(2, days=2))
+@pytest.mark.parametrize("seed", due(2, parts=2))
 def test_on_demand_is_done_in_less_than_six_tenths_of_the_time(seed: int) -> None:
     static = simulated("static", seed)
     assert static.started == 0
@@ -94,7 +94,7 @@ def test_on_demand_is_done_in_less_than_six_tenths_of_the_time(seed: int) -> Non
         assert run.started > 0
 
 
-@pytest.mark.parametrize("seed", due(3, days=3))
+@pytest.mark.parametrize("seed", due(3, parts=3))
 def test_no_class_waits_for_ever_while_another_always_has_work(seed: int) -> None:
     """Two classes and two hosts; environments stay for minutes, and all the work is there."""
     classes = [
@@ -114,7 +114,7 @@ def test_no_class_waits_for_ever_while_another_always_has_work(seed: int) -> Non
     assert len(world.watch.spans) < 6, "nor does the pool swing"
 
 
-@pytest.mark.parametrize("seed", due(2, days=2))
+@pytest.mark.parametrize("seed", due(2, parts=2))
 def test_one_environment_of_each_class_keeps_small_classes_from_waiting_long(seed: int) -> None:
     """While a class has work its environments are never idle: others wait for their hosts."""
     on_demand, kept = simulated("on-demand", seed), simulated("kept", seed)
@@ -155,7 +155,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
     assert simulated("on-demand", 5) != simulated("on-demand", 6)
 
 
-@pytest.mark.parametrize("seed", due(4, days=2))
+@pytest.mark.parametrize("seed", due(4, parts=2))
 def test_a_manager_that_is_killed_learns_what_there_is_and_starts_none_twice(seed: int) -> None:
     world = with_one_killed(seed, lambda world: world.nodes.manager)
     assert len(world.audit.executions) == PLAN.tasks
@@ -163,7 +163,7 @@ def test_a_manager_that_is_killed_learns_what_there_is_and_starts_none_twice(see
     assert len(ready) == len(world.watch.spans), "each order led to one environment"
 
 
-@pytest.mark.parametrize("seed", due(4, days=2))
+@pytest.mark.parametrize("seed", due(4, parts=2))
 def test_a_host_that_is_killed_leaves_no_environment_behind(seed: int) -> None:
     """Its next worker ends what there is before it takes anything, so there is room for all."""
     world = with_one_killed(seed, lambda world: world.nodes.workers[0])

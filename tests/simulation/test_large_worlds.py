@@ -11,7 +11,7 @@ from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.simulate.workload import Submission
 
 
-@pytest.mark.parametrize("seed", due(4, days=2))
+@pytest.mark.parametrize("seed", due(4, parts=2))
 def test_200_workers_and_5000_tasks_on_a_bad_day(seed: int) -> None:
     report = simulate.run(seed, simulate.large(seed))
     report.raise_problems()

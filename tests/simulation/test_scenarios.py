@@ -16,7 +16,7 @@ from kestrelctl.simulate.nodes import Nodes
 from kestrelctl.simulate.workload import Submission
 
 TASKS = 40
-SEEDS = due(10, days=2)
+SEEDS = due(10, parts=2)
 
 
 def live_through(

@@ -1,4 +1,4 @@
-"""The seeds of some days are all seeds."""
+"""A few commits in a row try all seeds."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 from seeds import ALL, due
 
 
-def test_after_some_days_each_seed_was_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_of_commits_tries_each_seed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ALL, raising=False)
-    tried = [seed for day in range(739_000, 739_004) for seed in due(1000, 4, day)]
+    tried = [seed for turn in range(739_000, 739_004) for seed in due(1000, 4, turn)]
     assert sorted(tried) == list(range(1000))
     assert len(due(1000, 4)) == 250
 

@@ -12,14 +12,14 @@ from seeds import due
 from kestrelctl import simulate
 
 
-@pytest.mark.parametrize("seed", due(4, days=2))
+@pytest.mark.parametrize("seed", due(4, parts=2))
 def test_everybody_gets_his_share_of_an_hour_and_nobody_starves(seed: int) -> None:
     report = simulate.run(seed, simulate.shared(seed))
     report.raise_problems()
     assert report.seconds > 3600
 
 
-@pytest.mark.parametrize("seed", due(12, days=3))
+@pytest.mark.parametrize("seed", due(12, parts=3))
 def test_ten_tasks_do_not_wait_for_twenty_thousand(seed: int) -> None:
     world = simulate.crowded(seed)
     report = simulate.run(seed, world)
@@ -27,7 +27,7 @@ def test_ten_tasks_do_not_wait_for_twenty_thousand(seed: int) -> None:
     assert report.jobs == len(world.submissions)
 
 
-@pytest.mark.parametrize("seed", due(12, days=3))
+@pytest.mark.parametrize("seed", due(12, parts=3))
 def test_a_task_that_needs_a_whole_worker_gets_one_in_a_stream_of_small_ones(seed: int) -> None:
     report = simulate.run(seed, simulate.streaming(seed))
     report.raise_problems()

@@ -11,6 +11,6 @@ from seeds import due
 from kestrelctl import simulate
 
 
-@pytest.mark.parametrize("seed", due(1000, days=4))
+@pytest.mark.parametrize("seed", due(1000, parts=4))
 def test_all_promises_are_kept(seed: int) -> None:
     simulate.run(seed).raise_problems()

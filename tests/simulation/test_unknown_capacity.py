@@ -13,7 +13,7 @@ from seeds import due
 from kestrelctl import simulate
 
 
-@pytest.mark.parametrize("seed", due(16, days=4))
+@pytest.mark.parametrize("seed", due(16, parts=4))
 def test_an_estimate_comes_close_to_what_there_is_and_stays_there(seed: int) -> None:
     world = simulate.calm(seed)
     report = simulate.run(seed, world)

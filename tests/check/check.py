@@ -1,0 +1,221 @@
+"""The whole check: which stages it has, what runs beside what, and a line for each.
+
+    ./kestrel test                 what is tried before each change lands
+    ./kestrel test --full          that, all hosts with systemd, and more of the planted defects
+    ./kestrel test --planted       all planted defects, and nothing else
+    ./kestrel test --scenarios     the scenarios of Molecule that are due
+    ./kestrel test core            the tests of one room, or whatever else pytest is told
+
+What a stage says goes to a file; it is shown if the stage fails.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple
+
+import due_scenarios
+from turns import CHECKOUT, commit_number
+
+SAID = CHECKOUT / ".check"
+#: So many lines of what a failed stage said are shown.
+END_LINES = 200
+
+PYTEST = "python -m pytest -q -p no:cacheprovider"
+#: What only computes gives way to real processes, whose tests wait for what happens.
+COMPUTING, HOSTS, PROCESSES = 15, 10, 0
+
+_ENDED = re.compile(r"(\d+) (passed|failed|errors?|skipped)\b")
+_CLOSING = re.compile(r"\d+ \w+.* in [\d.]+s\b")
+
+
+class Stage(NamedTuple):
+    """A part of the check.
+
+    Attributes:
+        name: what is printed.
+        commands: they are carried out in turn, also after one that failed.
+        things: what is counted in it.
+    """
+
+    name: str
+    commands: tuple[str, ...]
+    things: str = "tests"
+
+
+class Count(NamedTuple):
+    """How many tests ended how."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: object) -> Count:
+        assert isinstance(other, Count)
+        return Count(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+
+#: Stages that run one after the other, beside those of other lanes; and how nice they are.
+Lane = tuple[int, list[Stage]]
+
+LINT = Stage("lint", ("ruff check", "ruff format --check", "lint-imports"), "checks")
+TYPES = Stage("types", ("mypy",), "checks")
+UNIT = Stage("unit", (f"{PYTEST} tests/unit tests/property",))
+SIMULATION = Stage("simulation", (f"{PYTEST} tests/simulation",))
+ROLES = Stage("roles", (f"{PYTEST} -m 'not lab' tests/roles",))
+REAL = Stage(
+    "processes", (f"{PYTEST} -m 'processes and not lab' --numprocesses 2 --dist loadfile",)
+)
+LAB = Stage("hosts", (f"{PYTEST} -m lab",))
+
+
+def planted(part: str) -> Stage:
+    return Stage("planted", (f"{PYTEST} tests/planted --planted {part}",))
+
+
+def scenarios(names: list[str]) -> Stage:
+    tests = " ".join(f"'tests/roles/test_molecule.py::test_scenario[{name}]'" for name in names)
+    return Stage("scenarios", (f"{PYTEST} {tests}",))
+
+
+ORDINARY: list[Lane] = [
+    (PROCESSES, [REAL]),
+    (COMPUTING, [LINT, TYPES, UNIT, SIMULATION, ROLES, planted("twelfth")]),
+]
+FULL: list[Lane] = [
+    (PROCESSES, [REAL]),
+    (COMPUTING, [LINT, TYPES, UNIT, SIMULATION, ROLES, planted("third")]),
+    (HOSTS, [LAB]),
+]
+
+
+def counted(said: str) -> Count:
+    """What the closing line of pytest says; nothing is counted where there is none."""
+    for line in reversed(said.splitlines()):
+        if _CLOSING.search(line):
+            found = {word.removesuffix("s"): int(number) for number, word in _ENDED.findall(line)}
+            failed = found.get("failed", 0) + found.get("error", 0)
+            return Count(found.get("passed", 0), failed, found.get("skipped", 0))
+    return Count()
+
+
+def clock(seconds: float) -> str:
+    """A time as people read it: `0:42`, `11:05`."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02}"
+
+
+class Check:
+    """Runs lanes beside each other and prints a line for each stage that ends.
+
+    Attributes:
+        count: of all stages that have ended.
+        failed: the names of those that failed.
+    """
+
+    def __init__(self, show: Callable[[str], None] = print, said: Path = SAID) -> None:
+        self.count = Count()
+        self.failed: list[str] = []
+        self._show = show
+        self._said = said
+        self._printing = Lock()
+
+    def run(self, lanes: list[Lane]) -> None:
+        """Returns when all stages of all lanes have ended."""
+        self._said.mkdir(exist_ok=True)
+        with ThreadPoolExecutor(len(lanes)) as pool:
+            for done in [pool.submit(self._follow, nice, stages) for nice, stages in lanes]:
+                done.result()
+
+    def _follow(self, nice: int, stages: list[Stage]) -> None:
+        for stage in stages:
+            self._carry_out(stage, nice)
+
+    def _carry_out(self, stage: Stage, nice: int) -> None:
+        file = self._said / f"{stage.name}.txt"
+        began = time.monotonic()
+        good = 0
+        with file.open("w", encoding="utf-8") as said:
+            for command in stage.commands:
+                said.write(f"$ {command}\n")
+                said.flush()
+                words = ["nice", "-n", str(nice), *shlex.split(command)]
+                ended = subprocess.run(
+                    words, cwd=CHECKOUT, stdout=said, stderr=subprocess.STDOUT, check=False
+                )
+                good += ended.returncode == 0
+        text = file.read_text(encoding="utf-8", errors="replace")
+        bad = len(stage.commands) - good
+        count = counted(text) if stage.things == "tests" else Count(good, bad)
+        with self._printing:
+            self.count += count
+            self._tell(stage, clock(time.monotonic() - began), count)
+            if bad:
+                self.failed.append(stage.name)
+                end = "\n".join(text.splitlines()[-END_LINES:])
+                self._show(f"{end}\n{stage.name} failed; all that it said: {file}")
+
+    def _tell(self, stage: Stage, took: str, count: Count) -> None:
+        skipped = f", {count.skipped} skipped" if count.skipped else ""
+        failed = f", {count.failed} failed" if count.failed else ""
+        tried = f"{count.passed:>6,} {stage.things}{failed}{skipped}"
+        self._show(f"{stage.name:<12}{took:>6}  {tried}")
+
+
+def lanes_of(words: list[str]) -> list[Lane] | None:
+    """What the words of `./kestrel test` ask for; None: they are for pytest."""
+    match words:
+        case []:
+            return ORDINARY
+        case ["--full"]:
+            return FULL
+        case ["--planted"]:
+            return [(PROCESSES, [planted("all")])]
+        case ["--scenarios"]:
+            differing = due_scenarios.changed()
+            names = due_scenarios.due(due_scenarios.names(), differing, commit_number())
+            return [(PROCESSES, [scenarios(names)])]
+    return None
+
+
+def for_pytest(words: list[str]) -> list[str]:
+    """The words as pytest takes them: a room is the directories of its tests."""
+    found = []
+    for word in words:
+        rooms = sorted(CHECKOUT.glob(f"tests/*/{word}/")) if word.isidentifier() else []
+        found += [str(room.relative_to(CHECKOUT)) for room in rooms] or [word]
+    return found
+
+
+def main(words: list[str]) -> int:
+    """Runs what the words ask for; returns the exit status."""
+    lanes = lanes_of(words)
+    if lanes is None:
+        os.execvp("python", ["python", "-m", "pytest", *for_pytest(words)])
+    began = time.monotonic()
+    check = Check(lambda line: print(line, flush=True))
+    check.run(lanes)
+    passed, failed, skipped = check.count
+    print(f"all{' ' * 9}{clock(time.monotonic() - began):>6}")
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    if check.failed:
+        return 1
+    if words == ["--full"]:
+        due_scenarios.record_green()
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,232 @@
+"""What `./kestrel test` runs, in which order things take turns, and what it prints."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import check
+import due_scenarios
+import pytest
+from check import FULL, ORDINARY, Check, Count, Stage, clock, counted, for_pytest, lanes_of
+from turns import CHECKOUT, commit_number, rotated
+
+PASSES, FAILS = (
+    f"{sys.executable} -c 'print(\"{said}\"); raise SystemExit({status})'"
+    for said, status in (("3 passed in 0.12s", 0), ("1 failed, 2 passed in 9.00s", 1))
+)
+
+
+def stages(lanes: list[check.Lane]) -> list[Stage]:
+    return [stage for _, lane in lanes for stage in lane]
+
+
+def commands(lanes: list[check.Lane]) -> str:
+    return "\n".join(command for stage in stages(lanes) for command in stage.commands)
+
+
+# -- what is run ---------------------------------------------------------------------------------
+
+
+def test_each_directory_of_tests_is_in_the_ordinary_check_or_needs_hosts() -> None:
+    in_a_stage = {"unit", "property", "simulation", "roles", "planted"}
+    marked_as_processes = {
+        file.relative_to(CHECKOUT / "tests").parts[0]
+        for file in (CHECKOUT / "tests").rglob("test_*.py")
+    } - in_a_stage
+    assert all(f"tests/{name}" in commands(ORDINARY) for name in in_a_stage)
+    assert "-m 'processes and not lab'" in commands(ORDINARY)
+    assert marked_as_processes == {"integration", "chaos", "dashboards", "lab"}
+
+
+def test_the_full_check_adds_hosts_and_plants_more() -> None:
+    added = {stage.name for stage in stages(FULL)} - {stage.name for stage in stages(ORDINARY)}
+    assert added == {"hosts"}
+    assert "--planted twelfth" in commands(ORDINARY)
+    assert "--planted third" in commands(FULL)
+    without = [stage for stage in stages(FULL) if stage.name not in ("hosts", "planted")]
+    assert all(stage in stages(ORDINARY) for stage in without)
+
+
+def test_real_processes_have_the_right_of_way() -> None:
+    nice = {stage.name: nice for nice, lane in FULL for stage in lane}
+    assert min(nice, key=lambda name: nice[name]) == "processes"
+    assert nice["unit"] > nice["hosts"] > nice["processes"]
+
+
+def test_other_words_are_for_pytest() -> None:
+    assert lanes_of(["tests/unit", "-k", "full"]) is None
+    assert for_pytest(["tests/unit/test_check.py", "-x"]) == ["tests/unit/test_check.py", "-x"]
+
+
+# -- what is printed -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "count"),
+    [
+        ("...\n3 passed in 0.12s", Count(3)),
+        ("1 failed, 20 passed, 2 skipped, 1 error in 61.50s (0:01:01)", Count(20, 2, 2)),
+        ("12 passed, 5 deselected in 3.00s", Count(12)),
+        ("it died", Count()),
+    ],
+)
+def test_tests_are_counted_by_the_last_line_of_pytest(said: str, count: Count) -> None:
+    assert counted(said) == count
+
+
+def test_a_stage_that_passes_is_one_line(tmp_path: Path) -> None:
+    printed: list[str] = []
+    made = Check(printed.append, tmp_path)
+    made.run([(0, [Stage("unit", (PASSES, PASSES)), Stage("lint", ("true",), "checks")])])
+    assert [line.split()[0::2] for line in printed] == [["unit", "3"], ["lint", "1"]]
+    assert (made.failed, made.count) == ([], Count(4))
+
+
+def test_of_a_stage_that_fails_the_end_is_shown_and_the_others_go_on(tmp_path: Path) -> None:
+    printed: list[str] = []
+    made = Check(printed.append, tmp_path)
+    made.run([(0, [Stage("unit", (FAILS,)), Stage("planted", (PASSES,))])])
+    assert made.failed == ["unit"]
+    assert made.count == Count(5, 1)
+    assert "1 failed, 2 passed in 9.00s" in printed[1]
+    assert printed[1].endswith(str(tmp_path / "unit.txt"))
+    assert printed[2].startswith("planted")
+
+
+def test_a_stage_fails_if_any_of_its_commands_does(tmp_path: Path) -> None:
+    made = Check(lambda line: None, tmp_path)
+    made.run([(0, [Stage("lint", ("false", "true"), "checks")])])
+    assert (made.failed, made.count) == (["lint"], Count(1, 1))
+
+
+def test_lanes_run_beside_each_other(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    subprocess.run(["mkfifo", str(pipe)], check=True)
+    printed: list[str] = []
+    made = Check(printed.append, tmp_path)
+    asks, answers = (f"sh -c ': {way} {pipe}'" for way in ("<", ">"))  # each waits for the other
+    made.run([(0, [Stage("asks", (asks,))]), (0, [Stage("answers", (answers,))])])
+    assert made.failed == []
+
+
+def test_times_are_minutes_and_seconds() -> None:
+    assert [clock(seconds) for seconds in (0.4, 42.3, 665)] == ["0:00", "0:42", "11:05"]
+
+
+# -- whose turn it is ----------------------------------------------------------------------------
+
+
+def git(directory: Path, *words: str) -> None:
+    author = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.org")
+    subprocess.run(["git", "-C", str(directory), *author, *words], check=True, capture_output=True)
+
+
+def test_a_clone_without_history_has_the_same_turn(tmp_path: Path) -> None:
+    old, clone = tmp_path / "old", tmp_path / "clone"
+    old.mkdir()
+    git(old, "init", "-q")
+    turns = set()
+    for text in ("one", "two", "three"):
+        (old / "file").write_text(text)
+        git(old, "add", "file")
+        git(old, "commit", "-q", "-m", text)
+        turns.add(commit_number.__wrapped__(old))
+    git(tmp_path, "clone", "-q", "--depth", "1", old.as_uri(), str(clone))
+    assert commit_number.__wrapped__(clone) in turns
+    assert commit_number.__wrapped__(clone) == commit_number.__wrapped__(old)
+    assert len(turns) == 3
+
+
+def test_without_git_it_is_the_first_turn(tmp_path: Path) -> None:
+    assert commit_number.__wrapped__(tmp_path) == 0
+
+
+def test_all_come_first_once() -> None:
+    assert [rotated(["a", "b", "c"], turn)[0] for turn in (3, 4, 5)] == ["a", "b", "c"]
+    assert rotated([], 7) == []
+
+
+def test_scenarios_that_have_changed_come_first_and_two_are_played() -> None:
+    scenarios = ["a", "b", "c", "d", "e"]
+    assert [due_scenarios.due(scenarios, ["d"], turn)[0] for turn in range(5)] == ["d"] * 5
+    met = {name for turn in range(5) for name in due_scenarios.due(scenarios, [], turn)}
+    assert met == set(scenarios)
+    three = [due_scenarios.due(scenarios, ["a", "c", "e"], turn) for turn in range(3)]
+    assert all(len(some) == 2 and set(some) <= {"a", "c", "e"} for some in three)
+    assert {name for some in three for name in some} == {"a", "c", "e"}
+
+
+# -- which scenarios have changed ----------------------------------------------------------------
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with a scenario `one` that plays `site.yml`, and `two` that plays role `extra`."""
+    texts = {
+        "tests/molecule/one/molecule.yml": "",
+        "tests/molecule/one/converge.yml": "- import_playbook: ../../../site.yml",
+        "tests/molecule/one/story.py": 'play("upgrade")',
+        "tests/molecule/two/molecule.yml": "",
+        "tests/molecule/two/converge.yml": "roles:\n  - role: extra",
+        "tests/molecule/shared/base.yml": "",
+        "site.yml": "- import_playbook: playbooks/server.yml",
+        "playbooks/server.yml": "roles:\n  - role: server\n  # as playbooks/lonely.yml does",
+        "playbooks/upgrade.yml": "",
+        "playbooks/lonely.yml": "",
+        "roles/server/tasks/main.yml": "include_role:\n    name: package",
+        "roles/package/files/program.sh": "",
+        "roles/extra/tasks/main.yml": "",
+        "requirements-worker.lock": "",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(due_scenarios, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(due_scenarios, "SCENARIOS", tmp_path / "tests/molecule")
+    monkeypatch.setattr(due_scenarios, "GREEN", tmp_path / "tests/molecule/green.json")
+    return tmp_path
+
+
+def test_without_a_record_all_scenarios_have_changed(checkout: Path) -> None:
+    assert due_scenarios.changed() == ["one", "two"]
+    due_scenarios.record_green()
+    assert due_scenarios.changed() == []
+
+
+@pytest.mark.parametrize(
+    ("file", "changed"),
+    [
+        ("playbooks/server.yml", ["one"]),
+        ("playbooks/upgrade.yml", ["one"]),
+        ("roles/package/files/program.sh", ["one"]),
+        ("roles/extra/tasks/main.yml", ["two"]),
+        ("tests/molecule/two/converge.yml", ["two"]),
+        ("tests/molecule/shared/base.yml", ["one", "two"]),
+        ("requirements-worker.lock", ["one", "two"]),
+        ("playbooks/lonely.yml", []),
+    ],
+)
+def test_a_scenario_has_changed_if_anything_that_it_plays_has(
+    checkout: Path, file: str, changed: list[str]
+) -> None:
+    due_scenarios.record_green()
+    with (checkout / file).open("a") as text:
+        text.write("\n# changed\n")
+    assert due_scenarios.changed() == changed
+
+
+def test_what_playing_makes_changes_no_scenario(checkout: Path) -> None:
+    due_scenarios.record_green()
+    (checkout / "tests/molecule/one/vault.yml").write_text("secret")
+    assert due_scenarios.changed() == []
+
+
+def test_the_whole_pool_stands_on_all_roles() -> None:
+    found = due_scenarios._files("pool")
+    roles = {path.name for path in (CHECKOUT / "roles").iterdir()}
+    parts = [file.relative_to(CHECKOUT).parts for file in found]
+    assert {
+        name for place, name, *_ in (p for p in parts if len(p) > 1) if place == "roles"
+    } == roles
