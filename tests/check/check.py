@@ -27,6 +27,7 @@ import due_scenarios
 from turns import CHECKOUT, commit_number
 
 SAID = CHECKOUT / ".check"
+UNIT_TESTS = CHECKOUT / "tests/unit"
 #: So many lines of what a failed stage said are shown.
 END_LINES = 200
 
@@ -188,11 +189,15 @@ def lanes_of(words: list[str]) -> list[Lane] | None:
 
 
 def for_pytest(words: list[str]) -> list[str]:
-    """The words as pytest takes them: a room is the directories of its tests."""
+    """The words as pytest takes them: the name of a room stands for the unit tests named after it.
+
+    A room is a package of kestrelctl: `core` stands for `tests/unit/test_core_*.py`.
+    """
     found = []
     for word in words:
-        rooms = sorted(CHECKOUT.glob(f"tests/*/{word}/")) if word.isidentifier() else []
-        found += [str(room.relative_to(CHECKOUT)) for room in rooms] or [word]
+        is_room = word.isidentifier() and (CHECKOUT / "kestrelctl" / word).is_dir()
+        of_room = sorted(UNIT_TESTS.glob(f"test_{word}*.py")) if is_room else []
+        found += [str(file.relative_to(CHECKOUT)) for file in of_room] or [word]
     return found
 
 

@@ -60,6 +60,18 @@ def test_other_words_are_for_pytest() -> None:
     assert for_pytest(["tests/unit/test_check.py", "-x"]) == ["tests/unit/test_check.py", "-x"]
 
 
+def test_a_room_stands_for_its_unit_tests() -> None:
+    found = for_pytest(["flock", "-x"])
+    assert "tests/unit/test_flock_lending.py" in found
+    assert all(file.startswith("tests/unit/test_flock") for file in found[:-1])
+    assert found[-1] == "-x"
+
+
+@pytest.mark.parametrize("room", ["core", "manager", "worker", "cli", "store", "flock", "bench"])
+def test_each_large_room_has_tests_of_its_own(room: str) -> None:
+    assert len(for_pytest([room])) > 5
+
+
 # -- what is printed -----------------------------------------------------------------------------
 
 
