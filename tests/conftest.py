@@ -1,4 +1,4 @@
-"""Which tests talk to real processes, and what hosts that tests boot belong to."""
+"""Which tests talk to real processes and which begin; what hosts that tests boot belong to."""
 
 from __future__ import annotations
 
@@ -30,7 +30,22 @@ def pytest_configure() -> None:
     os.environ[TEST_RUN] = str(run)
 
 
+def longest_seconds(items: list[pytest.Item]) -> dict[Path, float]:
+    """How long a test of each file may take, as its mark says; 0 where none says it."""
+    longest: dict[Path, float] = {}
+    for item in items:
+        mark = item.get_closest_marker("timeout")
+        waits_for_hosts = item.get_closest_marker("lab") is not None
+        seconds = float(mark.args[0]) if mark and not waits_for_hosts else 0.0
+        longest[item.path] = max(seconds, longest.get(item.path, 0.0))
+    return longest
+
+
+@pytest.hookimpl(tryfirst=True)  # before the options that choose by mark
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files whose tests may take long begin: the last one would keep one processor busy alone."""
+    longest = longest_seconds(items)
+    items.sort(key=lambda item: -longest[item.path])
     for item in items:
         if item.path.relative_to(TESTS).parts[0] not in ONLY_COMPUTE:
             item.add_marker("processes")

@@ -73,9 +73,9 @@ TYPES = Stage("types", ("mypy",), "checks")
 UNIT = Stage("unit", (f"{PYTEST} tests/unit tests/property",))
 SIMULATION = Stage("simulation", (f"{PYTEST} tests/simulation",))
 ROLES = Stage("roles", (f"{PYTEST} -m 'not lab' tests/roles",))
-REAL = Stage(
-    "processes", (f"{PYTEST} -m 'processes and not lab' --numprocesses 2 --dist loadfile",)
-)
+#: Two files at a time, in the order of tests/conftest.py.
+TWO_FILES = "--numprocesses 2 --dist loadfile --no-loadscope-reorder"
+REAL = Stage("processes", (f"{PYTEST} -m 'processes and not lab' {TWO_FILES}",))
 LAB = Stage("hosts", (f"{PYTEST} -m lab",))
 
 
@@ -90,11 +90,13 @@ def scenarios(names: list[str]) -> Stage:
 
 ORDINARY: list[Lane] = [
     (PROCESSES, [REAL]),
-    (COMPUTING, [LINT, TYPES, UNIT, SIMULATION, ROLES, planted("twelfth")]),
+    (COMPUTING, [LINT, TYPES, UNIT, ROLES]),
+    (COMPUTING, [SIMULATION, planted("twelfth")]),
 ]
 FULL: list[Lane] = [
     (PROCESSES, [REAL]),
-    (COMPUTING, [LINT, TYPES, UNIT, SIMULATION, ROLES, planted("third")]),
+    (COMPUTING, [LINT, TYPES, UNIT, ROLES]),
+    (COMPUTING, [SIMULATION, planted("third")]),
     (HOSTS, [LAB]),
 ]
 
