@@ -51,6 +51,10 @@ def test_a_terminal_may_show_more_than_the_page() -> None:
     assert lines_missing(["a", "...", "c"], ["first", "a", "b", "c", "last"]) == []
 
 
+def test_one_line_that_is_missing_hides_no_other() -> None:
+    assert lines_missing(["a", "x", "b"], ["a", "b"]) == ["x"]
+
+
 def test_lines_come_in_the_order_of_the_page() -> None:
     assert lines_missing(["a", "b"], ["b", "a"]) == ["b"]
 

@@ -20,11 +20,13 @@ class Typed(NamedTuple):
         line: where it stands in the page, from 1.
         command: what is typed, with the lines of its here-document if it has one.
         shown: the lines that the page shows after it.
+        prompted: whether the page shows a prompt and what comes of it.
     """
 
     line: int
     command: str
     shown: list[str]
+    prompted: bool = True
 
 
 def typed(text: str) -> Iterator[Typed]:
@@ -60,7 +62,7 @@ def _bare(lines: Sequence[str], first: int) -> Iterator[Typed]:
         end = _end_of_command(lines, at)
         command = "\n".join(lines[at:end])
         if command.strip() and not command.startswith("#"):
-            yield Typed(first + at, command, [])
+            yield Typed(first + at, command, [], prompted=False)
         at = end
 
 
@@ -86,9 +88,15 @@ def lines_missing(shown: Sequence[str], seen: Sequence[str]) -> list[str]:
     Numbers, with their units, may be others, and so may the width of columns. A terminal may show
     more lines than the page.
     """
-    rest = iter([_without_numbers(line) for line in seen])
-    wanted = [line for line in shown if line != ANYTHING]
-    return [line for line in wanted if _without_numbers(line) not in rest]
+    rest = [_without_numbers(line) for line in seen]
+    missing = []
+    for line in shown:
+        wanted = _without_numbers(line)
+        if wanted in rest:
+            rest = rest[rest.index(wanted) + 1 :]
+        elif line != ANYTHING:
+            missing.append(line)
+    return missing
 
 
 def _without_numbers(line: str) -> str:

@@ -25,7 +25,7 @@ LONG_STEP_SECONDS = 7200
 SHOWN_LINES = 20
 #: What a page takes for granted: a checkout, and pipx where it is named.
 SET_UP = "apt-get update -qq && apt-get install -y -qq git pipx >/dev/null 2>&1"
-CLONE = "cat >kestrel.bundle && git clone -q kestrel.bundle kestrel"
+CLONE = "cat >kestrel.bundle && git clone -q -c advice.detachedHead=false kestrel.bundle kestrel"
 
 
 class Page(NamedTuple):
@@ -36,12 +36,12 @@ class Page(NamedTuple):
     directory: str
 
 
-#: The second host is the operator's: a pool of the README is on the first one.
+READER, OPERATOR, DEPLOYED = "srv", "mgr", "w1"
 PAGES = [
-    Page("README.md", "srv", "kestrel"),
-    Page("docs/first-steps.md", "srv", "."),
-    Page("CONTRIBUTING.md", "srv", "kestrel"),
-    Page("docs/operations.md", "mgr", "kestrel"),
+    Page("README.md", READER, "kestrel"),
+    Page("docs/first-steps.md", READER, "."),
+    Page("CONTRIBUTING.md", READER, "kestrel"),
+    Page("docs/operations.md", OPERATOR, "kestrel"),
 ]
 
 
@@ -62,8 +62,14 @@ RULES = [
     Rule("operations", r"^git pull", "there is nothing newer"),
     Rule("operations", r"fleet ", "needs machines of your own"),
 ]
-#: Typed before a command: the reader "puts the machines in", here the host itself.
-BEFORE = {"inventory/mine site.yml": "cp -r inventory/local/. inventory/mine/"}
+#: A reader who is told to put machines in has one, which is reached by ssh.
+PUT_MACHINES_IN = """cat >inventory/mine/hosts.yml <<'HOSTS'
+all:
+  children:
+    xmpp_servers: {{hosts: {{server1: {{ansible_host: {address}, ansible_user: root}}}}}}
+    managers: {{hosts: {{server1: }}}}
+    workers: {{hosts: {{server1: }}}}
+HOSTS"""
 
 
 def why_not(page: Page, command: str, options: set[str]) -> str:
@@ -79,9 +85,25 @@ class Lab:
 
     def __init__(self, name: str, subnet: str) -> None:
         self._lab = [str(LAB), "--name", name, "--subnet", subnet]
+        self._addresses: dict[str, str] = {}
 
     def run(self, *words: str, stdin: bytes | None = None) -> None:
         subprocess.run([*self._lab, *words], input=stdin, check=True)
+
+    def boot(self) -> None:
+        """Boots new hosts; the reader's can reach the others by ssh."""
+        self.run("down")
+        up = [*self._lab, "up", READER, OPERATOR, DEPLOYED]
+        said = subprocess.run(up, check=True, stdout=subprocess.PIPE, text=True).stdout
+        self._addresses = dict(line.split() for line in said.splitlines())
+        for name in ("id", "known_hosts"):
+            content = (LAB.parent / ".state" / name).read_bytes()
+            kept = {"id": "id_ed25519"}.get(name, name)
+            self.run("ssh", READER, f"umask 077; cat >.ssh/{kept}", stdin=content)
+
+    def address(self, host: str) -> str:
+        """The address of a host that is there."""
+        return self._addresses[host]
 
     @contextmanager
     def terminal(self, host: str) -> Iterator[Terminal]:
@@ -148,15 +170,15 @@ def walk(lab: Lab, page: Page, options: set[str]) -> int:
     failed = 0
     name = Path(page.path).name
     with lab.terminal(page.host) as terminal:
-        terminal.type(f"cd {page.directory}")
+        # A terminal would show lines in the order in which they are printed; this is a pipe.
+        terminal.type(f"export PYTHONUNBUFFERED=1; cd {page.directory}")
         for step in typed((CHECKOUT / page.path).read_text()):
             place = f"{name}:{step.line}"
             if reason := why_not(page, step.command, options):
                 report(place, None, f"skipped, {reason}", step.command)
                 continue
-            for part, before in BEFORE.items():
-                if part in step.command:
-                    terminal.type(before)
+            if "-i inventory/mine site.yml" in step.command:
+                terminal.type(PUT_MACHINES_IN.format(address=lab.address(DEPLOYED)))
             began = time.monotonic()
             long = LONG_STEP_SECONDS if "test" in options else STEP_SECONDS
             status, seen = terminal.type(step.command, long)
@@ -171,13 +193,12 @@ def walk(lab: Lab, page: Page, options: set[str]) -> int:
     return failed
 
 
-def set_up(lab: Lab, hosts: list[str]) -> None:
-    """Boots the hosts and brings the last commit there."""
+def set_up(lab: Lab, hosts: set[str]) -> None:
+    """Boots the hosts and brings the last commit to some."""
     made = ["git", "bundle", "create", "-q", "-", "HEAD", "--tags"]
     bundle = subprocess.run(made, cwd=CHECKOUT, check=True, capture_output=True).stdout
-    lab.run("down")
-    lab.run("up", *hosts)
-    for host in hosts:
+    lab.boot()
+    for host in sorted(hosts):
         began = time.monotonic()
         lab.run("ssh", host, SET_UP)
         lab.run("ssh", host, CLONE, stdin=bundle)
@@ -201,7 +222,7 @@ def main() -> None:
     lab = Lab(asked.name, asked.subnet)
     began = time.monotonic()
     try:
-        set_up(lab, sorted({page.host for page in pages}, reverse=True))
+        set_up(lab, {page.host for page in pages})
         failed = sum(walk(lab, page, options) for page in pages)
     finally:
         if not asked.keep:
