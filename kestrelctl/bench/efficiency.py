@@ -110,5 +110,7 @@ def curves(runs: Iterable[BenchRun]) -> list[Curve]:
 
 
 def length(seconds: float) -> str:
-    """`4.6 ms`, `0.48 s`, `12 s`."""
-    return f"{1000 * seconds:.2g} ms" if seconds < 0.0995 else f"{seconds:.2g} s"
+    """`4.6 ms`, `0.48 s`, `12 s`, `120 s`."""
+    in_ms = seconds < 0.0995
+    rounded = float(f"{1000 * seconds if in_ms else seconds:.2g}")
+    return f"{rounded:,g} {'ms' if in_ms else 's'}"

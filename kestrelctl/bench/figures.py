@@ -10,11 +10,22 @@ from typing import NamedTuple
 from kestrelctl.bench.bench_result import BenchRun, Limit
 from kestrelctl.bench.curves import Timeline
 from kestrelctl.bench.efficiency import HALF, Curve, length
-from kestrelctl.bench.svg import WIDTH, Plot, Scale, decades, labelled, ticks
+from kestrelctl.bench.svg import (
+    SERIES_COLOURS,
+    WIDTH,
+    Plot,
+    Scale,
+    decades,
+    labelled,
+    ticks,
+    written_out,
+)
 
 PERCENT = [(share / 100, f"{share}%") for share in (0, 20, 40, 60, 80, 100)]
-#: How many runs can be told apart by colour and dash; 2009 and the limits have their own.
-MOST_SERIES = 6
+#: How many curves can be told apart by colour and dash; 2009 and the limits have their own.
+MOST_SERIES = len(SERIES_COLOURS)
+#: What the axis of task lengths says.
+LENGTHS = "length of a task, seconds"
 _ROW = 28
 #: So far apart the labels of an axis must be not to touch each other, in a narrow window too.
 _LABEL_WIDTH = 78
@@ -115,22 +126,32 @@ def _rates(what: str, series: Sequence[PlottedRun], counts: Callable[[Timeline],
     return plot.markup()
 
 
+def in_figures(curves: Sequence[Curve]) -> list[Sequence[Curve]]:
+    """The curves of each figure: as many as can be told apart."""
+    return [curves[first : first + MOST_SERIES] for first in range(0, len(curves), MOST_SERIES)]
+
+
+def lengths_axis(curves: Sequence[Curve]) -> list[tuple[float, str]]:
+    """The ticks of an axis on which all their task lengths and knees are, in seconds."""
+    lengths = [seconds for curve in curves for seconds, _ in curve.points]
+    lengths += [curve.knee_seconds for curve in curves if curve.knee_seconds]
+    return [(tick, written_out(tick)) for tick in decades(min(lengths), max(lengths))]
+
+
 def efficiency(curves: Sequence[Curve]) -> str:
     """Utilisation against task length, one curve for each number of workers, with its knee.
 
     Diamonds mark the knees on top, each joined to its curve; rings mark where half was measured.
     """
-    lengths = [seconds for curve in curves for seconds, _ in curve.points]
-    knees = [curve.knee_seconds for curve in curves if curve.knee_seconds]
-    span = decades(min(*lengths, *knees), max(*lengths, *knees))
-    top = 44 + 22 * len(knees)
+    x_ticks = lengths_axis(curves)
+    top = 44 + 22 * sum(curve.knee_seconds is not None for curve in curves)
     plot = Plot.with_axes(
         "Efficiency against task length. " + " ".join(map(_in_words, curves)),
-        x_ticks=[(seconds, length(seconds)) for seconds in span],
+        x_ticks=x_ticks,
         y_ticks=PERCENT,
-        x_label="length of a task",
+        x_label=LENGTHS,
         y_label="",
-        x_range=(span[0], span[-1]),
+        x_range=(x_ticks[0][0], x_ticks[-1][0]),
         logarithmic=True,
         top=top,
         plot_height=270,
@@ -186,7 +207,7 @@ def latency(groups: Mapping[str, Sequence[PlottedRun]]) -> str:
     for place, tick in enumerate(span):
         plot.upright(tick, 0, len(series), "grid")
         if place % every == 0:
-            plot.text(x(tick), bottom + 20, _tick_ms(tick), "middle")
+            plot.text(x(tick), bottom + 20, written_out(tick), "middle")
     words = []
     row = 0.5
     for name, group in groups.items():
@@ -201,10 +222,6 @@ def latency(groups: Mapping[str, Sequence[PlottedRun]]) -> str:
             row += 1
     plot.alt = f"Latency of dispatch, median and 99th percentile. {'; '.join(words)}."
     return plot.markup()
-
-
-def _tick_ms(milliseconds: float) -> str:
-    return f"{milliseconds:g} ms" if milliseconds < 1000 else f"{milliseconds / 1000:g} s"
 
 
 def _ms(milliseconds: float) -> str:

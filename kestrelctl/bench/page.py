@@ -193,26 +193,35 @@ def _knee_words(curve: Curve) -> str:
 
 def _efficiency(label: str, result: BenchResult, *, one: bool) -> str:
     found = curves(result.runs)
-    if max((len(curve.points) for curve in found), default=0) < 3:
-        return ""  # two points are no curve
-    shown = found[: figures.MOST_SERIES]
-    legend = keys(
-        (f"curve s{number}", f"{curve.workers:,} workers") for number, curve in enumerate(shown)
-    )
+    most = max((len(curve.points) for curve in found), default=0)
+    if most < (1 if result.sweep else 3):  # of other results, two points are no curve
+        return ""
+    shown = "".join(map(_efficiency_figure, figures.in_figures(found)))
     lengths = sorted({seconds for curve in found for seconds, _ in curve.points})
     columns = ["workers", "tasks/s", "knee", "50% at", "90% at", *map(length, lengths)]
     figures_ = table(f"Efficiency, {label}", columns, (_efficiency_row(c, lengths) for c in found))
     name = "" if one else f": {escape(label)}"
     return f"""<section><h2>Efficiency against task length{name}</h2>
-<div class="wide"><figure>{figures.efficiency(shown)}
-<figcaption>{legend}<p class="soft">Diamonds: the knee, W/R. Rings: half of the time in tasks, as
-measured.</p></figcaption></figure>
+<div class="wide">{shown}
 <div class="card">{figures_}
 <p class="soft">Tasks a second are those of <code>sleep 0</code>, and the knee follows from them by
 arithmetic: at R a second, dispatch reaches each of W workers once in W/R seconds. All else is
 measured: the task lengths with which half and nine tenths of the workers' time went into tasks, and
 this share for each length.</p></div></div>
 </section>"""
+
+
+def _efficiency_figure(shown: Sequence[Curve]) -> str:
+    legend = keys(
+        (f"curve s{number}", f"{curve.workers:,} workers") for number, curve in enumerate(shown)
+    )
+    marks = ""
+    if any(curve.knee_seconds for curve in shown):
+        marks = "Diamonds: the knee, W/R."
+    if any(curve.half_seconds for curve in shown):
+        marks += " Rings: half of the time in tasks, as measured."
+    return f"""<figure>{figures.efficiency(shown)}
+<figcaption>{legend}<p class="soft">{marks}</p></figcaption></figure>"""
 
 
 def _efficiency_row(curve: Curve, lengths: Sequence[float]) -> list[str]:
@@ -231,6 +240,9 @@ def _beside(matched: Sequence[Sequence[PlottedRun]]) -> str:
     if not matched:
         return ""
     then = any(series[0].run.reference for series in matched)
+    limit = ""
+    if any(series[0].limit for series in matched):
+        limit = '<span class="key bound"></span>limit of this machine and its workers. '
     names = _names(matched)
     runs = [each.run for series in matched for each in series]
     notes = dict.fromkeys(
@@ -243,8 +255,7 @@ Here the workers share one machine: a sleeping task needs no core, so many fit o
 messages cross no network, but all processes are started by the cores of this machine.</p>
 <p class="soft">{"<br>".join(notes)}</p>"""
     return f"""<section><h2>{"Beside 2009" if then else "Makespan and rate"}</h2>
-<p class="soft"><span class="key bound"></span>limit of this machine and its workers. Each sleep
-time has a scale of its own.</p>
+<p class="soft">{limit}Each sleep time has a scale of its own.</p>
 <div class="pair">
 <div class="card"><h3>Makespan</h3><p class="soft">shorter is better</p>
 <div class="bars">{"".join(map(_makespans, names, matched))}</div></div>

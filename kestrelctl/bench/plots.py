@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from io import BytesIO
-from itertools import accumulate, cycle
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from kestrelctl.bench import figures
 from kestrelctl.bench.bench_result import BenchRun, Limit
 from kestrelctl.bench.curves import Timeline
 from kestrelctl.bench.efficiency import HALF, Curve, length
 from kestrelctl.bench.machine import BenchMachine
+from kestrelctl.bench.svg import SERIES_COLOURS
 from kestrelctl.errors import MissingTool
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ _FORMATS: dict[str, dict[str, None]] = {
 _PAPER, _INK, _SOFT, _FAINT = "#ffffff", "#23282d", "#56606a", "#dfe3e6"
 _FINISHED, _DISPATCHED, _BOUND = "#0072b2", "#9aa5ad", "#d55e00"
 #: Of curves in one plot, with marks that differ too.
-_SERIES = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#b3558f", "v"), ("#8a6d00", "D"))
+_SERIES = tuple(zip(SERIES_COLOURS, "os^vDP", strict=True))
 
 
 def completed(
@@ -110,24 +112,31 @@ def rate(
 
 
 def efficiency(curves: Sequence[Curve], machine: BenchMachine) -> Mapping[str, bytes]:
-    """Utilisation against task length for each number of workers, knees as upright lines."""
+    """Utilisation against task length for each number of workers, knees as upright lines.
+
+    Args:
+        curves: no more than can be told apart (`figures.in_figures`).
+    """
     with _style():
         figure, axes = _axes("efficiency against task length", "workers' time in tasks, %")
-        series = list(zip(curves, cycle(_SERIES), strict=False))
-        for curve, (colour, mark) in series:
+        for curve, (colour, mark) in zip(curves, _SERIES, strict=False):
             label = f"{curve.workers:,} workers"
             seconds, shares = zip(*curve.points, strict=True)
             percents = [100 * share for share in shares]
-            axes.plot(seconds, percents, color=colour, marker=mark, lw=1.8, label=label)
-        for curve, (colour, _) in series:
+            (line,) = axes.plot(seconds, percents, color=colour, marker=mark, lw=1.8, label=label)
+            line.set_clip_on(False)  # marks at the edge are whole
+        for curve, (colour, _) in zip(curves, _SERIES, strict=False):
             if curve.knee_seconds:
                 label = f"{curve.workers:,} workers: knee {length(curve.knee_seconds)}"
                 axes.axvline(curve.knee_seconds, color=colour, lw=1.2, ls=":", label=label)
         half = f"{HALF:.0%} of the time"
         axes.axhline(100 * HALF, color=_INK, lw=0.8, ls="--", label=half)
+        ticks, labels = zip(*figures.lengths_axis(curves), strict=True)
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(lambda seconds, _: length(seconds))
-        axes.set_xlabel("length of a task")
+        axes.set_xlim(ticks[0], ticks[-1])
+        axes.set_xticks(ticks, labels)
+        axes.minorticks_off()  # their labels would be powers of ten
+        axes.set_xlabel(figures.LENGTHS)
         axes.set_ylim(top=102)
         return _images(figure, axes, machine)
 
@@ -169,6 +178,8 @@ def _style() -> Any:
         {
             "svg.hashsalt": "kestrel",
             "figure.facecolor": _PAPER,
+            "figure.constrained_layout.w_pad": 0.15,
+            "figure.constrained_layout.h_pad": 0.1,
             "axes.facecolor": _PAPER,
             "axes.edgecolor": _FAINT,
             "axes.labelcolor": _INK,

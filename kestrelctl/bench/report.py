@@ -73,8 +73,9 @@ def _images(result: BenchResult) -> dict[str, bytes]:
     machine = result.machine
     drawn: dict[str, Mapping[str, bytes]] = {}
     if result.sweep is not None:
-        if curves := efficiency.curves(result.runs):
-            drawn["efficiency"] = plots.efficiency(curves, machine)
+        for number, curves in enumerate(figures.in_figures(efficiency.curves(result.runs)), 1):
+            name = "efficiency" if number == 1 else f"efficiency-{number}"
+            drawn[name] = plots.efficiency(curves, machine)
     else:
         for number, run in enumerate(result.runs, start=1):
             if run.timeline is None:

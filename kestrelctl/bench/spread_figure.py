@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kestrelctl.bench.flock_statistics import SeedSpread
-from kestrelctl.bench.svg import WIDTH, Plot, Scale, decades
+from kestrelctl.bench.svg import WIDTH, Plot, Scale, decades, written_out
 
 _ROW = 28
 _LEFT = 70
@@ -37,7 +37,7 @@ def spread_figure(
     plot = Plot("", x, Scale(0, count, 8, bottom), bottom + 52)
     for tick in span:
         plot.upright(tick, 0, count, "grid")
-        plot.text(x(tick), bottom + 20, f"{tick:g}", "middle")
+        plot.text(x(tick), bottom + 20, written_out(tick), "middle")
     plot.text((x.start + x.end) / 2, bottom + 44, what, "middle soft")
     words = []
     first = 0

@@ -12,7 +12,7 @@ from math import ceil, floor, log10
 
 WIDTH = 560
 #: Of a picture apart from a page.
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b3558f", "#8a6d00", "#3aa0d8")
+SERIES_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b3558f", "#8a6d00", "#3aa0d8")
 _LEFT, _RIGHT, _BOTTOM = 72, 26, 56
 
 
@@ -51,6 +51,12 @@ def decades(low: float, high: float) -> list[float]:
     """The powers of ten from the last one at or below `low` to the first at or above `high`."""
     first, last = floor(log10(low) + 1e-9), ceil(log10(high) - 1e-9)
     return [10.0**power for power in range(first, max(last, first + 1) + 1)]
+
+
+def written_out(power_of_ten: float) -> str:
+    """Its label without an exponent: `0.001`, `1,000`."""
+    decimals = max(0, -round(log10(power_of_ten)))
+    return f"{power_of_ten:,.{decimals}f}"
 
 
 @dataclass(slots=True)
@@ -166,7 +172,7 @@ def picture(markup: str) -> str:
     Args:
         markup: the element, as `Plot.markup` makes it.
     """
-    colours = "".join(f".s{n}{{--c:{colour}}}" for n, colour in enumerate(_COLOURS))
+    colours = "".join(f".s{n}{{--c:{colour}}}" for n, colour in enumerate(SERIES_COLOURS))
     return markup.replace(
         ">",
         ' xmlns="http://www.w3.org/2000/svg" fill="none" font-size="16" font-family="sans-serif">'

@@ -54,6 +54,21 @@ def test_the_report_of_a_sweep_has_its_efficiency_for_a_slide(tmp_path: Path) ->
         assert found.startswith(BEGINNINGS[Path(image).suffix])
 
 
+def test_a_sweep_on_many_numbers_of_workers_has_an_image_for_every_six(tmp_path: Path) -> None:
+    grid = simulated_grid()
+    runs = [
+        msgspec.structs.replace(run, workers=run.workers + more)
+        for more in (0, 1)
+        for run in grid.runs
+    ]
+    written = write_report(tmp_path, msgspec.structs.replace(grid, runs=runs))
+    names = [path.name for path in written if path.suffix == ".svg"]
+    assert names == ["efficiency.svg", "efficiency-2.svg"]
+    words = [text_of((tmp_path / name).read_bytes()) for name in names]
+    drawn = [[re.fullmatch(r"[\d,]+ workers", each) for each in found] for found in words]
+    assert [sum(map(bool, found)) for found in drawn] == [6, 2]
+
+
 def text_of(svg: bytes) -> list[str]:
     """What is written in a drawing: matplotlib leaves each text as a comment above its shapes."""
     return [unescape(each) for each in re.findall(r"<!-- (.*?) -->", svg.decode())]
@@ -97,6 +112,13 @@ def test_every_line_of_an_image_is_in_its_legend(monkeypatch: pytest.MonkeyPatch
         assert curve.knee_seconds
         knee = efficiency.length(curve.knee_seconds)
         assert {f"{curve.workers:,} workers", f"{curve.workers:,} workers: knee {knee}"} <= {*words}
+
+
+def test_lengths_at_an_image_are_all_in_seconds_without_exponents() -> None:
+    short = efficiency.Curve(10, ((0.02, 0.5), (0.05, 0.8)), None)
+    words = text_of(plots.efficiency([short], this_machine("0.12.3"))["svg"])
+    place = words.index("length of a task, seconds")
+    assert words[:place] == ["0.01", "0.1"]
 
 
 def test_a_result_without_curves_still_makes_a_page(tmp_path: Path) -> None:

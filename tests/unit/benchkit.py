@@ -62,5 +62,10 @@ def a_sweep() -> BenchResult:
         a_cell("0.1", 100, 0.45),
         a_cell("1", 100, 0.95),
     ]
+    return a_sweep_of(*runs)
+
+
+def a_sweep_of(*runs: BenchRun) -> BenchResult:
+    """A sweep with these cells."""
     knees = [curve.knee for curve in efficiency.curves(runs)]
     return a_result(*runs, sweep=Sweep(20.0, knees))

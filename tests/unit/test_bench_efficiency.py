@@ -68,9 +68,10 @@ def test_the_document_names_knee_and_half() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.0046, "4.6 ms"), (0.1, "0.1 s"), (0.481, "0.48 s"), (10, "10 s")]
+    ("seconds", "text"),
+    [(0.0046, "4.6 ms"), (0.1, "0.1 s"), (0.481, "0.48 s"), (10, "10 s"), (120, "120 s")],
 )
-def test_lengths_are_short_to_read(seconds: float, text: str) -> None:
+def test_lengths_are_short_to_read_and_have_no_exponent(seconds: float, text: str) -> None:
     assert length(seconds) == text
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from benchkit import MACHINE, a_cell, a_result, a_run, a_sweep
+from benchkit import MACHINE, a_cell, a_result, a_run, a_sweep, a_sweep_of
 
+from kestrelctl.bench import figures
 from kestrelctl.bench.bench_result import BenchResult, LatencyMs, to_json
 from kestrelctl.bench.page import Named, page
 from kestrelctl.bench.report import write_page
@@ -213,12 +214,19 @@ def test_labels_of_an_axis_have_the_decimals_that_their_steps_need() -> None:
     assert [label for _, label in labelled([0.0, 20_000.0, 40_000.0])] == ["0", "20,000", "40,000"]
 
 
+def test_labels_of_an_axis_over_decades_are_of_one_unit_and_have_no_exponent() -> None:
+    cells = [a_cell(sleep, 10, 0.5) for sleep in ("0.05", "1", "120")]
+    found = Page(("now", a_sweep_of(a_run("0", makespan_seconds=0.001), *cells)))
+    labels = re.findall(r'<text class="middle"[^>]*>([^<]*)<', found.source.split("</svg>")[0])
+    assert labels == ["0.00001", "0.0001", "0.001", "0.01", "0.1", "1", "10", "100", "1,000"]
+
+
 def test_labels_of_an_axis_over_many_decades_do_not_touch() -> None:
     slow = a_run("0", latency_ms=LatencyMs(p50=0.02, p99=9_000.0))
     found = Page(("now", a_result(slow)))
     drawing = next(part for part in found.source.split("<svg") if "Latency of dispatch" in part)
     labels = re.findall(r'<text class="middle" x="([\d.]+)"[^>]*>([^<]*)<', drawing)
-    assert [text for _, text in labels] == ["0.01 ms", "1 ms", "100 ms", "10 s"]
+    assert [text for _, text in labels] == ["0.01", "1", "100", "10,000"]
     places = [float(x) for x, _ in labels]
     assert min(b - a for a, b in pairwise(places)) > 70
 
@@ -296,6 +304,38 @@ def test_stairs_are_level_between_edges() -> None:
     plot = Plot("", Scale(0, 2, 0, 200), Scale(0, 10, 100, 0), 100)
     plot.stairs([0, 1, 2], [5, 10], "s0")
     assert 'd="M0.0 50.0V50.0H100.0V0.0H200.0"' in plot.markup()
+
+
+def test_a_page_drops_no_curve_of_a_sweep() -> None:
+    counts = [10 * (number + 1) for number in range(figures.MOST_SERIES + 1)]
+    cells = [a_cell(sleep, workers, 0.5) for workers in counts for sleep in ("0.1", "1")]
+    found = Page(("now", a_sweep_of(*cells)))
+    drawn = [each for each in found.figures if each.startswith("Efficiency")]
+    assert [re.findall(r"(\d+) workers:", each) for each in drawn] == [
+        [str(count) for count in counts[: figures.MOST_SERIES]],
+        [str(counts[-1])],
+    ]
+
+
+def test_a_curve_of_two_points_is_drawn_for_a_sweep_alone() -> None:
+    cells = [a_cell(sleep, 10, 0.5) for sleep in ("0.1", "1")]
+    heading = "Efficiency against task length"
+    assert heading in Page(("now", a_sweep_of(*cells))).headings
+    assert heading not in Page(("now", a_result(*cells))).headings
+
+
+def test_a_legend_has_nothing_that_is_not_drawn() -> None:
+    without_knee = [a_cell(sleep, 10, 0.9) for sleep in ("0.1", "1", "10")]
+    found = Page(("now", a_sweep_of(*without_knee)))
+    assert "Diamonds" not in found.text
+    assert "Rings" not in found.text
+    found = Page(*PAGES["sweep"])
+    assert "Diamonds" in found.text
+    assert "Rings" in found.text
+    limit = "limit of this machine and its workers"
+    unlimited = a_run("0", executor="inline")
+    assert limit not in Page(("now", a_result(unlimited))).text
+    assert limit in Page(*PAGES["one"]).text
 
 
 def test_a_curve_of_one_cell_has_its_knee_too() -> None:
