@@ -161,7 +161,7 @@ def _states(found: Overview) -> Line:
 
 def _capacity(found: Overview, width: int) -> Line:
     line: Line = []
-    bars = max(6, min(30, (width - _LABEL - 54) // 2))
+    bars = max(6, min(30, (width - _LABEL) // max(1, len(found.capacity)) - 27))
     for name, whole in found.capacity.items():
         used = whole - found.free.get(name, 0.0)
         if name in ("memory", "disk"):

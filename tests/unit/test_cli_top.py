@@ -139,6 +139,13 @@ def test_a_frame_fills_the_screen_and_no_more(
     assert max(map(text_width, lines)) <= width
 
 
+def test_a_line_of_100_columns_has_room_for_processors_memory_and_disk() -> None:
+    more = {"cpus": 12.0, "memory": 23.5 * 2**30, "disk": 98.5 * 2**30}
+    lines = drawn(History(later(0, capacity=more, free=more)), 100, 24)
+    (in_use,) = [line for line in lines if line.startswith("in use")]
+    assert in_use.rstrip().endswith("disk ░░░░░░ 0 B of 98.5 GiB")
+
+
 def test_a_small_screen_keeps_what_matters() -> None:
     text = "\n".join(drawn(working(), 60, 15))
     for words in ("917: 900 busy", "9,000 waiting", "8,000 busy", "100/s", "job number 1", "LEFT"):
