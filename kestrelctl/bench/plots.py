@@ -214,7 +214,7 @@ def _axes(title: str, ylabel: str) -> tuple[Figure, Axes]:
     axes.set_ylabel(ylabel)
     axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    axes.xaxis.set_major_formatter(lambda seconds, _: f"{seconds:,.4g}")
+    axes.xaxis.set_major_formatter(lambda seconds, _: f"{seconds:,g}")
     axes.grid(axis="y")
     return figure, axes
 

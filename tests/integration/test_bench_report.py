@@ -121,6 +121,24 @@ def test_lengths_at_an_image_are_all_in_seconds_without_exponents() -> None:
     assert words[:place] == ["0.01", "0.1"]
 
 
+def test_seconds_of_a_long_run_have_no_exponents() -> None:
+    run = simulated_run("10000", 10, 5)
+    assert run.timeline is not None
+    words = text_of(plots.completed(run, run.timeline, None, this_machine("0.12.3"))["svg"])
+    place = words.index("seconds since submission")
+    assert words[:place] == [
+        "0",
+        "2,500",
+        "5,000",
+        "7,500",
+        "10,000",
+        "12,500",
+        "15,000",
+        "17,500",
+        "20,000",
+    ]
+
+
 def test_a_result_without_curves_still_makes_a_page(tmp_path: Path) -> None:
     run = msgspec.structs.replace(simulated_run("0.5", 20, 5), timeline=None)
     result = BenchResult(this_machine("0.12.3"), SPAWN_LIMIT, [run])
