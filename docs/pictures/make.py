@@ -1,4 +1,4 @@
-"""Makes the pictures beside it: `.venv/bin/python docs/pictures/make.py`, in about six minutes.
+"""Makes the pictures beside it: `.venv/bin/python docs/pictures/make.py`, in seven to nine minutes.
 
 A flock of two pools works for three users while a Prometheus looks on; then `bench` sweeps.
 """

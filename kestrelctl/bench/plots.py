@@ -124,7 +124,7 @@ def efficiency(curves: Sequence[Curve], machine: BenchMachine) -> Mapping[str, b
             seconds, shares = zip(*curve.points, strict=True)
             percents = [100 * share for share in shares]
             (line,) = axes.plot(seconds, percents, color=colour, marker=mark, lw=1.8, label=label)
-            line.set_clip_on(False)  # marks at the edge are whole
+            line.set(clip_on=False, zorder=3)  # marks at the edge are whole
         for curve, (colour, _) in zip(curves, _SERIES, strict=False):
             if curve.knee_seconds:
                 label = f"{curve.workers:,} workers: knee {length(curve.knee_seconds)}"
