@@ -80,15 +80,19 @@ _OPTIONS = (
         type=WholeNumber(1),
         default=1,
         show_default=True,
-        help="Workers in this one process.",
+        help="Number of workers in this one process.",
     ),
-    click.option("--cpus", type=Number(0.001), help="Of each.  [default: what the machine has]"),
+    click.option(
+        "--cpus",
+        type=Number(0.001),
+        help="Processors that each worker offers.  [default: those of the machine, shared out]",
+    ),
     click.option(
         "--memory",
         "memory_bytes",
         type=parse_size,
         metavar="SIZE",
-        help="Of each.  [default: an equal share of what the machine has]",
+        help="Memory that each worker offers: 8G.  [default: that of the machine, shared out]",
     ),
     click.option(
         "--asset",
@@ -96,14 +100,15 @@ _OPTIONS = (
         multiple=True,
         metavar="NAME=…",
         callback=_assets,
-        help="What else each has: fpga=2, gpus=0,1 (units), seats=shared:4, db=?; repeatable.",
+        help="Other asset that each worker offers: fpga=2, gpus=0,1 (units), seats=shared:4, db=?; "
+        "repeatable.",
     ),
     click.option(
         "--tags",
         multiple=True,
         metavar="TAG",
         callback=_tags,
-        help="What it provides; comma or repeated.",
+        help="Tag that jobs can require: GPU,R; comma or repeated.",
     ),
     click.option(
         "--attribute",
@@ -111,21 +116,22 @@ _OPTIONS = (
         multiple=True,
         metavar="KEY=VALUE",
         callback=_attributes,
-        help='For expressions of jobs: rack=7, fast=true, site="north"; repeatable.',
+        help='Attribute for the expressions of jobs: rack=7, fast=true, site="north"; repeatable.',
     ),
     click.option(
         "--start",
         default="",
         metavar="EXPR",
         callback=_start,
-        help="Only jobs of which this is true: 'RequestMemory <= 2048'.",
+        help="Take only jobs for which this expression is true: 'RequestMemory <= 2048'.  "
+        "[default: all]",
     ),
     click.option(
         "--isolation",
         type=click.Choice(["auto", *isolation.RUNGS]),
         default="auto",
         show_default=True,
-        help="What stands between tasks; auto is the best that works here.",
+        help="Isolation between tasks; auto is the best that works here.",
     ),
     click.option(
         "--share",
@@ -133,13 +139,15 @@ _OPTIONS = (
         multiple=True,
         type=click.Path(path_type=Path),
         metavar="DIR",
-        help="A directory that tasks may write, from isolation bubblewrap up; repeatable.",
+        help="Directory or device that tasks may write in spite of the isolation bubblewrap or "
+        "systemd; repeatable.",
     ),
     click.option(
         "--pull",
         "pulls",
         is_flag=True,
-        help="Be sent no more tasks than it asks for: two for each processor wait at the most.",
+        help="Ask for tasks: at most two for each processor wait here.  [default: take what the "
+        "pool sends]",
     ),
 )
 

@@ -47,7 +47,7 @@ class Bench(Noun):
 @click.option(
     "--workers",
     metavar="COUNT",
-    help="Of one processor each; with --sweep several.  [default: 917]",
+    help="Workers of one processor each; with --sweep several numbers.  [default: 917]",
 )
 @click.option(
     "--sleep",
@@ -67,7 +67,7 @@ class Bench(Noun):
 @click.option(
     "--cell-seconds",
     type=Number(0, min_open=True),
-    help="Of each run of a sweep; --jobs is its most tasks.  [default: 20]",
+    help="Seconds for each run of a sweep; --jobs is its most tasks.  [default: 20]",
 )
 @click.option(
     "--executor",
@@ -77,7 +77,7 @@ class Bench(Noun):
 @click.option(
     "--isolation",
     type=click.Choice(RUNGS),
-    help="What stands between tasks, in the pool that is made.  [default: plain]",
+    help="Isolation between tasks, in the pool that is made.  [default: plain]",
 )
 @click.option("--metrics/--no-metrics", default=None, hidden=True, help="To see what they cost.")
 @click.option("--report", type=Path, metavar="DIR", help="Write a page with curves there.")
@@ -144,7 +144,7 @@ def compare_results(
     default=Path("report.html"),
     show_default=True,
     metavar="FILE",
-    help="Where to write the page.",
+    help="File to write the page to.",
 )
 @pass_invocation
 def report_results(invocation: Invocation, /, results: tuple[Path, ...], file: Path) -> None:

@@ -31,11 +31,21 @@ _START = "0.3-0.6"
     "sharings",
     type=click.Choice(["static", "on-demand", "kept"]),
     multiple=True,
-    help="How hosts are shared out, a run each for each seed.  [default: all three]",
+    help="Way in which hosts are shared out, a run each for each seed.  [default: all three]",
 )
-@click.option("--hosts", type=WholeNumber(3), default=6, show_default=True, help="Of the pool.")
 @click.option(
-    "--tasks", type=WholeNumber(10), default=240, show_default=True, help="Of all classes."
+    "--hosts",
+    type=WholeNumber(3),
+    default=6,
+    show_default=True,
+    help="Number of hosts of the pool.",
+)
+@click.option(
+    "--tasks",
+    type=WholeNumber(10),
+    default=240,
+    show_default=True,
+    help="Number of tasks of all classes.",
 )
 @click.option(
     "--seconds",
@@ -43,7 +53,7 @@ _START = "0.3-0.6"
     type=Number(0, min_open=True),
     default=2.0,
     show_default=True,
-    help="How long a task runs on average.",
+    help="Seconds that a task runs on average.",
 )
 @click.option(
     "--over",
@@ -60,7 +70,7 @@ _START = "0.3-0.6"
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long an environment stays without work.",
+    help="Seconds that an environment stays without work.",
 )
 @click.option(
     "--keep",
@@ -69,21 +79,29 @@ _START = "0.3-0.6"
     default=1,
     show_default=True,
     metavar="COUNT",
-    help="Of each class, environments that stay without work; of --sharing kept.",
+    help="Number of environments of each class that stay without work, with --sharing kept.",
 )
 @click.option(
     "--seeds", type=WholeNumber(1), default=1, show_default=True, help="Loads, each for each way."
 )
 @click.option(
-    "--first-seed", type=WholeNumber(0), default=1, show_default=True, help="They count up from it."
+    "--first-seed",
+    type=WholeNumber(0),
+    default=1,
+    show_default=True,
+    help="Number of the first trace; the others follow.",
 )
-@click.option("--simulated", is_flag=True, help="On simulated time, instead of on this machine.")
+@click.option(
+    "--simulated", is_flag=True, help="Simulate the time, instead of running on this machine."
+)
 @click.option(
     "--start",
     metavar="SECONDS",
-    help=f"How long a simulated environment takes to come up.  [default: {_START}]",
+    help=f"Seconds that a simulated environment takes to come up.  [default: {_START}]",
 )
-@click.option("--report", type=Path, metavar="DIR", help="Write a page with plots there.")
+@click.option(
+    "--report", type=Path, metavar="DIR", help="Write a page with plots into this directory."
+)
 @pass_invocation
 def bench_environments(
     invocation: Invocation,

@@ -32,7 +32,11 @@ if TYPE_CHECKING:
     "--seeds", type=WholeNumber(1), default=1, show_default=True, help="Traces, each for each mode."
 )
 @click.option(
-    "--first-seed", type=WholeNumber(0), default=1, show_default=True, help="They count up from it."
+    "--first-seed",
+    type=WholeNumber(0),
+    default=1,
+    show_default=True,
+    help="Number of the first trace; the others follow.",
 )
 @click.option(
     "--unit",
@@ -41,7 +45,7 @@ if TYPE_CHECKING:
     default=0.05,
     show_default=True,
     metavar="SECONDS",
-    help="How long a unit of the trace is, and a minute of the flock.",
+    help="Seconds that a unit of the trace takes, and a minute of the flock.",
 )
 @click.option(
     "--reclaim",
@@ -50,7 +54,8 @@ if TYPE_CHECKING:
     default=20.0,
     show_default=True,
     metavar="UNITS",
-    help="How long tasks of other pools may go on while own ones wait; 20 is longer than any task.",
+    help="Time that tasks of other pools may go on while own ones wait; 20 is longer than any "
+    "task.",
 )
 @click.option(
     "--at-once",
@@ -64,14 +69,15 @@ if TYPE_CHECKING:
     "delays",
     multiple=True,
     metavar="MS",
-    help="Between each two servers, each way; several with commas: a run each.  [default: none]",
+    help="Milliseconds between each two servers, each way; several with commas: a run each.  "
+    "[default: 0]",
 )
 @click.option("--kill", is_flag=True, help="Kill a manager and a server in the middle.")
 @click.option(
     "--tasks",
     "most_tasks",
     type=WholeNumber(1),
-    help="Only the first ones of each pool.  [default: all, 1,200 of four pools]",
+    help="Number of tasks of each pool, the first ones.  [default: all, 1,200 of four pools]",
 )
 @click.option(
     "--compare",
@@ -81,7 +87,9 @@ if TYPE_CHECKING:
     metavar="RESULT",
     help="Ratios to an earlier result: of -o json, or a directory of --report.",
 )
-@click.option("--report", type=Path, metavar="DIR", help="Write a page with plots there.")
+@click.option(
+    "--report", type=Path, metavar="DIR", help="Write a page with plots into this directory."
+)
 @pass_invocation
 def flock(invocation: Invocation, /, **options: Any) -> int:
     """Run four pools of three machines with the traces of the source of flocking.

@@ -18,22 +18,29 @@ from kestrelctl.grammar.quantities import Number, WholeNumber, parse_percent
 
 @click.command("flock-sim", cls=CliCommand, talks=False)
 @click.option(
-    "--pools", type=WholeNumber(2), default=1000, show_default=True, help="Of the network."
+    "--pools",
+    type=WholeNumber(2),
+    default=1000,
+    show_default=True,
+    help="Number of pools of the network.",
 )
 @click.option(
     "--scale",
     type=Number(0, min_open=True),
     default=1.0,
     show_default=True,
-    help="What the 25 to 225 machines and sequences of a pool are multiplied by.",
+    help="Factor for the 25 to 225 machines and sequences of a pool.",
 )
-@click.option("--seed", type=WholeNumber(0), default=1, show_default=True, help="Of all chance.")
+@click.option(
+    "--seed", type=WholeNumber(0), default=1, show_default=True, help="Seed of all random numbers."
+)
 @click.option(
     "--ttl",
     "ttls",
     type=click.IntRange(0, 2),
     multiple=True,
-    help="How far announcements go, a run each; 0 for pools that are alone.  [default: 0, 1]",
+    help="Number of pools that announcements travel, a run each; 0 is pools that are alone.  "
+    "[default: 0, 1]",
 )
 @click.option(
     "--look",
@@ -42,7 +49,7 @@ from kestrelctl.grammar.quantities import Number, WholeNumber, parse_percent
     default=0.02,
     show_default=True,
     metavar="SECONDS",
-    help="How soon a pool looks again at what is free and what waits; the source's took a minute.",
+    help="Seconds until a pool looks again at what is free and what waits; the source's took 60.",
 )
 @click.option(
     "--reclaim",
@@ -51,15 +58,20 @@ from kestrelctl.grammar.quantities import Number, WholeNumber, parse_percent
     default=20.0,
     show_default=True,
     metavar="MINUTES",
-    help="How long tasks of other pools may go on while own ones wait; 20 is longer than any task.",
+    help="Time that tasks of other pools may go on while own ones wait; 20 is longer than any "
+    "task.",
 )
-@click.option("--failing", metavar="PERCENT", help="Of the pools, are gone for half an hour.")
-@click.option("--joining", metavar="PERCENT", help="Of the pools, join in the middle.")
-@click.option("--core", is_flag=True, help="Each pool has a core as in production; slower.")
+@click.option(
+    "--failing", metavar="PERCENT", help="Share of the pools that are gone for half an hour."
+)
+@click.option("--joining", metavar="PERCENT", help="Share of the pools that join in the middle.")
+@click.option("--core", is_flag=True, help="Give each pool a core as in production; slower.")
 @click.option(
     "--compiled", is_flag=True, help="Compile it to C first, with mypyc; for a thousand pools."
 )
-@click.option("--report", type=Path, metavar="DIR", help="Write a page with plots there.")
+@click.option(
+    "--report", type=Path, metavar="DIR", help="Write a page with plots into this directory."
+)
 @pass_invocation
 def simulate_flocks(
     invocation: Invocation,

@@ -28,15 +28,15 @@ from kestrelctl.grammar.quantities import Number, WholeNumber, split_words
     "sizes",
     multiple=True,
     metavar="COUNT",
-    help="Of each reply, a run each; comma or repeated.  [default: 10000]",
+    help="Size of each reply in bytes, a run each; comma or repeated.  [default: 10000]",
 )
 @click.option(
     "--limit",
     "limit_per_second",
     type=Number(0.1),
-    help="And each run once more with so many polls a second.  [default: without]",
+    help="Repeat each run with at most this many polls a second.  [default: no repetition]",
 )
-@click.option("--limited-only", is_flag=True, help="No run without the limit.")
+@click.option("--limited-only", is_flag=True, help="Leave out the runs without the limit.")
 @click.option(
     "--every",
     "poll_seconds",
@@ -44,13 +44,15 @@ from kestrelctl.grammar.quantities import Number, WholeNumber, split_words
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="From one poll of all to the next.",
+    help="Seconds from one poll of all to the next.",
 )
 @click.option(
     "--seconds", "run_seconds", type=WholeNumber(2), default=120, show_default=True,
-    help="How long each run is watched.",
+    help="Seconds that each run is watched.",
 )  # fmt: skip
-@click.option("--report", type=Path, metavar="DIR", help="Write the data and plots there.")
+@click.option(
+    "--report", type=Path, metavar="DIR", help="Write the data and plots into this directory."
+)
 @pass_invocation
 def bench_properties(
     invocation: Invocation,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from kestrelctl.cli.screen import Screen, parse_mode
+from kestrelctl.cli.screen import PROGRAM, Screen, parse_mode
 
 if TYPE_CHECKING:
     from kestrelctl.cli.command_output import CommandOutput
@@ -140,6 +140,9 @@ class Invocation:
         await show(output, self.screen)
 
 
+#: More characters than any sentence has: it is not cut off.
+_WHOLE = 1000
+
 pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
 
 
@@ -191,28 +194,29 @@ def common_options(*, talks: bool, taken: Collection[str] = ()) -> list[click.Pa
             metavar="MODE",
             expose_value=False,
             callback=_on_output,
-            help="table, wide, json, jsonl or quiet (names only). [env: KESTREL_OUTPUT]",
+            help="Print as table, wide, json, jsonl or quiet (names only).  [default: table] [env: "
+            "KESTREL_OUTPUT]",
         ),
         CommonOption(
             ["--no-color"],
             is_flag=True,
             expose_value=False,
             callback=_on_no_color,
-            help="No colours. [env: NO_COLOR]",
+            help="Print without colours. [env: NO_COLOR]",
         ),
         CommonOption(
             ["-q", "--quiet"],
             is_flag=True,
             expose_value=False,
             callback=_on_quiet,
-            help="Say nothing but errors on standard error.",
+            help="Print nothing but errors on standard error.",
         ),
         CommonOption(
             ["-v", "--verbose"],
             is_flag=True,
             expose_value=False,
             callback=_on_verbose,
-            help="Say more on standard error.",
+            help="Print more on standard error.",
         ),
     ]
     if talks:
@@ -221,13 +225,82 @@ def common_options(*, talks: bool, taken: Collection[str] = ()) -> list[click.Pa
             metavar="NAME",
             expose_value=False,
             callback=_on_pool,
-            help="Which pool to talk to. [env: KESTREL_POOL]",
+            help="Pool to talk to: one of `up`, or of the configuration. [env: KESTREL_POOL]",
         )
         options.insert(0, pool)
     return options
 
 
-class CliCommand(click.Command):
+class _Helped(click.Command):
+    """A command whose help shows examples, and its options under headings.
+
+    Args:
+        examples: command lines that work when they are pasted in this order.
+        option_sections: heading -> the options under it (`"array each-line"`), the most used first;
+            what is under none comes last.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        examples: Sequence[str] = (),
+        option_sections: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = examples
+        self.option_sections = option_sections or {}
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_help_text(ctx, formatter)
+        if self.examples:
+            program = ctx.find_root().info_name or PROGRAM
+            with formatter.section("Examples" if len(self.examples) > 1 else "Example"):
+                for example in self.examples:
+                    formatter.write(f"  {example.replace(PROGRAM, program)}\n")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        own: dict[str, tuple[str, str]] = {}
+        common: dict[str, tuple[str, str]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and isinstance(param, click.Option):
+                name = long_name(param)
+                is_common = isinstance(param, CommonOption) or name == "help"
+                (common if is_common else own)[name] = record
+        write_sections(formatter, self.option_sections, own, rest="Options")
+        write_sections(formatter, {}, common, rest="Common options")
+
+
+def long_name(option: click.Option) -> str:
+    """The first name of an option that is a word, or else its letter, without dashes."""
+    return next((n for n in option.opts if n.startswith("--")), option.opts[0]).lstrip("-")
+
+
+def write_sections(
+    formatter: click.HelpFormatter,
+    sections: Mapping[str, str],
+    rows: Mapping[str, tuple[str, str]],
+    *,
+    rest: str,
+) -> None:
+    """Writes a table for each heading.
+
+    Args:
+        sections: heading -> the names of its rows, divided by spaces.
+        rows: name -> its two columns.
+        rest: the heading of what is under no other; "Other options" if there are such others.
+    """
+    left = dict(rows)
+    for heading, names in sections.items():
+        with formatter.section(heading):
+            formatter.write_dl([left.pop(name) for name in names.split() if name in left])
+    if left:
+        with formatter.section(f"Other {rest.lower()}" if sections else rest):
+            formatter.write_dl(list(left.values()))
+
+
+class CliCommand(_Helped):
     """A command with the common options, listed after its own."""
 
     def __init__(self, *args: Any, talks: bool = True, **kwargs: Any) -> None:
@@ -235,27 +308,35 @@ class CliCommand(click.Command):
         taken = {name for param in self.params for name in param.opts}
         self.params.extend(common_options(talks=talks, taken=taken))
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        own: list[tuple[str, str]] = []
-        common: list[tuple[str, str]] = []
-        for param in self.get_params(ctx):
-            record = param.get_help_record(ctx)
-            if record is not None and isinstance(param, click.Option):
-                (common if isinstance(param, CommonOption) else own).append(record)
-        for title, records in (("Options", own), ("Common options", common)):
-            if records:
-                with formatter.section(title):
-                    formatter.write_dl(records)
 
+class Noun(_Helped, click.Group):
+    """A group of commands about one kind of thing.
 
-class Noun(click.Group):
-    """A group of commands about one kind of thing."""
+    Args:
+        command_sections: heading -> the commands under it, the most used first; without any, all
+            are listed in the order in which they were added.
+    """
 
     command_class = CliCommand
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, command_sections: Mapping[str, str] | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.no_args_is_help = True
+        self.command_sections = command_sections or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        super().format_options(ctx, formatter)
+
+    def summaries(self) -> dict[str, str]:
+        """What each command does, in one sentence."""
+        return {name: each.get_short_help_str(_WHOLE) for name, each in self.commands.items()}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = {name: (name, summary) for name, summary in self.summaries().items()}
+        write_sections(formatter, self.command_sections, rows, rest="Commands")

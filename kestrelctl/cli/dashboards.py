@@ -24,7 +24,7 @@ DIFFERENT = 1
 
 @click.group("dashboards", cls=Noun)
 def dashboards() -> None:
-    """Take the dashboards to a Grafana server, and back."""
+    """Copy dashboards to a Grafana server, and back."""
 
 
 def _server_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,20 +35,21 @@ def _server_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "timeout",
             default="30",
             metavar="DURATION",
-            help="For each answer of the server.  [default: 30]",
+            help="Time to wait for each answer of the server.  [default: 30]",
         ),
         click.option(
             "--token-file",
             type=Path,
             metavar="FILE",
-            help="Its first line is a token of a service account. [env: GRAFANA_TOKEN, the token]",
+            help="File whose first line is a token of a service account. [env: GRAFANA_TOKEN, the "
+            "token]",
         ),
         click.option(
             "--url",
             envvar="GRAFANA_URL",
             default="",
             metavar="URL",
-            help="Of the Grafana server. [env: GRAFANA_URL]",
+            help="Address of the Grafana server. [env: GRAFANA_URL]",
         ),
     ):
         command = option(command)
@@ -59,10 +60,10 @@ _directory_option = click.option(
     "--directory",
     type=Path,
     metavar="DIR",
-    help="Of the files.  [default: the dashboards that came with kestrelctl]",
+    help="Directory of the files.  [default: the dashboards that came with kestrelctl]",
 )
 _folder_option = click.option(
-    "--folder", default="Kestrel", show_default=True, help="Of the server: its title or uid."
+    "--folder", default="Kestrel", show_default=True, help="Folder of the server: its title or uid."
 )
 _names = click.argument("names", nargs=-1, metavar="[NAME]...")
 
@@ -72,8 +73,8 @@ _names = click.argument("names", nargs=-1, metavar="[NAME]...")
 @_directory_option
 @_folder_option
 @click.option("--create-folder", is_flag=True, help="Make the folder if there is none.")
-@click.option("--force", is_flag=True, help="Also undo what was edited in Grafana.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--force", is_flag=True, help="Undo what was edited in Grafana, too.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @_names
 @pass_invocation
 def push(
@@ -171,20 +172,20 @@ def diff(
     default="1h",
     show_default=True,
     metavar="DURATION",
-    help="How much of the time until now it shows.",
+    help="Time until now that it shows.",
 )
 @click.option(
     "--expires",
     default="7d",
     show_default=True,
     metavar="DURATION",
-    help="After that, Grafana deletes it.",
+    help="Time after which Grafana deletes it.",
 )
 @click.option(
     "--datasource",
     default="",
     metavar="UID",
-    help="Of the Prometheus data source.  [default: Grafana's]",
+    help="Data source of Prometheus.  [default: Grafana's]",
 )
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @pass_invocation

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @click.command("enroll", cls=CliCommand)
-@click.option("--name", default="", help="Under which it joins.  [default: it may choose]")
+@click.option("--name", default="", help="Name of the worker.  [default: the machine chooses]")
 @click.option(
     "--expires",
     "valid_seconds",
@@ -38,19 +38,20 @@ if TYPE_CHECKING:
     default="1h",
     show_default=True,
     metavar="DURATION",
-    help="How long the token holds, from 1m to 30d.",
+    help="Time for which the token is valid, from 1m to 30d.",
 )
 @click.option(
     "--server",
     default="",
     metavar="HOST[:PORT]",
-    help="Where the other machine finds the server.  [default: as this one does]",
+    help="Address of the server, as the other machine finds it.  [default: as this one does]",
 )
 @pass_invocation
 def enroll(invocation: Invocation, name: str, valid_seconds: float, server: str) -> None:
-    """Let a machine join as a worker: prints the command to run there. For admins.
+    """Let a machine join as a worker: print the command to run there. For admins.
 
-    The command holds a token, good for one machine, until it expires. Whoever has it can join.
+    The command holds a token, which is valid for one machine until it expires. Keep it secret:
+    anybody who has it can join.
     """
     from kestrelctl.core.model.loopback import is_loopback
 
@@ -96,9 +97,20 @@ def revoke(invocation: Invocation, names: tuple[str, ...]) -> None:
     invocation.talk_again(work, as_admin=True)
 
 
-@click.command("join", cls=CliCommand, talks=False)
+@click.command(
+    "join",
+    cls=CliCommand,
+    talks=False,
+    option_sections={
+        "What it offers": "name service cpus memory asset tags attribute sessions start",
+        "Tasks and their files": "isolation share",
+        "How it works": "pull metrics metrics-allow log-format",
+    },
+)
 @click.argument("token")
-@click.option("--name", default="", help="Of the worker.  [default: the token's, or the host name]")
+@click.option(
+    "--name", default="", help="Name of the worker.  [default: the token's, or the host name]"
+)
 @aggregate_options
 @click.option(
     "--any-workdir",
@@ -107,17 +119,24 @@ def revoke(invocation: Invocation, names: tuple[str, ...]) -> None:
     help="As of `worker run`: for an environment of a worker that has it.",
 )
 @click.option(
-    "--service", is_flag=True, help="Leave it to systemd, from now on and after each start."
+    "--service",
+    is_flag=True,
+    help="Run the worker as a service of systemd, now and after each boot.",
 )
 @click.option(
     "--metrics",
     default=None,
     metavar="HOST:PORT",
-    help="Serve Prometheus there; '' for nowhere.  [default: 127.0.0.1:9438 with --service]",
+    help="Serve metrics for Prometheus at this address; '' for none.  [default: 127.0.0.1:9438 "
+    "with --service, else off]",
 )
 @metrics_allow
 @click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Format of the log on standard error.",
 )
 @pass_invocation
 def join(
@@ -192,10 +211,14 @@ def join(
 
 
 @click.command("service", cls=CliCommand, talks=False)
-@click.option("--pool", metavar="DOMAIN", help="Which, if this machine has joined several.")
+@click.option(
+    "--pool",
+    metavar="DOMAIN",
+    help="Pool whose worker is meant, if this machine has joined several.",
+)
 @pass_invocation
 def service(invocation: Invocation, /, pool: str | None) -> None:
-    """Leave a worker that has joined to systemd, from now on and after each start.
+    """Run a worker that has joined as a service of systemd, now and after each boot.
 
     If it has a service already, the unit is written anew, as of this version, and restarted, which
     lets running tasks end before.

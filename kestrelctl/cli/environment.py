@@ -39,7 +39,7 @@ OBSTACLES = {
 
 @click.group("environment", cls=Noun)
 def environment() -> None:
-    """See, start and stop workers that are started when work needs them."""
+    """List, start and stop workers that start on demand."""
 
 
 @environment.command("list", cls=CliCommand)
@@ -79,7 +79,7 @@ def list_(invocation: Invocation) -> None:
 @click.argument("name", metavar="CLASS")
 @pass_invocation
 def explain(invocation: Invocation, name: str) -> None:
-    """Why there are as many environments of a CLASS as there are, and where others could be."""
+    """Explain the number of environments of a CLASS, and where others could start."""
 
     async def work(connection: Connection) -> CommandOutput:
         found = await ask(connection, ListEnvironments(), EnvironmentList)
@@ -141,7 +141,12 @@ def explanation(
 
 @environment.command("start", cls=CliCommand)
 @click.argument("name", metavar="CLASS")
-@click.option("--host", default="", metavar="WORKER", help="Where.  [default: the most room]")
+@click.option(
+    "--host",
+    default="",
+    metavar="WORKER",
+    help="Worker on whose machine to start it.  [default: the one with the most room]",
+)
 @pass_invocation
 def start(invocation: Invocation, name: str, host: str) -> None:
     """Start an environment of a CLASS, whether work needs it or not. For admins.

@@ -34,7 +34,7 @@ _LOOK_SECONDS = 0.5
     type=click.Choice(["auto", *isolation.RUNGS]),
     default="auto",
     show_default=True,
-    help="What stands between tasks there; auto is the best that works.",
+    help="Isolation between tasks in there; auto is the best that works.",
 )
 @pass_invocation
 def environment(invocation: Invocation, /, file: Path, name: str, token: str, rung: str) -> int:

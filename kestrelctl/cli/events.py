@@ -36,17 +36,25 @@ def shown_time(at: float) -> str:
 
 
 @click.command("events", cls=CliCommand)
-@click.option("-f", "--follow", "follows", is_flag=True, help="And go on with what comes.")
-@click.option("--worker", default="", metavar="GLOB", help="Only of workers called so.")
+@click.option("-f", "--follow", "follows", is_flag=True, help="Go on with new events as they come.")
 @click.option(
-    "--kind", default="", type=click.Choice(["", *MEMBER_KINDS]), help="Only these.", metavar="KIND"
+    "--worker", default="", metavar="GLOB", help="Show only workers of this name: 'h7-*'."
 )
-@click.option("--group", default="", metavar="GROUP", help="Only of workers that were in it.")
+@click.option(
+    "--kind",
+    default="",
+    type=click.Choice(["", *MEMBER_KINDS]),
+    help="Show only these; repeatable.",
+    metavar="KIND",
+)
+@click.option(
+    "--group", default="", metavar="GROUP", help="Show only workers that were in this group."
+)
 @click.option(
     "--since",
     type=parse_duration,
     metavar="TIME",
-    help="Only those so long ago or later, e.g. 7d.  [default: all; with -f, what comes]",
+    help="Show only events within this time: 7d.  [default: all; with -f, new ones]",
 )
 @pass_invocation
 def events(
@@ -57,7 +65,7 @@ def events(
     group: str,
     since: float | None,
 ) -> None:
-    """What became of workers: who joined, left, failed, changed, was set aside or drained.
+    """List what happened to workers: joined, left, failed, changed, quarantined, drained.
 
     KIND is one of join, leave, failed, update, quarantine, quarantine-end, drain, drain-end.
     """

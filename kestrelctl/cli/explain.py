@@ -22,7 +22,7 @@ from kestrelctl.protocol.requests import ExplainJob
 @click.argument("job", type=parse_job, metavar="JOB")
 @pass_invocation
 def explain(invocation: Invocation, job: str) -> None:
-    """Why tasks of a job wait, worker by worker, the closest fit first."""
+    """Explain why tasks of a job wait, worker by worker, the closest fit first."""
 
     async def work(connection: Connection) -> CommandOutput:
         return report(await ask(connection, ExplainJob(job=job), JobExplanation))

@@ -93,16 +93,30 @@ class Fetched(msgspec.Struct, kw_only=True):
 
 @click.command("fetch", cls=CliCommand)
 @click.argument("job", type=parse_job, metavar="JOB")
-@click.option("--tasks", "task_ids", type=parse_tasks, metavar="TASKS", help="Only of these.")
-@click.option("--to", type=Path, metavar="DIR", help="Files come to DIR/TASK/.  [default: job-JOB]")
 @click.option(
-    "--tar", type=Path, metavar="FILE", help="One archive instead, with names TASK/…; - is stdout."
+    "--tasks",
+    "task_ids",
+    type=parse_tasks,
+    metavar="TASKS",
+    help="Fetch only the files of these tasks: 3,5-9.",
+)
+@click.option(
+    "--to",
+    type=Path,
+    metavar="DIR",
+    help="Directory for the files, as DIR/TASK/.  [default: job-JOB]",
+)
+@click.option(
+    "--tar",
+    type=Path,
+    metavar="FILE",
+    help="Write one tar archive instead, with names TASK/…; - is standard output.",
 )
 @pass_invocation
 def fetch(
     invocation: Invocation, job: str, task_ids: list[int] | None, to: Path | None, tar: Path | None
 ) -> None:
-    """Bring the files home that tasks left, as `submit --output` asked.
+    """Copy the files here that tasks left, as `submit --output` asked.
 
     A second call fetches only what is not there, or not as it came.
     """

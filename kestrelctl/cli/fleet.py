@@ -38,14 +38,17 @@ if TYPE_CHECKING:
 
 @click.group("fleet", cls=Noun)
 def fleet() -> None:
-    """See and serve the hosts of an Ansible inventory, over SSH."""
+    """Inspect and restart the hosts of an Ansible inventory.
+
+    The hosts are reached over SSH.
+    """
 
 
 @fleet.command("status", cls=CliCommand, talks=False)
 @host_options
 @pass_invocation
 def status(invocation: Invocation, /, **chosen: Any) -> None:
-    """How each host is.
+    """Show the state of each host.
 
     Its services, version, disk, load, clock and certificates.
     """
@@ -68,9 +71,9 @@ def status(invocation: Invocation, /, **chosen: Any) -> None:
     "timeout_seconds",
     type=parse_duration,
     metavar="DURATION",
-    help="End it after so long: 90, 15m, 1h.",
+    help="End the command after this time: 90 (seconds), 15m, 1h.  [default: never]",
 )
-@click.option("--sudo", is_flag=True, help="As root, if the login is not root's.")
+@click.option("--sudo", is_flag=True, help="Run as root, through sudo.")
 @pass_invocation
 def run(
     invocation: Invocation,

@@ -24,7 +24,7 @@ from kestrelctl.grammar.quantities import parse_duration, parse_size, size
     "--destination",
     type=click.Path(path_type=Path),
     metavar="FILE.tar.gz",
-    help="[default: kestrel-bundle-TIME.tar.gz here]",
+    help="Archive to write.  [default: kestrel-bundle-TIME.tar.gz here]",
 )
 @click.option(
     "--since",
@@ -33,7 +33,7 @@ from kestrelctl.grammar.quantities import parse_duration, parse_size, size
     default="24h",
     show_default=True,
     metavar="DURATION",
-    help="How far back the journals go.",
+    help="Time that the journals go back.",
 )
 @click.option(
     "--journal-size",
@@ -42,7 +42,7 @@ from kestrelctl.grammar.quantities import parse_duration, parse_size, size
     default="1M",
     show_default=True,
     metavar="SIZE",
-    help="Of the journal of one service at the most.",
+    help="Size of the journal of one service at most.",
 )
 @pass_invocation
 def bundle(

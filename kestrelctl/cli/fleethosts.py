@@ -34,12 +34,12 @@ def host_options(command: F) -> F:
             "--inventory",
             type=click.Path(path_type=Path),
             metavar="PATH",
-            help="Of Ansible.  [default: the one that Ansible would use here]",
+            help="Inventory of Ansible.  [default: the one that Ansible would use here]",
         ),
         click.option(
             "--limit",
             metavar="PATTERN",
-            help="Only these hosts and groups, as for ansible: 'workers,!w3'.",
+            help="Choose hosts and groups, as for ansible: 'workers,!w3'.  [default: all]",
         ),
         click.option(
             "--forks",
@@ -47,7 +47,7 @@ def host_options(command: F) -> F:
             default=20,
             show_default=True,
             metavar="N",
-            help="So many hosts at the same time.",
+            help="Number of hosts at the same time.",
         ),
     )
     for option in reversed(options):

@@ -30,21 +30,25 @@ _TIMEOUT_SECONDS = 120
 
 @click.command("logs", cls=CliCommand, talks=False)
 @host_options
-@click.option("-f", "--follow", is_flag=True, help="And go on as they write more, until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Go on as they write more, until Ctrl-C.")
 @click.option(
     "-n",
     "--lines",
     type=WholeNumber(0),
     metavar="N",
-    help="The newest of each host.  [default: 100; with --since, all]",
+    help="Number of lines of each host, the newest.  [default: 100; with --since, all]",
 )
-@click.option("--since", metavar="TIME", help="As for journalctl: 09:30, yesterday, '-1h'.")
+@click.option(
+    "--since",
+    metavar="TIME",
+    help="Time of the first line, as for journalctl: 09:30, yesterday, '-1h'.",
+)
 @click.option(
     "--unit",
     "units",
     multiple=True,
     metavar="UNIT",
-    help="Repeatable.  [default: kestrel-manager, kestrel-worker]",
+    help="Service of systemd; repeatable.  [default: kestrel-manager, kestrel-worker]",
 )
 @pass_invocation
 def logs(
@@ -56,7 +60,7 @@ def logs(
     units: tuple[str, ...],
     **chosen: Any,
 ) -> None:
-    """What the services of all hosts wrote, by time."""
+    """Print the journals of the services of all hosts, by time."""
     from kestrelctl.fleet.journal import journal_command
     from kestrelctl.fleet.units import KESTREL_UNITS
 

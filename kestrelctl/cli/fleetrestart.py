@@ -47,7 +47,7 @@ _COLUMNS: list[Column[Restarted]] = [
     "units",
     multiple=True,
     metavar="UNIT",
-    help="Repeatable.  [default: kestrel-manager, kestrel-worker]",
+    help="Service of systemd; repeatable.  [default: kestrel-manager, kestrel-worker]",
 )
 @click.option(
     "--serial",
@@ -55,7 +55,7 @@ _COLUMNS: list[Column[Restarted]] = [
     default=5,
     show_default=True,
     metavar="N",
-    help="So many workers at a time.",
+    help="Number of workers to restart at a time.",
 )
 @click.option(
     "--timeout",
@@ -64,9 +64,9 @@ _COLUMNS: list[Column[Restarted]] = [
     default="15m",
     show_default=True,
     metavar="DURATION",
-    help="For one host; a worker ends its tasks first.",
+    help="Time for one host, on which a worker ends its tasks first.",
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Go ahead without asking.")
 @pass_invocation
 def restart(
     invocation: Invocation,

@@ -40,7 +40,7 @@ PING_SECONDS = 15.0
 
 @click.group("flock", cls=Noun)
 def flock() -> None:
-    """See and change how the pool shares machines with others."""
+    """Share idle machines with other pools, by rules that you set."""
 
 
 flock.add_command(policy)
@@ -49,7 +49,7 @@ flock.add_command(policy)
 @flock.command("status", cls=CliCommand)
 @pass_invocation
 def status(invocation: Invocation) -> None:
-    """How the pool stands in its flock: what it lends, and what others lend it."""
+    """Show what the pool lends to its flock, and what others lend it."""
 
     async def work(connection: Connection) -> CommandOutput:
         answer = await ask(connection, AskFlock(), FlockStatus)
@@ -125,7 +125,7 @@ def _loans(title: str, loans: list[LoanView], now: float) -> Table:
 @flock.command("pools", cls=CliCommand)
 @pass_invocation
 def pools(invocation: Invocation) -> None:
-    """The other pools that this one knows, the nearest first."""
+    """List the other pools that this one knows, the nearest first."""
 
     async def work(connection: Connection) -> CommandOutput:
         found = [view async for page in _pages(connection) for view in page]
@@ -177,7 +177,7 @@ def join(invocation: Invocation, domain: str) -> None:
 @click.argument("domain")
 @pass_invocation
 def forget(invocation: Invocation, domain: str) -> None:
-    """Join through the pool DOMAIN no more, say after a mistyped join. For admins.
+    """Forget the pool DOMAIN, say after a mistyped join. For admins.
 
     The pool stays in the flock if it knows another pool of it.
     """

@@ -22,7 +22,7 @@ _MOST_ORDER = 1_000_000
 
 @click.group("policy", cls=Noun)
 def policy() -> None:
-    """See and change the rules on lending to other pools, and borrowing from them."""
+    """List and set the rules for lending to other pools, and borrowing from them."""
 
 
 @policy.command("set", cls=CliCommand)
@@ -31,56 +31,72 @@ def policy() -> None:
     "--lend/--borrow",
     "lends",
     default=None,
-    help="Whether it is about this pool's machines, or about others' that its tasks use.",
+    help="Rule about this pool's machines (lend), or about those of others that its tasks use "
+    "(borrow).",
 )
-@click.option("--allow/--deny", "allows", default=None, help="What it does.")
+@click.option("--allow/--deny", "allows", default=None, help="Allow or deny what the rule fits.")
 @click.option(
     "--order",
     type=WholeNumber(0, _MOST_ORDER),
     default=DEFAULT_ORDER,
     show_default=True,
     metavar="N",
-    help="Lower ones are asked first; those of one order by name.",
+    help="Place of the rule: lower ones are asked first, those of one order by name.",
 )
 @click.option(
-    "--neighbour", "pools", multiple=True, metavar="GLOB", help="Of these other pools. Repeatable."
+    "--neighbour",
+    "pools",
+    multiple=True,
+    metavar="GLOB",
+    help="Other pools that the rule fits; repeatable.  [default: all]",
 )
 @click.option(
     "--user",
     "users",
     multiple=True,
     metavar="GLOB",
-    help="Of these users: an account, or the name before its @. Repeatable.",
+    help="Users that the rule fits: an account, or the name before its @; repeatable.  "
+    "[default: all]",
 )
 @click.option(
-    "--group", "groups", multiple=True, metavar="GLOB", help="Of these groups. Repeatable."
+    "--group",
+    "groups",
+    multiple=True,
+    metavar="GLOB",
+    help="Groups of users that the rule fits; repeatable.  [default: all]",
 )
 @click.option(
     "--requirements",
     metavar="EXPR",
     default="",
-    help="Of --lend: only for jobs of which this is true. Of --borrow: only for such machines.",
+    help="Expression that must be true, with --lend of the job, with --borrow of the machine.",
 )
 @click.option(
     "--max-cpus",
     type=Number(0.0, _MOST_CPUS, min_open=True),
     metavar="N",
-    help="So many processors at once, for all pools that it fits together.",
+    help="Number of processors at once, for all pools that the rule fits together.  [default: "
+    "no limit]",
 )
 @click.option(
     "--max-time",
     "max_seconds",
     type=parse_duration,
     metavar="TIME",
-    help="Of --lend: how long an attempt may run. Of --borrow: only tasks that take no longer.",
+    help="Time that an attempt may run, with --lend; with --borrow, time limit that a task must "
+    "have.  [default: no limit]",
 )
 @click.option(
     "--isolation",
     type=click.Choice(RUNGS),
-    help="Of --lend: tasks of others are isolated at least so well.",
+    help="Isolation that tasks of others get at least, with --lend.",
 )
 @click.option(
-    "--lease", "lease_seconds", type=parse_duration, metavar="TIME", help="The longest loan."
+    "--lease",
+    "lease_seconds",
+    type=parse_duration,
+    metavar="TIME",
+    help="Time that a loan may last.",
 )
 @pass_invocation
 def set_(
@@ -98,10 +114,10 @@ def set_(
     isolation: str | None,
     lease_seconds: float | None,
 ) -> None:
-    """Put a rule in force, or replace the one of that name. For admins.
+    """Set a rule, or replace the one of that name. For admins.
 
-    The first rule that fits a task decides. What none fits is allowed, unless some rule of its
-    direction allows: then only what rules allow is.
+    The first rule that fits a task decides. A task that no rule fits is allowed; but as soon as one
+    rule of that direction allows something, only what rules allow is allowed.
     """
     if lends is None or allows is None:
         raise UsageError(
@@ -136,7 +152,7 @@ def set_(
 @click.argument("name")
 @pass_invocation
 def remove(invocation: Invocation, name: str) -> None:
-    """Take a rule out of force. For admins."""
+    """Remove a rule. For admins."""
 
     async def work(redial: Redial) -> CommandOutput:
         done = await redial.change(RemoveFlockRule(name=name), twice=False)

@@ -40,7 +40,7 @@ _COLUMNS: list[Column[GroupView]] = [
 
 @click.group("group", cls=Noun)
 def group() -> None:
-    """See and set groups of users: they share one weight and have bounds together."""
+    """List groups of users, and set their weights and limits."""
 
 
 async def _pages(connection: Connection, request: ListGroups) -> AsyncIterator[list[GroupView]]:
@@ -54,7 +54,7 @@ async def _pages(connection: Connection, request: ListGroups) -> AsyncIterator[l
 @group.command("list", cls=CliCommand)
 @pass_invocation
 def list_(invocation: Invocation) -> None:
-    """List groups. Who is no admin sees the group that he is in, unless the pool shares jobs."""
+    """List groups: your own; for admins, and in a pool that shares jobs, all."""
 
     async def work(connection: Connection) -> CommandOutput:
         pages = _pages(connection, ListGroups())
@@ -67,7 +67,7 @@ def list_(invocation: Invocation) -> None:
 @click.argument("name")
 @pass_invocation
 def info(invocation: Invocation, name: str) -> None:
-    """Everything about one group, with its members."""
+    """Show all about one group, with its members."""
 
     async def work(connection: Connection) -> CommandOutput:
         answer = await ask(connection, ListGroups(group=name), Groups)

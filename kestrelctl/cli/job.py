@@ -49,7 +49,10 @@ from kestrelctl.protocol.requests import (
 )
 
 _NAME = click.option(
-    "--name", default="", metavar="GLOB", help="Instead of JOBS: yours of this name, e.g. 'night*'."
+    "--name",
+    default="",
+    metavar="GLOB",
+    help="Choose your jobs of this name instead of JOBS: 'night*'.",
 )
 _NOT_THERE = "these tasks have ended"
 #: Selections that may mean other jobs when they are sent again.
@@ -58,9 +61,23 @@ _MOVING = ("last", "all")
 _PIECE = 500
 
 
-@click.group("job", cls=Noun)
+@click.group(
+    "job",
+    cls=Noun,
+    examples=(
+        "kestrelctl submit --array 1-3 -- echo hello from task {}",
+        "kestrelctl job wait last",
+        "kestrelctl job logs last --all",
+        "kestrelctl job list",
+    ),
+    command_sections={
+        "Follow jobs": "list wait logs info tasks fetch",
+        "Change jobs": "cancel retry hold release scale forget",
+        "Understand jobs": "explain story graph history",
+    },
+)
 def job() -> None:
-    """See, wait for, hold, cancel and repeat jobs.
+    """List jobs, wait for them, read their output, cancel them.
 
     JOBS are ids and ranges like 3,5-9, `last`, or `all` (your active ones; for `forget`, those
     that have ended); JOB is one id, or `last`.
@@ -69,17 +86,28 @@ def job() -> None:
 
 @job.command("list")
 @click.argument("jobs", type=parse_jobs, default=None, required=False, metavar="[JOBS]")
-@click.option("--state", "states", multiple=True, type=click.Choice(JOB_STATES), help="Only these.")
-@click.option("--owner", default="", metavar="JID", help="Only this user's.")
-@click.option("--name", default="", metavar="GLOB", help="Only of this name, e.g. 'nightly*'.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(JOB_STATES),
+    help="Show only these; repeatable.",
+)
+@click.option("--owner", default="", metavar="JID", help="Show only jobs of this user.")
+@click.option("--name", default="", metavar="GLOB", help="Show only jobs of this name: 'nightly*'.")
 @click.option(
     "--limit",
     type=WholeNumber(0),
     default=100,
     show_default=True,
-    help="At most so many, the newest; 0 for all.",
+    help="Number of jobs to show, the newest; 0 is all.",
 )
-@click.option("--where", default="", metavar="EXPR", help="Only those of which this is true.")
+@click.option(
+    "--where",
+    default="",
+    metavar="EXPR",
+    help="Show only those for which this expression is true; docs/matching.md has the attributes.",
+)
 @pass_invocation
 def list_(
     invocation: Invocation,
@@ -112,7 +140,7 @@ def list_(
 @click.argument("job_id", type=parse_job, metavar="JOB")
 @pass_invocation
 def info(invocation: Invocation, job_id: str) -> None:
-    """Everything about one job."""
+    """Show all about one job."""
 
     async def work(connection: Connection) -> CommandOutput:
         view = await one_job(connection, job_id, details=True)
@@ -125,9 +153,14 @@ def info(invocation: Invocation, job_id: str) -> None:
 
 @job.command("wait")
 @click.argument("jobs", type=parse_jobs, metavar="JOBS")
-@click.option("--timeout", type=parse_duration, metavar="TIME", help="Give up after so long.")
 @click.option(
-    "--progress", is_flag=True, help="Show how far they are: a bar, or a line every 10 s."
+    "--timeout",
+    type=parse_duration,
+    metavar="TIME",
+    help="Give up after this time, with status 6: 90 (seconds), 15m.  [default: never]",
+)
+@click.option(
+    "--progress", is_flag=True, help="Show the progress: a bar, or a line every 10 seconds."
 )
 @click.option("--any", "any_one", is_flag=True, help="Return when the first of them has ended.")
 @on_end_option
@@ -140,7 +173,7 @@ def wait(
     any_one: bool,
     on_end: str | None,
 ) -> None:
-    """Return when jobs have ended; the status tells whether every task was done."""
+    """Wait until jobs have ended; the status is 0 if every task was done, else 3."""
 
     async def work(connection: Connection) -> None:
         ends = OnEnd(on_end, invocation.screen, invocation.pool)
@@ -168,11 +201,15 @@ def wait(
 @click.argument("jobs", type=parse_jobs, required=False, metavar="[JOBS]")
 @_NAME
 @click.option(
-    "--task", "task_ids", type=parse_tasks, metavar="TASKS", help="Only these tasks of one job."
+    "--task",
+    "task_ids",
+    type=parse_tasks,
+    metavar="TASKS",
+    help="Cancel only these tasks of one job: 3,7-9.",
 )
 @pass_invocation
 def cancel(invocation: Invocation, jobs: str | None, name: str, task_ids: list[int] | None) -> None:
-    """Stop jobs, or single tasks: nothing more of them starts, what runs is killed."""
+    """Stop jobs, or single tasks: nothing more starts, and what runs is killed."""
     selection = jobs_or_name(jobs, name)
 
     async def work(redial: Redial) -> CommandOutput:
@@ -189,7 +226,7 @@ def cancel(invocation: Invocation, jobs: str | None, name: str, task_ids: list[i
 @job.command("hold")
 @click.argument("jobs", type=parse_jobs, required=False, metavar="[JOBS]")
 @_NAME
-@click.option("--reason", default="", metavar="TEXT", help="Why: `job info` shows it.")
+@click.option("--reason", default="", metavar="TEXT", help="Reason that `job info` shows.")
 @pass_invocation
 def hold(invocation: Invocation, jobs: str | None, name: str, reason: str) -> None:
     """Start nothing more of jobs until their release; what runs goes on."""
@@ -210,7 +247,7 @@ def hold(invocation: Invocation, jobs: str | None, name: str, reason: str) -> No
 @_NAME
 @pass_invocation
 def release(invocation: Invocation, jobs: str | None, name: str) -> None:
-    """Let jobs go on that are on hold, whoever held them; `all` means those of yours that are."""
+    """Let jobs on hold go on; `all` means all of yours that are on hold."""
     request = ReleaseJobs(jobs=jobs_or_name(jobs, name))
 
     async def work(redial: Redial) -> CommandOutput:
@@ -226,7 +263,7 @@ def release(invocation: Invocation, jobs: str | None, name: str) -> None:
 @click.option(
     "--failed",
     is_flag=True,
-    help="Only of jobs that have failed or lost tasks, such as of a graph.",
+    help="Retry only those of the JOBS that have failed or lost tasks.",
 )
 @pass_invocation
 def retry(invocation: Invocation, jobs: str, task_ids: list[int] | None, *, failed: bool) -> None:
@@ -259,7 +296,7 @@ async def _failed_among(connection: Connection, jobs: str) -> list[str]:
 @click.argument("copies", type=WholeNumber(1))
 @pass_invocation
 def scale(invocation: Invocation, job_id: str, copies: int) -> None:
-    """Keep so many COPIES of a service running; of too many, the last are stopped."""
+    """Change the number of COPIES of a service; of too many, the last are stopped."""
 
     async def work(redial: Redial) -> CommandOutput:
         request = ScaleJob(job=job_id, copies=copies)
@@ -274,7 +311,7 @@ def scale(invocation: Invocation, job_id: str, copies: int) -> None:
 @_NAME
 @pass_invocation
 def forget(invocation: Invocation, jobs: str | None, name: str) -> None:
-    """Delete jobs that have ended, and their results; `all` means those of yours that have."""
+    """Delete jobs that have ended, and their results; `all` means all of yours that have."""
     selection = jobs_or_name(jobs, name)
 
     async def work(redial: Redial) -> CommandOutput:

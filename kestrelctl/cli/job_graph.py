@@ -34,11 +34,16 @@ _COLOURS = {
 
 @click.command("graph", cls=CliCommand)
 @click.argument("jobs", type=parse_jobs, metavar="JOBS")
-@click.option("--dot", is_flag=True, help="Print it as text for Graphviz.")
-@click.option("--svg", type=Path, metavar="FILE", help="Draw it into this file; needs `dot`.")
+@click.option("--dot", is_flag=True, help="Print the graph as text for Graphviz.")
+@click.option(
+    "--svg",
+    type=Path,
+    metavar="FILE",
+    help="Draw the graph into this file; needs `dot` of Graphviz.",
+)
 @pass_invocation
 def graph(invocation: Invocation, jobs: str, dot: bool, svg: Path | None) -> None:
-    """Which jobs wait for which: all that JOBS wait for, and all that wait for them."""
+    """Show which jobs wait for which: all that JOBS wait for, and all that wait for them."""
     program = shutil.which("dot") if svg else None
     if svg is not None and program is None:
         raise UsageError(

@@ -15,23 +15,27 @@ from kestrelctl.protocol.requests import ENDED_STATES, ListJobs
 
 
 @click.command("history", cls=CliCommand)
-@click.option("--owner", default="", metavar="JID", help="Only this user's.")
+@click.option("--owner", default="", metavar="JID", help="Show only jobs of this user.")
 @click.option(
-    "--state", "states", multiple=True, type=click.Choice(ENDED_STATES), help="Only these."
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(ENDED_STATES),
+    help="Show only these; repeatable.",
 )
-@click.option("--name", default="", metavar="GLOB", help="Only of this name, e.g. 'nightly*'.")
+@click.option("--name", default="", metavar="GLOB", help="Show only jobs of this name: 'nightly*'.")
 @click.option(
     "--since",
     type=parse_duration,
     metavar="TIME",
-    help="Only those that ended so long ago or later, e.g. 7d.",
+    help="Show only jobs that ended within this time: 7d.  [default: all]",
 )
 @click.option(
     "--limit",
     type=WholeNumber(0),
     default=100,
     show_default=True,
-    help="At most so many, the newest; 0 for all.",
+    help="Number of jobs to show, the newest; 0 is all.",
 )
 @pass_invocation
 def history(

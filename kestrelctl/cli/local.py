@@ -15,105 +15,130 @@ from kestrelctl.cli.context import DEFAULT_LOCAL_POOL
 from kestrelctl.cli.mail_options import mail_options, mail_words
 from kestrelctl.core.model.isolation import RUNGS
 from kestrelctl.core.model.plural import plural
-from kestrelctl.errors import UsageError
+from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.grammar.quantities import WholeNumber
 
 if TYPE_CHECKING:
     from kestrelctl.local.control import KeptJobs
 
+#: What shows a first result when it is pasted into a shell.
+FIRST_JOB = (
+    "kestrelctl submit --array 1-3 --wait -- echo hello from task {} "
+    "&& kestrelctl job logs last --all"
+)
 
-@click.command("up", cls=CliCommand, talks=False)
-@click.option("--name", default=DEFAULT_LOCAL_POOL, show_default=True, help="Of the pool.")
+
+@click.command(
+    "up",
+    cls=CliCommand,
+    talks=False,
+    examples=("kestrelctl up", "kestrelctl up --name test --workers 2"),
+    option_sections={
+        "The pool": "name workers isolation flock executor",
+        "Files that the pool reads": "environments properties commands handlers triggers",
+        "Accounts at other servers": "domain federated-domain remote-user certificate key "
+        "federation-listen",
+        "Mail": "smtp smtp-tls smtp-user smtp-password-file mail-from",
+    },
+)
+@click.option("--name", default=DEFAULT_LOCAL_POOL, show_default=True, help="Name of the pool.")
 @click.option(
     "--workers",
     type=WholeNumber(0),
     default=0,
     metavar="N",
-    help="So many of one processor each.  [default: one with all that the machine has]",
+    help="Number of workers, of one processor each.  [default: one worker with the whole machine]",
 )
 @click.option(
     "--executor",
     type=click.Choice(["process", "inline"]),
     default="process",
     show_default=True,
-    help="Processes, or (to measure a pool) nothing but the time they would take.",
+    help="Run tasks as processes, or (inline, to measure a pool) only wait as long as they "
+    "would take.",
 )
 @click.option(
     "--isolation",
     type=click.Choice(["auto", *RUNGS]),
     default="plain",
     show_default=True,
-    help="What stands between tasks; here they are all your own.",
+    help="Isolation between tasks; here all tasks are your own.",
 )
 @click.option(
     "--domain",
     default="",
     metavar="NAME",
-    help="XMPP domain of the pool, which it keeps.  [default: kestrel.localhost]",
+    help="XMPP domain of a new pool; a pool keeps its domain.  [default: kestrel.localhost]",
 )
 @click.option(
     "--federated-domain",
     "federated_domains",
     multiple=True,
     metavar="DOMAIN",
-    help="Accounts at that other server reach the pool; repeatable.  [default: none]",
+    help="Domain of another server whose accounts may reach the pool; repeatable.  [default: none]",
 )
 @click.option(
     "--remote-user",
     "remote_users",
     multiple=True,
     metavar="JID",
-    help="An account there that may submit, with your rights; repeatable.",
+    help="Account at such a server that may submit jobs, with your rights; repeatable.  "
+    "[default: none]",
 )
-@click.option("--certificate", type=Path, metavar="FILE", help="Of the domain, for other servers.")
-@click.option("--key", type=Path, metavar="FILE", help="Of the certificate.")
+@click.option(
+    "--certificate",
+    type=Path,
+    metavar="FILE",
+    help="Certificate of the domain, which other servers verify.",
+)
+@click.option("--key", type=Path, metavar="FILE", help="Private key of the certificate.")
 @click.option(
     "--federation-listen",
     default="",
     metavar="ADDRESS:PORT",
-    help="Where other servers connect to.  [default: port 5269 of all addresses]",
+    help="Address at which other servers connect.  [default: port 5269 of all addresses]",
 )
 @click.option(
     "--flock",
     default="",
     metavar="NAME",
-    help="Share idle workers with that pool on this machine and its others; its own name for the "
-    "first of a flock.  [default: none]",
+    help="Share idle workers with this pool of this machine and its flock; the first pool of a "
+    "flock names itself.  [default: no flock]",
 )
 @click.option(
     "--environments",
     type=Path,
     multiple=True,
     metavar="FILE",
-    help="Classes of environments, which are started here when work needs them; repeatable.",
+    help="File of environments that are started here when work needs them; repeatable.",
 )
 @click.option(
     "--properties",
     type=Path,
     multiple=True,
     metavar="FILE",
-    help="What workers read of this machine, and how often; repeatable.",
+    help="File of properties that workers read of this machine, and how often; repeatable.",
 )
 @click.option(
     "--commands",
     type=Path,
     multiple=True,
     metavar="FILE",
-    help="What you may have workers run with `worker run-command`; repeatable.",
+    help="File of commands that you can run with `worker run-command`; repeatable.",
 )
 @click.option(
     "--handlers",
     type=Path,
     multiple=True,
     metavar="FILE",
-    help="What is done when workers come, go or change; repeatable.",
+    help="File of handlers, which run when workers come, go or change; repeatable.",
 )
 @click.option(
     "--triggers",
     type=Path,
     multiple=True,
     metavar="FILE",
-    help="What is done when the pool is in some state; repeatable.",
+    help="File of triggers, which act when the pool is in a given state; repeatable.",
 )
 @mail_options
 @pass_invocation
@@ -137,7 +162,10 @@ def up(
     triggers: tuple[Path, ...],
     **mail: Any,
 ) -> None:
-    """Start a pool on this machine: a server, a manager and workers, for you alone."""
+    """Start a pool on this machine, for you alone.
+
+    It has a private XMPP server, a manager and workers. It goes on with the jobs that `down` kept.
+    """
     from kestrelctl.local import control, other_servers
 
     words = mail_words(mail)
@@ -175,14 +203,32 @@ def up(
             invocation.screen.say(f"it goes on with {kept}")
 
     asyncio.run(work())
-    which = "" if name == DEFAULT_LOCAL_POOL else f"--pool {name} "
-    invocation.screen.say(f"next: kestrelctl submit {which}--array 1-10 -- echo {{}}")
+    invocation.screen.pool = _named_if_needed(invocation, name)
+    invocation.screen.say(f"next: {FIRST_JOB}")
 
 
-@click.command("down", cls=CliCommand, talks=False)
-@click.option("--name", default=DEFAULT_LOCAL_POOL, show_default=True, help="Of the pool.")
-@click.option("--delete", is_flag=True, help="Its jobs and results, too; they are kept otherwise.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+def _named_if_needed(invocation: Invocation, name: str) -> str:
+    """The pool's name for `--pool`; empty if a command without one asks that pool anyway."""
+    if name != DEFAULT_LOCAL_POOL:
+        return name
+    try:
+        usual = invocation.find_context("")
+    except KestrelError:  # the choice is the user's: the configuration has several pools
+        return name
+    return "" if usual.name == name else name
+
+
+@click.command(
+    "down",
+    cls=CliCommand,
+    talks=False,
+    examples=("kestrelctl down", "kestrelctl down --name test"),
+)
+@click.option("--name", default=DEFAULT_LOCAL_POOL, show_default=True, help="Name of the pool.")
+@click.option(
+    "--delete", is_flag=True, help="Delete its jobs and results, too.  [default: keep them]"
+)
+@click.option("--yes", "-y", is_flag=True, help="Go ahead without asking.")
 @pass_invocation
 def down(invocation: Invocation, name: str, delete: bool, yes: bool) -> None:
     """Stop a pool on this machine; `up` goes on with its jobs."""

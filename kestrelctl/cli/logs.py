@@ -23,18 +23,33 @@ from kestrelctl.protocol.requests import Logs
 @click.command("logs", cls=CliCommand)
 @click.argument("job", type=parse_job, metavar="JOB")
 @click.argument("task_ids", type=parse_tasks, required=False, metavar="[TASKS]")
-@click.option("--stdout", "stream", flag_value="stdout", default="stdout", help="The default.")
-@click.option("--stderr", "stream", flag_value="stderr", help="The other stream.")
-@click.option("--all", "every", is_flag=True, help="Of every task that has started.")
+@click.option(
+    "--stdout",
+    "stream",
+    flag_value="stdout",
+    default="stdout",
+    help="Print standard output.  [default]",
+)
+@click.option("--stderr", "stream", flag_value="stderr", help="Print standard error instead.")
+@click.option(
+    "--all",
+    "every",
+    is_flag=True,
+    help="Print the output of every task that has started, in the order of their ids.",
+)
 @click.option(
     "--to",
     "pattern",
     default="",
     metavar="PATTERN",
-    help="Of every task, into files; {n} in the name is the task's number.",
+    help="Write the output of each task to a file here: 'out-{n}.txt'; {n} is the task's id.",
 )
 @click.option(
-    "-f", "--follow", "follows", is_flag=True, help="Go on until the tasks have ended; of up to 16."
+    "-f",
+    "--follow",
+    "follows",
+    is_flag=True,
+    help="Go on printing until the tasks have ended; at most 16 tasks.",
 )
 @pass_invocation
 def logs(
@@ -46,8 +61,11 @@ def logs(
     pattern: str,
     follows: bool,
 ) -> None:
-    """What a task wrote, unchanged; on a terminal, control characters but those for colours are
-    shown as escapes. TASKS may be left out if the job has only one."""
+    """Print what tasks wrote, unchanged.
+
+    TASKS may be left out if the job has only one. On a terminal, control characters but those for
+    colours are shown as escapes.
+    """
     if every and (task_ids or follows):
         raise UsageError("--all stands alone, without tasks and without -f")
     if pattern and (every or task_ids or follows):

@@ -20,28 +20,29 @@ F = TypeVar("F", bound=Callable[..., object])
 def mail_options(command: F) -> F:
     """Adds `--smtp` and what belongs to it to a command."""
     for option in (
+        click.option("--mail-from", default="", metavar="ADDRESS", help="Sender of the mail."),
         click.option(
-            "--mail-from", default="", metavar="ADDRESS", help="Whom mail to users comes from."
-        ),
-        click.option(
-            "--smtp-password-file", type=Path, metavar="FILE", help="Holds that user's password."
+            "--smtp-password-file",
+            type=Path,
+            metavar="FILE",
+            help="File with that user's password.",
         ),
         click.option(
             "--smtp-user",
             default="",
             metavar="NAME",
-            help="As whom to log in there.  [default: not]",
+            help="User name at the mail server.  [default: no login]",
         ),
         click.option(
             "--smtp-tls",
             type=click.Choice(["none", "starttls", "tls"]),
-            help="How that is kept private.  [default: starttls; on loopback none]",
+            help="Encryption to the mail server.  [default: starttls; on loopback none]",
         ),
         click.option(
             "--smtp",
             default="",
             metavar="HOST[:PORT]",
-            help="Mail users there when their jobs end.  [default: no mail]",
+            help="Mail server that tells users when their jobs end.  [default: no mail]",
         ),
     ):
         command = option(command)

@@ -13,71 +13,76 @@ from typing import Any, NoReturn
 
 import click
 
-from kestrelctl.cli.command import Invocation, common_options
-from kestrelctl.cli.screen import Mode, NobodyReads, Screen
+from kestrelctl.cli.command import Invocation, Noun, common_options
+from kestrelctl.cli.screen import PROGRAM, Mode, NobodyReads, Screen
 from kestrelctl.errors import KestrelError, UsageError
 
 #: Command -> (where it is, what it does).
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": (
         "kestrelctl.cli.local:up",
-        "Start a pool on this machine: a server, a manager and workers, for you alone.",
+        "Start a pool on this machine, for you alone.",
     ),
     "submit": ("kestrelctl.cli.submit:submit", "Run a command as a job of one or many tasks."),
-    "job": ("kestrelctl.cli.job:job", "See, wait for, hold, cancel and repeat jobs."),
+    "job": ("kestrelctl.cli.job:job", "List jobs, wait for them, read their output, cancel them."),
+    "top": ("kestrelctl.cli.top:top", "Watch the pool: workers, jobs, rates, and why tasks wait."),
+    "down": (
+        "kestrelctl.cli.local:down",
+        "Stop a pool on this machine; `up` goes on with its jobs.",
+    ),
+    "pool": ("kestrelctl.cli.pool:pool", "Show the state of the pool; set licences and policies."),
     "worker": (
         "kestrelctl.cli.worker:worker",
-        "See and drain workers; run one, or let a machine join as one.",
-    ),
-    "top": (
-        "kestrelctl.cli.top:top",
-        "Watch the pool: workers, jobs, rates, and why tasks wait.",
+        "List and drain workers; run one, or let a machine join as one.",
     ),
     "user": (
         "kestrelctl.cli.user:user",
-        "See users, what they have used, set their shares, and where you get mail.",
+        "List users and what they have used; set shares and mail.",
     ),
     "group": (
         "kestrelctl.cli.group:group",
-        "See and set groups of users: they share one weight and have bounds together.",
-    ),
-    "pool": ("kestrelctl.cli.pool:pool", "See how the pool is."),
-    "flock": (
-        "kestrelctl.cli.flock:flock",
-        "See and change how the pool shares machines with others.",
-    ),
-    "environment": (
-        "kestrelctl.cli.environment:environment",
-        "See, start and stop workers that are started when work needs them.",
+        "List groups of users, and set their weights and limits.",
     ),
     "trigger": (
         "kestrelctl.cli.trigger:trigger",
-        "See, test and switch rules that have something done by themselves.",
+        "List, test and switch rules that act by themselves.",
     ),
     "manager": ("kestrelctl.cli.manager:manager", "Run the manager of a pool; copy its store."),
     "fleet": (
         "kestrelctl.cli.fleet:fleet",
-        "See and serve the hosts of an Ansible inventory, over SSH.",
+        "Inspect and restart the hosts of an Ansible inventory.",
+    ),
+    "environment": (
+        "kestrelctl.cli.environment:environment",
+        "List, start and stop workers that start on demand.",
+    ),
+    "dashboards": (
+        "kestrelctl.cli.dashboards:dashboards",
+        "Copy dashboards to a Grafana server, and back.",
+    ),
+    "flock": (
+        "kestrelctl.cli.flock:flock",
+        "Share idle machines with other pools, by rules that you set.",
     ),
     "bench": (
         "kestrelctl.cli.bench:bench",
         "Measure a pool made for it on this machine, or with --pool one that runs.",
     ),
-    "dashboards": (
-        "kestrelctl.cli.dashboards:dashboards",
-        "Take the dashboards to a Grafana server, and back.",
-    ),
-    "down": (
-        "kestrelctl.cli.local:down",
-        "Stop a pool on this machine; `up` goes on with its jobs.",
-    ),
+}
+#: Heading -> the commands under it.
+SECTIONS = {
+    "First commands": "up submit job top down",
+    "Workers and users of a pool": "pool worker user group trigger",
+    "A pool on many machines": "manager fleet environment dashboards",
+    "Sharing machines with other pools": "flock",
+    "Measuring": "bench",
 }
 
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 
 
-class Root(click.Group):
+class Root(Noun):
     """Finds commands in `COMMANDS`, and reports errors the same way for all."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -103,15 +108,15 @@ class Root(click.Group):
             )
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+    def summaries(self) -> dict[str, str]:
+        return {name: summary for name, (_, summary) in COMMANDS.items()}
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         """Runs a command line and exits with its status (docs/exit-codes.md)."""
         args = sys.argv[1:] if args is None else list(args)
         extra["standalone_mode"] = False
         invocation = extra.pop("obj", None) or Invocation()
+        invocation.screen.program = extra.get("prog_name") or PROGRAM
         sys.exit(
             _status_of(
                 lambda: super(Root, self).main(args, obj=invocation, **extra), invocation, args
@@ -132,8 +137,9 @@ def _status_of(run: Callable[[], object], invocation: Invocation, args: Sequence
         screen.fail(error)
         return error.exit_status
     except click.exceptions.NoArgsIsHelpError as error:
-        screen.say(error.format_message())
-        return UsageError.exit_status
+        screen.write(f"{error.format_message()}\n")
+        sys.stdout.flush()
+        return 0
     except click.ClickException as error:
         screen.mode = _mode_wanted(args) or screen.mode
         found = _usage_error(error)
@@ -205,7 +211,13 @@ def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> N
     cls=Root,
     params=common_options(talks=True),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    no_args_is_help=True,
+    command_sections=SECTIONS,
+    examples=(
+        "kestrelctl up",
+        "kestrelctl submit --array 1-3 --wait -- echo hello from task {}",
+        "kestrelctl job logs last --all",
+    ),
+    epilog="More: add --help to any command, such as `job --help`; docs/cli.md explains them all.",
 )
 @click.option(
     "--version",
@@ -216,10 +228,7 @@ def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> N
     help="Show the version and exit.",
 )
 def kestrelctl() -> None:
-    """A pool for many short tasks on machines that come and go.
-
-    Start with `kestrelctl up`, then `kestrelctl submit --array 1-10 -- echo {}`.
-    """
+    """Run many short tasks on a pool of machines that come and go."""
 
 
 def main() -> NoReturn:
@@ -229,7 +238,17 @@ def main() -> NoReturn:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
-    kestrelctl.main(prog_name="kestrelctl")
+    kestrelctl.main(prog_name=_called_as(), complete_var="_KESTRELCTL_COMPLETE")
+
+
+def _called_as() -> str:
+    """As what the user called the program: `./kestrel` hands that over in the environment."""
+    called = os.environ.pop("KESTREL_CALLED_AS", "")  # not for what this program starts
+    if not called:
+        return PROGRAM
+    import shlex
+
+    return shlex.quote(called)
 
 
 def _open_closed_streams() -> None:

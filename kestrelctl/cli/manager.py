@@ -39,7 +39,8 @@ _copied_data_dir = click.option(
     "--data-dir",
     type=Path,
     metavar="DIR",
-    help="Of the manager.  [default: that of the pool of `up`, or $XDG_STATE_HOME/kestrel/manager]",
+    help="Directory of the manager.  [default: that of the pool of `up`, or "
+    "$XDG_STATE_HOME/kestrel/manager]",
 )
 
 
@@ -111,28 +112,47 @@ def manager() -> None:
     """Run the manager of a pool; copy its store."""
 
 
-@manager.command("run", cls=CliCommand, talks=False)
+@manager.command(
+    "run",
+    cls=CliCommand,
+    talks=False,
+    option_sections={
+        "The server": "domain secret-file host port tls ca-file data-dir",
+        "Accounts": "user-host worker-host user admin share-jobs max-account-cpus",
+        "What is kept": "keep-jobs keep-jobs-for keep-logs files-kept max-stored events-kept",
+        "Scheduling": "usage-half-life starving-after usage-interval",
+        "Files that the pool reads": "environments handlers triggers",
+        "Other pools": "flock flock-isolation flock-reclaim",
+        "Mail": "smtp smtp-tls smtp-user smtp-password-file mail-from",
+        "How it works": "metrics metrics-allow property-metric send-limit log-format",
+    },
+)
 @click.option("--domain", required=True, help="XMPP domain of the pool: that of the component.")
 @click.option(
     "--secret-file",
     type=Path,
     required=True,
     metavar="FILE",
-    help="What the component shares with the server; - is standard input.",
+    help="File with the secret that component and server share; - is standard input.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Of the server.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Host name or address of the XMPP server.",
+)
 @click.option(
     "--port",
     type=WholeNumber(1, 65535),
     default=5347,
     show_default=True,
-    help="For components.",
+    help="Port of the server for components.",
 )
 @click.option(
     "--tls/--no-tls",
     default=False,
     show_default=True,
-    help="Whether that port is one for TLS; off only on loopback.",
+    help="Use TLS at that port; --no-tls is only for a server on this machine.",
 )
 @click.option(
     "--ca-file",
@@ -144,47 +164,47 @@ def manager() -> None:
     "--data-dir",
     type=Path,
     metavar="DIR",
-    help="For the store.  [default: $XDG_STATE_HOME/kestrel/manager]",
+    help="Directory of the store.  [default: $XDG_STATE_HOME/kestrel/manager]",
 )
 @click.option(
     "--worker-host",
     "worker_hosts",
     multiple=True,
     metavar="DOMAIN",
-    help="Whose accounts may join as workers; repeatable.  [default: workers.DOMAIN]",
+    help="Domain whose accounts may join as workers; repeatable.  [default: workers.DOMAIN]",
 )
 @click.option(
     "--user-host",
     "user_hosts",
     multiple=True,
     metavar="DOMAIN",
-    help="Whose accounts may submit; repeatable.  [default: users.DOMAIN]",
+    help="Domain whose accounts may submit; repeatable.  [default: users.DOMAIN]",
 )
 @click.option(
     "--user",
     "users",
     multiple=True,
     metavar="JID",
-    help="An account elsewhere that may submit; repeatable.",
+    help="Account elsewhere that may submit; repeatable.",
 )
 @click.option(
     "--admin",
     "admins",
     multiple=True,
     metavar="JID",
-    help="Who may touch anybody's jobs, and workers; repeatable.",
+    help="Account of an admin, who may change all jobs and workers; repeatable.",
 )
 @click.option(
     "--share-jobs",
     is_flag=True,
-    help="Users see each other's commands and tasks; else only whose jobs there are.",
+    help="Show users each other's commands and tasks.  [default: only owners and counts]",
 )
 @click.option(
     "--max-account-cpus",
     type=Number(0, min_open=True),
     default=512,
     show_default=True,
-    help="What the workers of one account may offer together.",
+    help="Number of processors that the workers of one account may offer together.",
 )
 @click.option(
     "--usage-interval",
@@ -193,7 +213,7 @@ def manager() -> None:
     default=f"{Config().usage_seconds / 60:g}m",
     show_default=True,
     metavar="TIME",
-    help="How often workers say what tasks use that have run for so long; `never`.",
+    help="Time between two reports of what long tasks use; `never`.",
 )
 @click.option(
     "--usage-half-life",
@@ -202,7 +222,7 @@ def manager() -> None:
     default=f"{Config().usage_half_life_seconds / 86_400:g}d",
     show_default=True,
     metavar="TIME",
-    help="In this time what a user has used counts half as much against his share.",
+    help="Time after which what a user has used counts half as much against their share.",
 )
 @click.option(
     "--starving-after",
@@ -211,7 +231,7 @@ def manager() -> None:
     default=f"{Config().starving_seconds / 60:g}m",
     show_default=True,
     metavar="TIME",
-    help="A job that has got nothing for so long has a worker, or tokens, kept for it.",
+    help="Time without any start after which a worker, or tokens, are kept for a job.",
 )
 @click.option(
     "--keep-jobs-for",
@@ -220,7 +240,7 @@ def manager() -> None:
     default="90d",
     show_default=True,
     metavar="TIME",
-    help="Ended jobs are forgotten after so long; `forever`.",
+    help="Time for which ended jobs are kept; `forever`.",
 )
 @click.option(
     "--keep-jobs",
@@ -228,7 +248,7 @@ def manager() -> None:
     default="100000",
     show_default=True,
     metavar="N",
-    help="At most so many ended jobs are kept; `all`.",
+    help="Number of ended jobs that are kept; `all`.",
 )
 @click.option(
     "--events-kept",
@@ -237,12 +257,12 @@ def manager() -> None:
     default="7d",
     show_default=True,
     metavar="TIME",
-    help="What became of workers is forgotten after so long.",
+    help="Time for which events of workers are kept.",
 )
 @click.option(
     "--keep-logs",
     is_flag=True,
-    help="What tasks of all jobs print goes into the file share, as with `submit --keep-logs`.",
+    help="Keep the whole output of all tasks in the file share, as with `submit --keep-logs`.",
 )
 @click.option(
     "--max-stored",
@@ -251,7 +271,7 @@ def manager() -> None:
     default="none",
     show_default=True,
     metavar="SIZE",
-    help="What a user's tasks may have in the file share, if `user set` says nothing else.",
+    help="Size of what each user's tasks may keep in the file share; `user set` overrides it.",
 )
 @click.option(
     "--files-kept",
@@ -260,10 +280,13 @@ def manager() -> None:
     default=f"{Config().files_kept_seconds / 86_400:g}d",
     show_default=True,
     metavar="TIME",
-    help="How long the server's file share keeps files: so long they count.",
+    help="Time for which the server's file share keeps files, and --max-stored counts them.",
 )
 @click.option(
-    "--metrics", default="", metavar="HOST:PORT", help="Serve Prometheus there.  [default: off]"
+    "--metrics",
+    default="",
+    metavar="HOST:PORT",
+    help="Serve metrics for Prometheus at this address.  [default: off]",
 )
 @metrics_allow
 @mail_options
@@ -271,7 +294,8 @@ def manager() -> None:
     "--flock",
     default="",
     metavar="DOMAIN",
-    help="Join the flock of that pool; DOMAIN of its own for the first of one.  [default: none]",
+    help="Join the flock of this pool; the first pool of a flock names itself.  [default: no "
+    "flock]",
 )
 @click.option(
     "--flock-minute",
@@ -288,7 +312,7 @@ def manager() -> None:
     default=RECLAIM_MINUTES,
     show_default=True,
     metavar="MINUTES",
-    help="How long tasks of other pools may go on while own ones wait for their places.",
+    help="Minutes that tasks of other pools may go on while own tasks wait for their places.",
 )
 @click.option(
     "--flock-fixed",
@@ -308,39 +332,45 @@ def manager() -> None:
     type=click.Choice(RUNGS),
     default="bubblewrap",
     show_default=True,
-    help="How well tasks of other pools are isolated here at the least, where no rule says it.",
+    help="Isolation that tasks of other pools get at least, unless a rule says otherwise.",
 )
 @click.option(
     "--environments",
     type=Path,
     multiple=True,
     metavar="FILE",
-    help="Classes of environments that are started when work needs them; repeatable.",
+    help="File of environments that are started when work needs them; repeatable.",
 )
 @click.option(
     "--handlers",
     type=Path,
     multiple=True,
     metavar="FILE",
-    help="What is done when workers come, go or change; repeatable.  [default: nothing]",
+    help="File of handlers, which run when workers come, go or change; repeatable.  [default: "
+    "none]",
 )
 @click.option(
     "--triggers",
     type=Path,
     multiple=True,
     metavar="FILE",
-    help="What is done when the pool is in some state; repeatable.  [default: nothing]",
+    help="File of triggers, which act when the pool is in a given state; repeatable.  [default: "
+    "none]",
 )
 @click.option(
     "--property-metric",
     "property_metrics",
     multiple=True,
     metavar="NAME",
-    help="A property of workers that is among the metrics; repeatable.  [default: none]",
+    help="Property of workers to show among the metrics; repeatable.  [default: none]",
 )
 @send_limit_option
 @click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Format of the log on standard error.",
 )
 @pass_invocation
 def run(invocation: Invocation, /, data_dir: Path | None, **given: Any) -> None:
@@ -371,10 +401,12 @@ def backup(invocation: Invocation, file: Path, data_dir: Path | None) -> None:
 @manager.command("restore", cls=CliCommand)
 @click.argument("file", type=Path)
 @_copied_data_dir
-@click.option("--dry-run", is_flag=True, help="Only check that FILE could be restored.")
+@click.option(
+    "--dry-run", is_flag=True, help="Check that FILE can be restored, and change nothing."
+)
 @pass_invocation
 def restore(invocation: Invocation, file: Path, data_dir: Path | None, dry_run: bool) -> None:
-    """Put FILE in the place of the store, which is kept beside it. Stop the manager before."""
+    """Put FILE in the place of the store, which is kept beside it. Stop the manager first."""
     from kestrelctl.store import backup
 
     if dry_run:

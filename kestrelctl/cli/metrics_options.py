@@ -23,5 +23,6 @@ metrics_allow = click.option(
     multiple=True,
     metavar="ADDRESS",
     callback=_readers,
-    help="Who else may read them, such as 192.0.2.0/24; comma or repeated.  [default: nobody]",
+    help="Address that may read the metrics from another machine: 192.0.2.0/24; comma or "
+    "repeated.  [default: none]",
 )

@@ -16,7 +16,10 @@ from kestrelctl.protocol.answers import JobView
 _STANDARD_ERROR = 2
 
 on_end_option = click.option(
-    "--on-end", metavar="COMMAND", help="Run this here, with a shell, when a job has ended."
+    "--on-end",
+    metavar="COMMAND",
+    help="Run a shell command on this machine when a job has ended; "
+    "it finds $KESTREL_JOB and $KESTREL_OUTCOME.",
 )
 
 

@@ -19,7 +19,7 @@ from kestrelctl.protocol.requests import ListPolicies, RemovePolicy, SetPolicy
 
 @click.group("policy", cls=Noun)
 def policy() -> None:
-    """See and change what tasks are charged on which workers."""
+    """List and set policies: what tasks are charged on which workers."""
 
 
 @policy.command("set", cls=CliCommand)
@@ -30,11 +30,11 @@ def policy() -> None:
     metavar="EXPR",
     default="true",
     show_default=True,
-    help="The workers that it is for: an expression on their attributes.",
+    help="Expression that is true for the workers of the policy.",
 )
 @pass_invocation
 def set_(invocation: Invocation, name: str, file: TextIO, workers: str) -> None:
-    """Put a policy in force, or replace the one of that name. For admins.
+    """Set a policy, or replace the one of that name. For admins.
 
     FILE has lines like `ConsumptionMemory = quantize(TARGET.RequestMemory, {128})`; `-` is standard
     input. What runs stays charged as it was.
@@ -56,7 +56,7 @@ def set_(invocation: Invocation, name: str, file: TextIO, workers: str) -> None:
 @click.argument("name")
 @pass_invocation
 def remove(invocation: Invocation, name: str) -> None:
-    """Take a policy out of force. For admins."""
+    """Remove a policy. For admins."""
 
     async def work(redial: Redial) -> CommandOutput:
         done = await redial.change(RemovePolicy(name=name), twice=False)
@@ -86,7 +86,7 @@ def list_(invocation: Invocation) -> None:
 @click.argument("name")
 @pass_invocation
 def info(invocation: Invocation, name: str) -> None:
-    """A policy with all its lines."""
+    """Show a policy with all its lines."""
 
     async def work(connection: Connection) -> CommandOutput:
         answer = await ask(connection, ListPolicies(), Policies)

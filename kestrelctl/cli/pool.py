@@ -24,9 +24,17 @@ from kestrelctl.protocol.requests import PoolStatus
 FETCH_SECONDS = 10.0
 
 
-@click.group("pool", cls=Noun)
+@click.group(
+    "pool",
+    cls=Noun,
+    examples=("kestrelctl pool status", "kestrelctl pool events --since 1d"),
+    command_sections={
+        "The pool as it is": "status events chat metrics traffic",
+        "What tasks get": "asset policy",
+    },
+)
 def pool() -> None:
-    """See how the pool is."""
+    """Show the state of the pool; set licences and policies."""
 
 
 pool.add_command(traffic)
@@ -38,7 +46,7 @@ pool.add_command(asset)
 @pool.command("status")
 @pass_invocation
 def status(invocation: Invocation) -> None:
-    """The pool in numbers."""
+    """Show the pool in numbers: workers, tasks, assets, and what it lacks."""
 
     async def work(connection: Connection) -> CommandOutput:
         return report(await ask(connection, PoolStatus(), PoolSummary), invocation.now())
@@ -47,10 +55,10 @@ def status(invocation: Invocation) -> None:
 
 
 @pool.command("chat")
-@click.option("--show-password", is_flag=True, help="Print the password itself, too.")
+@click.option("--show-password", is_flag=True, help="Print the password, too.")
 @pass_invocation
 def chat(invocation: Invocation, show_password: bool) -> None:
-    """How to reach the pool with a chat client: address, server, account."""
+    """Show how to reach the pool with a chat client: address, server, account."""
     from kestrelctl.cli.context import read_password
 
     context = invocation.find_context(invocation.pool)
@@ -92,10 +100,10 @@ def chat(invocation: Invocation, show_password: bool) -> None:
 
 
 @pool.command("metrics")
-@click.option("--text", is_flag=True, help="The manager's page itself.")
+@click.option("--text", is_flag=True, help="Print the manager's metrics themselves.")
 @pass_invocation
 def metrics(invocation: Invocation, text: bool) -> None:
-    """Where a pool on this machine serves Prometheus: manager, XMPP server, worker processes."""
+    """Show where a pool on this machine serves metrics for Prometheus."""
     from kestrelctl.cli.context import find_context
 
     context = find_context(invocation.pool)

@@ -17,7 +17,7 @@ from kestrelctl.protocol.requests import ListAssets, RemoveAsset, SetAsset
 
 @click.group("asset", cls=Noun)
 def asset() -> None:
-    """See and change what the whole pool has, such as licences."""
+    """List and set assets of the whole pool, such as licences."""
 
 
 @asset.command("set", cls=CliCommand)
@@ -25,7 +25,7 @@ def asset() -> None:
 @click.argument("total", type=WholeNumber(1, MOST_TOKENS))
 @pass_invocation
 def set_(invocation: Invocation, name: str, total: int) -> None:
-    """Say how many there are, for all workers together. For admins.
+    """Set the amount of an asset, for all workers together. For admins.
 
     Tasks ask for them with `submit --asset NAME=1`. If more are held than that, nothing is stopped:
     none are handed out until enough came back.
@@ -42,7 +42,7 @@ def set_(invocation: Invocation, name: str, total: int) -> None:
 @click.argument("name")
 @pass_invocation
 def remove(invocation: Invocation, name: str) -> None:
-    """The pool has none of its own any more. For admins.
+    """Remove an asset of the pool. For admins.
 
     What holds some goes on. Tasks that ask for it wait for a worker that offers it.
     """
@@ -57,7 +57,7 @@ def remove(invocation: Invocation, name: str) -> None:
 @asset.command("list", cls=CliCommand)
 @pass_invocation
 def list_(invocation: Invocation) -> None:
-    """List them, with how many are held and how many tasks wait for some."""
+    """List assets of the pool, with how many are held and how many tasks wait for them."""
 
     async def work(connection: Connection) -> CommandOutput:
         found = await ask(connection, ListAssets(), Assets)

@@ -31,10 +31,10 @@ _COLUMNS: list[Column[PropertyView]] = [
 
 @click.command("properties", cls=CliCommand)
 @click.argument("names", nargs=-1, metavar="[PROPERTIES]...")
-@click.option("--group", default="", metavar="GROUP", help="Only of workers that are in it.")
+@click.option("--group", default="", metavar="GROUP", help="Count only workers of this group.")
 @pass_invocation
 def properties(invocation: Invocation, names: tuple[str, ...], group: str) -> None:
-    """What was read of workers' hosts: how many tell it, and between what it lies.
+    """Sum up the properties of workers' hosts: how many tell each, its least and its most.
 
     `worker info` has the values of one worker.
     """

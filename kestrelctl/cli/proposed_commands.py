@@ -1,4 +1,4 @@
-"""Commands that are proposed to a user ask the pool that he asked: `--pool` stands in them, too."""
+"""Commands that are proposed to users begin as theirs did, with their `--pool`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ _TALKS = re.compile(
     r"\bkestrelctl (?=[a-z])"
     r"(?!(?:up|down|manager|fleet|bench|dashboards|worker (?:environment|join|run))(?![a-z-]))"
 )
+#: The beginning of any command. These are for another machine, which has no such checkout.
+_CALLED = re.compile(r"\bkestrelctl (?=[a-z-])(?!worker (?:environment|join)(?![a-z-]))")
 
 
-def of_pool(text: str, pool: str) -> str:
-    """A text with the pool's name in each command that talks to one.
+def as_called(text: str, program: str, pool: str) -> str:
+    """A text whose commands begin as the user's own did.
 
     Args:
+        program: as what the user called it, quoted for a shell.
         pool: as the user named it; empty for the usual one.
     """
-    return (
-        _TALKS.sub(lambda found: f"{found[0]}--pool {shlex.quote(pool)} ", text) if pool else text
-    )
+    if pool:
+        text = _TALKS.sub(lambda found: f"{found[0]}--pool {shlex.quote(pool)} ", text)
+    return _CALLED.sub(lambda _: f"{program} ", text)

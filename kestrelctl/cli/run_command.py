@@ -45,7 +45,7 @@ _RESULT_COLUMNS: list[Column[CommandResult]] = [
 @click.command("commands", cls=CliCommand)
 @pass_invocation
 def commands(invocation: Invocation) -> None:
-    """What admins may have run at workers, and what it takes."""
+    """List the commands that admins can run at workers, with their arguments."""
 
     async def work(connection: Connection) -> CommandOutput:
         found = await ask(connection, ListCommands(), CommandList)
@@ -58,9 +58,13 @@ def commands(invocation: Invocation) -> None:
 @click.command("run-command", cls=CliCommand)
 @click.argument("command")
 @click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--worker", "workers", multiple=True, metavar="NAME", help="There; repeatable.")
-@click.option("--group", default="", metavar="GROUP", help="At workers that are in it.")
-@click.option("--all", "everywhere", is_flag=True, help="At all workers that offer it.")
+@click.option(
+    "--worker", "workers", multiple=True, metavar="NAME", help="Run on this worker; repeatable."
+)
+@click.option("--group", default="", metavar="GROUP", help="Run on the workers of this group.")
+@click.option(
+    "--all", "everywhere", is_flag=True, help="Run on all workers that offer the command."
+)
 @pass_invocation
 def run_command(
     invocation: Invocation,
@@ -72,7 +76,7 @@ def run_command(
 ) -> None:
     """Run a command at workers that offer it. For admins.
 
-    It fails if it fails at one of them.
+    The status is not 0 if it fails on one of them.
     """
     if everywhere == bool(workers or group):
         raise UsageError("where?", hint="one of --all, --worker NAME and --group GROUP")

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from kestrelctl.errors import KestrelError, UsageError
 
+#: The command, as it is called if nothing else is said.
+PROGRAM = "kestrelctl"
 #: Select Graphic Rendition (ECMA-48, 8.3.117).
 BOLD, DIM, RED, GREEN, YELLOW, CYAN = (f"\x1b[{number}m" for number in (1, 2, 31, 32, 33, 36))
 _PLAIN = "\x1b[0m"
@@ -56,6 +58,7 @@ class Screen:
         verbose: more on standard error, tracebacks included.
         pool: the one that was asked for, which commands in texts for people ask, too; empty for the
             usual one.
+        program: as what the user called the program, in a form that can be pasted into a shell.
     """
 
     mode: Mode = Mode.TABLE
@@ -63,6 +66,7 @@ class Screen:
     quiet: bool = False
     verbose: bool = False
     pool: str = ""
+    program: str = PROGRAM
 
     @classmethod
     def of_environment(cls) -> Screen:
@@ -97,12 +101,12 @@ class Screen:
             raise NobodyReads from None
 
     def for_people(self, text: str) -> str:
-        """A text in which the commands that it proposes ask the pool that was asked for."""
-        if not self.pool:
+        """A text in which commands are called as the user called this one, for the same pool."""
+        if not self.pool and self.program == PROGRAM:
             return text
-        from kestrelctl.cli.proposed_commands import of_pool  # not for `--help` either
+        from kestrelctl.cli.proposed_commands import as_called  # not for `--help` either
 
-        return of_pool(text, self.pool)
+        return as_called(text, self.program, self.pool)
 
     def say(self, text: str) -> None:
         """A remark for people; programs that read JSON are not bothered with it."""

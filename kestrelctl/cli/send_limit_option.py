@@ -53,6 +53,6 @@ def send_limit_option(command: F) -> F:
         multiple=True,
         callback=lambda _context, _option, given: parse_send_limits(given),
         metavar="KIND=N[,SIZE]",
-        help="Send no more than N messages and SIZE bytes a second: of all, work, flock, or "
-        "answers; repeatable.",
+        help="Limit what the manager sends to N messages and SIZE bytes a second; KIND is all, "
+        "work, flock or answers; repeatable.  [default: no limit]",
     )(command)

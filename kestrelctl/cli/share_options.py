@@ -54,20 +54,24 @@ def share_options(command: F) -> F:
             "limits",
             multiple=True,
             metavar="ASSET=AMOUNT",
-            help="How much of an asset may be in use at once; `none`: any amount. Repeatable.",
+            help="Amount of an asset that may be in use at once: gpus=4; `none` is no limit; "
+            "repeatable.",
         ),
         click.option(
             "--max-queued",
             metavar="N",
-            help="How many tasks that have not ended there may be; `none`: any number.",
+            help="Number of tasks that may wait or run; `none` is no limit.",
         ),
         click.option(
             "--max-running",
             metavar="N",
-            help="How many tasks may be at workers at once; `none`: any number.",
+            help="Number of tasks that may be at workers at once; `none` is no limit.",
         ),
         click.option(
-            "--weight", type=float, metavar="W", help="Of the share of the pool; 1 at first."
+            "--weight",
+            type=float,
+            metavar="W",
+            help="Weight of the share of the pool: 2 gets twice as much as 1.  [1 at first]",
         ),
     ):
         command = option(command)

@@ -62,11 +62,11 @@ _NOT_AGAIN = ("ended", "found-again", "retried")
     type=WholeNumber(1),
     default=_SHOWN,
     show_default=True,
-    help="At most so many lines, the latest.",
+    help="Number of lines to show, the latest.",
 )
 @pass_invocation
 def story(invocation: Invocation, job: str, tasks: Sequence[list[int]], limit: int) -> None:
-    """What happened to a job: to TASKs from beginning to end, or the latest of all.
+    """Tell what happened to a job: to TASKs from beginning to end, or the latest of all.
 
     Times count from the submission; -o wide also has the time of day.
     """

@@ -58,6 +58,19 @@ INLINE_BYTES = 100_000
 UPLOAD_TIMEOUT_SECONDS = 60.0
 #: How long a submission waits for its answer before it is sent again.
 ANSWER_SECONDS = 30.0
+#: The options by what they are about, the most used first, as help shows them.
+OPTION_SECTIONS = {
+    "What to run": "array each-line from-json name env export workdir service copies span "
+    "setup stage-in stage-out stage-limit stage-tries",
+    "How much and how many": "cpus memory gpus time-limit max-running disk asset retry-memory",
+    "Where it runs": "requires requirements rank isolation environment no-flock time-request",
+    "When it runs": "priority after after-each if-parent-fails hold deadline",
+    "Files and output": "input output fetch stdin stdout stderr join keep-logs output-to "
+    "checkpoint checkpoint-every checkpoint-exit",
+    "When it fails": "max-failures retry-on no-retry-on success-exit backoff max-backoff "
+    "max-losses on-worker-lost stop-after hold-after stop-signal stop-grace",
+    "Waiting and being told": "wait progress notify on-end key",
+}
 _JOB_FILE = "kestrelctl.job_file"
 _ARGS = "kestrelctl.args"
 
@@ -102,12 +115,26 @@ def _defaults(options: dict[str, Any]) -> dict[str, Any]:
     return {name.replace("-", "_"): value for name, value in options.items()}
 
 
-@click.command(cls=_SubmitCommand)
+@click.command(
+    cls=_SubmitCommand,
+    examples=(
+        "kestrelctl submit --wait -- hostname",
+        "kestrelctl submit --array 1-100 --cpus 0.5 -- sh -c 'echo $((42 * {}))'",
+        "seq 10 | kestrelctl submit --each-line - --max-failures 3 -- echo item {}",
+        "kestrelctl job logs last --all",
+    ),
+    option_sections=OPTION_SECTIONS,
+)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 @array_option
-@click.option("--each-line", type=Path, metavar="FILE", help="One task for each line; - is stdin.")
 @click.option(
-    "--from-json", type=Path, metavar="FILE", help="One task for each element of a JSON array."
+    "--each-line",
+    type=Path,
+    metavar="FILE",
+    help="Run one task for each line of a file; - is standard input.",
+)
+@click.option(
+    "--from-json", type=Path, metavar="FILE", help="Run one task for each element of a JSON array."
 )
 @job_options(Notify.NEVER)
 @click.option(
@@ -115,48 +142,60 @@ def _defaults(options: dict[str, Any]) -> dict[str, Any]:
     "--chdir",
     "workdir",
     metavar="DIR|scratch",
-    help="Where tasks start; scratch is an empty directory for each.  [default: the current "
-    "directory on a pool of `up`, else scratch]",
+    help="Directory in which tasks start; `scratch` is an empty one for each.  [default: the "
+    "current directory on a pool of `up`, else scratch]",
 )
 @click.option(
     "--export",
     multiple=True,
     metavar="NAME,…|ALL",
-    help="Variables of your environment that tasks find; ALL is every one that seems no secret.",
+    help="Pass variables of your environment to the tasks: PATH,LANG; ALL is every one that "
+    "seems no secret.  [default: none]",
 )
 @click.option(
     "--input",
     "inputs",
     multiple=True,
     metavar="FILE|ADDRESS[=NAME]",
-    help="A file or directory, an address at which workers read it, or job:ID for what another "
-    "job's tasks leave, that each task finds in its scratch directory; repeatable.",
+    help="Put a file or directory into each task's scratch directory; also an address that "
+    "workers read, or job:ID for the files that another job's tasks left; repeatable.",
 )
 @click.option(
     "--stdin",
     metavar="FILE|ADDRESS",
-    help="What each task reads as its standard input; empty without it.",
+    help="File that each task reads as its standard input.  [default: empty]",
 )
 @click.option(
-    "--wait", "waits", is_flag=True, help="Return when the job has ended; on a terminal with a bar."
+    "--wait",
+    "waits",
+    is_flag=True,
+    help="Wait until the job has ended, on a terminal with a "
+    "progress bar; exit with 0 if all is done, else 3.",
 )
 @click.option(
-    "--progress", is_flag=True, help="Show how far it is also where nobody looks; waits, too."
+    "--progress",
+    is_flag=True,
+    help="Wait, and print the progress even if standard error is no terminal.",
 )
 @click.option(
     "--fetch",
     "fetch_to",
     type=Path,
     metavar="DIR",
-    help="When it has ended, bring home to DIR/TASK/ what --output says; waits, too.",
+    help="Wait, then copy the files of --output to DIR/TASK/ here.",
 )
 @click.option(
     "--stdout",
     default="",
     metavar="PATTERN",
-    help="When it has ended, what tasks wrote, as files here: out-{n}.txt; waits, too.",
+    help="Wait, then write the standard output of tasks to files here: out-{n}.txt.",
 )
-@click.option("--stderr", default="", metavar="PATTERN", help="The same of the other stream.")
+@click.option(
+    "--stderr",
+    default="",
+    metavar="PATTERN",
+    help="Wait, then write the standard error of tasks to files here: err-{n}.txt.",
+)
 @on_end_option
 @click.pass_context
 @pass_invocation
@@ -178,6 +217,8 @@ def submit(
 
     In the command, {} is the task's item (or its number without items), {n} its number, {i} its
     index from 0, and {key} a field of its JSON item.
+
+    A TIME is 90 (seconds), 15m, 1h30m or 2d; a SIZE is 512M, 1.5GiB (powers of 1024) or bytes.
 
     A JOBFILE is TOML with the names of these options and `command`, or an INI file with a section
     [job]; options on the command line win over it. One with tables [job.NAME] is several jobs,
@@ -275,6 +316,9 @@ def submit(
             fetched = await fetch_files(invocation, connection, view, fetch_to)
             invocation.screen.say(fetched.sentence())
         await wait.check(connection, [view])
+        if not wrote:
+            which = "" if view.tasks == 1 else " --all"
+            invocation.screen.say(f"next: kestrelctl job logs {job_id}{which}")
         if fetched is not None:
             fetched.check()
 

@@ -57,12 +57,12 @@ _STAGE: Column[TaskView] = Column("STAGE", lambda t: t.stage)
     "states",
     multiple=True,
     type=click.Choice([each.value for each in TaskState]),
-    help="Only these; repeatable.",
+    help="Show only these; repeatable.",
 )
 @click.option(
     "--limit",
     type=WholeNumber(0),
-    help=f"At most so many; 0 for all.  [default: {_ON_TERMINAL} on a terminal, otherwise all]",
+    help=f"Number of tasks to show; 0 is all.  [default: {_ON_TERMINAL} on a terminal, else all]",
 )
 @pass_invocation
 def tasks(

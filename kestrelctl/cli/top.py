@@ -46,9 +46,9 @@ _STATUS = {signal.SIGINT: 0, signal.SIGTERM: 143, signal.SIGHUP: 129}
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often to ask.",
+    help="Seconds between two looks at the pool.",
 )
-@click.option("--once", is_flag=True, help="Print it once, as where there is no terminal.")
+@click.option("--once", is_flag=True, help="Print it once and exit, as without a terminal.")
 @pass_invocation
 def top(invocation: Invocation, interval: float, once: bool) -> int:
     """Watch the pool: workers, jobs, rates, and why tasks wait.

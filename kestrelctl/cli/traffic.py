@@ -85,16 +85,22 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command("traffic", cls=CliCommand)
-@click.option("--workers", type=WholeNumber(1), default=10_000, show_default=True)
-@click.option("--cores", type=WholeNumber(1), default=4, show_default=True, help="Of each.")
-@click.option("--running", type=WholeNumber(0), help="Tasks that run.  [default: one on each core]")
-@click.option("--measure", is_flag=True, help="Look at what the pool's manager really receives.")
+@click.option(
+    "--workers", type=WholeNumber(1), default=10_000, show_default=True, help="Number of workers."
+)
+@click.option(
+    "--cores", type=WholeNumber(1), default=4, show_default=True, help="Processors of each worker."
+)
+@click.option(
+    "--running", type=WholeNumber(0), help="Number of tasks that run.  [default: one on each core]"
+)
+@click.option("--measure", is_flag=True, help="Measure what the pool's manager receives.")
 @click.option(
     "--seconds",
     type=Number(1.0, 3600.0),
     default=30.0,
     show_default=True,
-    help="How long to look.",
+    help="Seconds to measure for.",
 )
 @pass_invocation
 def traffic(
@@ -105,7 +111,10 @@ def traffic(
     measure: bool,
     seconds: float,
 ) -> None:
-    """How many messages keep a pool known to its manager; in a Condor pool, and here."""
+    """Calculate or measure the messages that keep a pool known to its manager.
+
+    The same is calculated for a Condor pool of that size.
+    """
     told = forecast(workers, cores, workers * cores if running is None else running)
 
     if not measure:

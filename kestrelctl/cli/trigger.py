@@ -39,13 +39,13 @@ _FIRED_COLUMNS: list[Column[FiredView]] = [
 
 @click.group("trigger", cls=Noun)
 def trigger() -> None:
-    """See, test and switch rules that have something done by themselves."""
+    """List, test and switch rules that act by themselves."""
 
 
 @trigger.command("list", cls=CliCommand)
 @pass_invocation
 def list_(invocation: Invocation) -> None:
-    """List triggers: when each is looked at, and when it last fired."""
+    """List triggers: when each is checked, and when it last fired."""
 
     async def work(connection: Connection) -> CommandOutput:
         found = await ask(connection, ListTriggers(), TriggerList)
@@ -69,7 +69,7 @@ def list_(invocation: Invocation) -> None:
 @click.argument("name", default="")
 @pass_invocation
 def log(invocation: Invocation, name: str) -> None:
-    """When triggers fired, and what they had done. For admins."""
+    """List when triggers fired, and what they did. For admins."""
 
     async def work(connection: Connection) -> CommandOutput:
         found = await ask(connection, ListFired(name=name), FiredList)
@@ -85,11 +85,11 @@ def log(invocation: Invocation, name: str) -> None:
     "--file",
     type=Path,
     metavar="FILE",
-    help="Of that name in this file, instead of the one that the pool has.",
+    help="File that holds the trigger, instead of the pool's own.",
 )
 @pass_invocation
 def test(invocation: Invocation, name: str, file: Path | None) -> None:
-    """What a trigger would do now, and when it would have fired. Nothing is done. For admins."""
+    """Show what a trigger would do now, and when it would have fired; do nothing. For admins."""
     text = ""
     if file is not None:
         try:
@@ -110,7 +110,7 @@ def test(invocation: Invocation, name: str, file: Path | None) -> None:
 @click.argument("name")
 @pass_invocation
 def enable(invocation: Invocation, name: str) -> None:
-    """Have a trigger looked at again. For admins."""
+    """Enable a trigger. For admins."""
     _switch(invocation, name, enabled=True)
 
 
@@ -118,7 +118,7 @@ def enable(invocation: Invocation, name: str) -> None:
 @click.argument("name")
 @pass_invocation
 def disable(invocation: Invocation, name: str) -> None:
-    """Have a trigger not looked at, until it is enabled. For admins."""
+    """Disable a trigger until it is enabled again. For admins."""
     _switch(invocation, name, enabled=False)
 
 

@@ -12,7 +12,7 @@ from kestrelctl.cli.user_usage import usage
 
 @click.group("user", cls=Noun)
 def user() -> None:
-    """See users, what they have used, set their shares, and where you get mail."""
+    """List users and what they have used; set shares and mail."""
 
 
 for command in (list_, info, set_, mail, usage):

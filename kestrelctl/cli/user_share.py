@@ -56,9 +56,9 @@ async def _pages(connection: Connection, request: ListUsers) -> AsyncIterator[li
 @click.command("list", cls=CliCommand)
 @pass_invocation
 def list_(invocation: Invocation) -> None:
-    """List users: what share of the pool they have, what they run and have used lately.
+    """List users: their share of the pool, what they run, and what they used lately.
 
-    Who is no admin sees himself, unless the pool shares jobs.
+    Users see themselves, admins all; in a pool that shares jobs everybody sees all.
     """
 
     async def work(connection: Connection) -> CommandOutput:
@@ -72,7 +72,7 @@ def list_(invocation: Invocation) -> None:
 @click.argument("name")
 @pass_invocation
 def info(invocation: Invocation, name: str) -> None:
-    """Everything about one user. NAME is an account, or what is before its `@`."""
+    """Show all about one user. NAME is an account, or what is before its `@`."""
 
     async def work(connection: Connection) -> CommandOutput:
         found = [u async for page in _pages(connection, ListUsers(user=name)) for u in page]
@@ -112,17 +112,20 @@ def _described(user: UserView) -> CommandOutput:
 @click.option(
     "--max-stored",
     metavar="SIZE",
-    help="What his tasks may have in the file share; `none`: any size; `default`: as for all.",
+    help="Size of what the user's tasks may keep in the file share: 20G; `none` is no limit, "
+    "`default` that of all users.",
 )
-@click.option("--group", metavar="GROUP", help="Whose weight and bounds are shared from now on.")
-@click.option("--no-group", is_flag=True, help="Take the user out of his group.")
+@click.option(
+    "--group", metavar="GROUP", help="Group whose weight and limits the user shares from now on."
+)
+@click.option("--no-group", is_flag=True, help="Take the user out of their group.")
 @click.option(
     "--mail",
     type=parse_mail,
     metavar="ADDRESS",
-    help="Where word of ends of the user's jobs goes; `none`: nowhere.",
+    help="Mail address that is told when the user's jobs end; `none` is no mail.",
 )
-@click.option("--reset-usage", is_flag=True, help="What was used so far counts no more.")
+@click.option("--reset-usage", is_flag=True, help="Forget what the user has used so far.")
 @pass_invocation
 def set_(
     invocation: Invocation,

@@ -43,21 +43,21 @@ _BY_GROUP: list[Column[UserLine]] = [
     default="30d",
     show_default=True,
     metavar="TIME",
-    help="So far back, from the beginning of that day in UTC.",
+    help="Time to look back, from the beginning of that day in UTC.",
 )
 @click.option(
     "--by",
     type=click.Choice(["user", "group"]),
     default="user",
     show_default=True,
-    help="A line for each user, or for each group: the sum of its present members.",
+    help="Print a line for each user, or for each group: the sum of its present members.",
 )
 @pass_invocation
 def usage(invocation: Invocation, name: str, since: float, by: UsageBy) -> None:
-    """What users have used: run time, processor time and memory of attempts that have ended.
+    """Sum up what users have used: run time, processor time and memory of ended attempts.
 
-    NAME is an account, or what is before its `@`; with `--by group` a group. Of others an admin
-    sees this, and everybody in a pool that shares jobs.
+    NAME is an account, or what is before its `@`; with `--by group` a group. Users see
+    themselves; admins, and in a pool that shares jobs everybody, see all.
     """
 
     async def work(connection: Connection) -> None:

@@ -70,9 +70,23 @@ def described(view: WorkerView) -> DescribedWorker:
     )
 
 
-@click.group("worker", cls=Noun)
+@click.group(
+    "worker",
+    cls=Noun,
+    examples=(
+        "kestrelctl worker list",
+        "kestrelctl worker info w1",
+        "kestrelctl worker drain w1",
+        "kestrelctl worker resume w1",
+    ),
+    command_sections={
+        "Workers of the pool": "list info drain resume resize revoke group",
+        "Machines that become workers": "enroll join run service environment",
+        "Properties of machines, and commands that run there": "properties commands run-command",
+    },
+)
 def worker() -> None:
-    """See and drain workers; run one, or let a machine join as one.
+    """List and drain workers; run one, or let a machine join as one.
 
     NAMES are addresses of workers, or parts of them.
     """
@@ -80,7 +94,12 @@ def worker() -> None:
 
 @worker.command("list")
 @click.argument("names", nargs=-1, metavar="[NAMES]...")
-@click.option("--where", default="", metavar="EXPR", help="Only those of which this is true.")
+@click.option(
+    "--where",
+    default="",
+    metavar="EXPR",
+    help="Show only those for which this expression is true; docs/matching.md has the attributes.",
+)
 @pass_invocation
 def list_(invocation: Invocation, names: tuple[str, ...], where: str) -> None:
     """List workers."""
@@ -100,7 +119,7 @@ def list_(invocation: Invocation, names: tuple[str, ...], where: str) -> None:
 @click.argument("name")
 @pass_invocation
 def info(invocation: Invocation, name: str) -> None:
-    """Everything about one worker."""
+    """Show all about one worker."""
 
     async def work(connection: Connection) -> CommandOutput:
         return worker_record(described(await one_worker(connection, name)), invocation.now())
@@ -112,7 +131,7 @@ def info(invocation: Invocation, name: str) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAMES...")
 @pass_invocation
 def drain(invocation: Invocation, names: tuple[str, ...]) -> None:
-    """Give workers nothing new; what they run goes on. For admins."""
+    """Send workers no new tasks; what they run goes on. For admins."""
 
     async def work(redial: Redial) -> CommandOutput:
         request = DrainWorkers(names=list(names))
@@ -139,7 +158,7 @@ def resume(invocation: Invocation, names: tuple[str, ...]) -> None:
 @click.argument("assets", nargs=-1, required=True, metavar="ASSET=…...")
 @pass_invocation
 def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
-    """Have a worker offer more or less while its tasks run. For admins.
+    """Change what a worker offers while its tasks run. For admins.
 
     cpus=4, memory=8G, fpga=2; of units their number or their ids: gpus=1, gpus=0,1; seats=shared:4;
     db=? is of unknown capacity.
@@ -156,7 +175,18 @@ def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
     invocation.talk(work, as_admin=True)
 
 
-@worker.command("run", cls=CliCommand, talks=False)
+@worker.command(
+    "run",
+    cls=CliCommand,
+    talks=False,
+    option_sections={
+        "The pool": "pool credentials host port tls ca-file",
+        "What it offers": "cpus memory asset tags attribute sessions start lifetime environments",
+        "Tasks and their files": "isolation share data-dir cache-size shared-files shared-outputs "
+        "outputs-limit",
+        "How it works": "pull properties commands metrics metrics-allow log-format executor",
+    },
+)
 @click.option(
     "--pool",
     metavar="DOMAIN",
@@ -166,11 +196,28 @@ def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
     "--credentials",
     type=Path,
     metavar="FILE",
-    help="Accounts: `JID PASSWORD`, one on each line; - is standard input.",
+    help="File of accounts, a `JID PASSWORD` on each line; - is standard input.  [default: the "
+    "account of `worker join`]",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Of the server.")
-@click.option("--port", type=WholeNumber(1, 65535), default=5222, show_default=True)
-@click.option("--tls/--no-tls", default=True, show_default=True, help="Off only on loopback.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Host name or address of the XMPP server.",
+)
+@click.option(
+    "--port",
+    type=WholeNumber(1, 65535),
+    default=5222,
+    show_default=True,
+    help="Port of the XMPP server for clients.",
+)
+@click.option(
+    "--tls/--no-tls",
+    default=True,
+    show_default=True,
+    help="Encrypt the connection; --no-tls is only for a server on this machine.",
+)
 @click.option(
     "--ca-file",
     type=Path,
@@ -181,28 +228,32 @@ def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
     "--data-dir",
     type=Path,
     metavar="DIR",
-    help="For scratch and results.  [default: $XDG_STATE_HOME/kestrel/worker]",
+    help="Directory for scratch directories and results.  [default: "
+    "$XDG_STATE_HOME/kestrel/worker]",
 )
 @click.option(
     "--cache-size",
     "cache_bytes",
     type=parse_size,
     metavar="SIZE",
-    help="For inputs of tasks, below --data-dir.  [default: a fifth of what is free]",
+    help="Disk space for inputs of tasks, below --data-dir; 0 is none.  [default: a fifth of "
+    "what is free]",
 )
 @click.option(
     "--shared-files",
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Where tasks may have inputs from by file: address; repeatable.  [default: nowhere]",
+    help="Directory from which tasks may have inputs by file: address; repeatable.  [default: "
+    "none]",
 )
 @click.option(
     "--shared-outputs",
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="In DIR/OWNER tasks may leave files by file: address; repeatable.  [default: nowhere]",
+    help="Directory below which, in DIR/OWNER, tasks may leave files by file: address; "
+    "repeatable.  [default: none]",
 )
 @aggregate_options
 @click.option(
@@ -210,27 +261,27 @@ def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
     "lifetime_seconds",
     type=parse_duration,
     metavar="TIME",
-    help="Leave after so long; what runs then is given back.  [default: stay]",
+    help="Leave after this time and give back what runs: 2h.  [default: stay]",
 )
 @click.option(
     "--environments",
     type=click.Choice(KINDS),
     multiple=True,
-    help="Environments that the pool may have made on this machine, of its resources; repeatable.",
+    help="Kind of environment that the pool may make on this machine; repeatable.  [default: none]",
 )
 @click.option(
     "--properties",
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="What is read of this machine, and how often; repeatable.  [default: nothing]",
+    help="File of properties to read of this machine, and how often; repeatable.  [default: none]",
 )
 @click.option(
     "--commands",
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="What admins may have run on this machine; repeatable.  [default: nothing]",
+    help="File of commands that admins may run on this machine; repeatable.  [default: none]",
 )
 @click.option(
     "--outputs-limit",
@@ -239,7 +290,7 @@ def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
     metavar="SIZE",
     default="4G",
     show_default=True,
-    help="The most that a task may leave of files that its job asks for.",
+    help="Size of the files that a task may leave for its job.",
 )
 @click.option(
     "--any-workdir",
@@ -252,7 +303,8 @@ def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
     type=click.Choice(["process", "inline"]),
     default="process",
     show_default=True,
-    help="Processes, or (to measure a pool) nothing but the time they would take.",
+    help="Run tasks as processes, or (inline, to measure a pool) only wait as long as they "
+    "would take.",
 )
 @click.option(
     "--poll-bytes",
@@ -262,19 +314,26 @@ def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
     help="Answer polls of properties with so many bytes, to measure them.",
 )
 @click.option(
-    "--metrics", default="", metavar="HOST:PORT", help="Serve Prometheus there.  [default: off]"
+    "--metrics",
+    default="",
+    metavar="HOST:PORT",
+    help="Serve metrics for Prometheus at this address.  [default: off]",
 )
 @metrics_allow
 @click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Format of the log on standard error.",
 )
 @pass_invocation
 @click.pass_context
 def run(ctx: click.Context, invocation: Invocation, /, **options: Any) -> int:
     """Run a worker in the foreground, until SIGTERM.
 
-    Without --credentials it is one that was made by `kestrelctl worker join`, as it was then; what
-    is given here goes before that.
+    Without --credentials it is the worker that `worker join` made, with the options of then;
+    options that are given here override those.
     """
     from kestrelctl.local.pool_state import pools_directory, workers_directory
     from kestrelctl.worker import entry

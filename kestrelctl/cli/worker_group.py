@@ -28,7 +28,7 @@ _COLUMNS: list[Column[WorkerGroupView]] = [
 
 @click.group("group", cls=Noun)
 def worker_group() -> None:
-    """See and set groups of workers: by tag, by name, by expression."""
+    """List and set groups of workers: by tag, by name, by expression."""
 
 
 @worker_group.command("list", cls=CliCommand)
@@ -47,18 +47,33 @@ def list_(invocation: Invocation) -> None:
 
 @worker_group.command("set", cls=CliCommand)
 @click.argument("group")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="They have it; repeatable.")
 @click.option(
-    "--name", "names", multiple=True, metavar="GLOB", help="They are called so; repeatable: one of."
+    "--tag",
+    "tags",
+    multiple=True,
+    metavar="TAG",
+    help="Include workers with this tag; repeatable: with all of them.",
 )
-@click.option("--where", default="", metavar="EXPR", help="It is true of them.")
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    metavar="GLOB",
+    help="Include workers of this name: 'h7-*'; repeatable: with any of them.",
+)
+@click.option(
+    "--where",
+    default="",
+    metavar="EXPR",
+    help="Include workers for which this expression is true: 'Cpus >= 8'.",
+)
 @pass_invocation
 def set_(
     invocation: Invocation, group: str, tags: tuple[str, ...], names: tuple[str, ...], where: str
 ) -> None:
     """Make a group, or replace the one of that name. For admins.
 
-    In it are the workers of which all is true that is given.
+    Workers are in it if all options that are given fit them.
     """
     wanted = WorkerGroup(name=group, tags=tags, names=names, where=where)
 

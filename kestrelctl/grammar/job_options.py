@@ -43,294 +43,333 @@ array_option = click.option(
     multiple=True,
     metavar="A-B[:S],…",
     callback=lambda _ctx, _param, given: parse_array(",".join(given)) if given else None,
-    help="One task for each number: 1-1000, 0-9:3, 1-3,5-7.",
+    help="Run one task for each number: 1-1000, 0-9:3 (every third), 1-3,5-7.  "
+    "[default: one task, 0]",
 )
 
 _OPTIONS = (
-    click.option("--name", default="", help="A name for the job, for people."),
+    click.option("--name", default="", help="Name of the job, for people."),
     click.option(
-        "--priority", type=WholeNumber(0, 255), default=100, show_default=True, help="0 to 255."
+        "--priority",
+        type=WholeNumber(0, 255),
+        default=100,
+        show_default=True,
+        help="Priority among your jobs and others', 0 to 255; higher runs first.",
     ),
-    click.option("--cpus", type=Number(min=0), default=1.0, show_default=True, help="Per task."),
+    click.option(
+        "--cpus",
+        type=Number(min=0),
+        default=1.0,
+        show_default=True,
+        help="Processors for each task; may be a fraction.",
+    ),
     click.option(
         "--memory",
         type=parse_size,
         metavar="SIZE",
         default="0",
-        help="Per task, which is ended beyond it: 512M, 1.5GiB. `worker info` says how exactly.",
+        help="Memory for each task, and its limit: 512M, 1.5GiB; a task that uses more is ended.  "
+        "[default: no request, and the machine's memory as the limit]",
     ),
     click.option(
         "--disk",
         type=parse_size,
         metavar="SIZE",
         default="0",
-        help="Per task, which is ended when its scratch directory is larger.",
+        help="Disk for each task, and its limit: 2G; a task whose scratch directory is larger is "
+        "ended.  [default: no request]",
     ),
-    click.option("--gpus", type=Number(min=0), default=0.0, help="Per task; 0.5 is half of one."),
+    click.option(
+        "--gpus",
+        type=Number(min=0),
+        default=0.0,
+        help="GPUs for each task; 0.5 is half of one.  [default: 0]",
+    ),
     click.option(
         "--asset",
         "assets",
         multiple=True,
         metavar="NAME=AMOUNT",
-        help="Of any other asset, per task: fpga=1; repeatable.",
+        help="Amount of any other asset for each task: fpga=1; repeatable.",
     ),
     click.option(
         "--retry-memory",
         type=parse_sizes,
         metavar="SIZES",
         default="",
-        help="What a task asks for that ran out of memory, one after the other: 2G,4G.",
+        help="Run a task that ran out of --memory again with more: 2G,4G is first 2 GiB, then 4 "
+        "GiB.  [default: let it fail]",
     ),
     click.option(
         "--requires",
         multiple=True,
         metavar="TAG",
-        help="Only on workers with this tag; several: comma or repeated.",
+        help="Run only on workers with this tag: LINUX,GPU; comma or repeated.",
     ),
     click.option(
         "--isolation",
         type=click.Choice(RUNGS),
-        help="Only on workers that isolate tasks at least so well.",
+        help="Run only on workers that isolate tasks at least this well, systemd being the best.  "
+        "[default: any]",
     ),
     click.option(
         "--requirements",
         metavar="EXPR",
         default="",
-        help="Only on workers of which this is true: 'Memory >= 4096 && Arch == \"X86_64\"'.",
+        help="Run only on workers for which this expression is true: 'Memory >= 4096 && Arch == "
+        '"X86_64"\'.',
     ),
     click.option(
         "--rank",
         metavar="EXPR",
         default="",
-        help="Rather on workers for which this number is higher: Memory.",
+        help="Prefer workers for which this expression is higher: Memory.",
     ),
     click.option(
         "--environment",
         metavar="NAME",
         default="",
-        help="Run inside an environment of this class of the pool, on workers that make such.",
+        help="Run inside an environment of this class, on workers that can make it.",
     ),
     click.option(
         "--no-flock",
         is_flag=True,
-        help="Only on the pool's own workers, never on those of neighbour pools.",
+        help="Run only on this pool's own workers, never on those of other pools.",
     ),
-    click.option("--max-running", type=WholeNumber(1), help="The most tasks at a time."),
+    click.option(
+        "--max-running",
+        type=WholeNumber(1),
+        help="Number of tasks of the job that may run at once.  [default: no limit]",
+    ),
     click.option(
         "--max-failures",
         type=WholeNumber(1),
         default=1,
         show_default=True,
-        help="Failed attempts after which a task is given up.",
+        help="Number of attempts that may fail before a task has failed; 1 is no retry.",
     ),
     click.option(
         "--success-exit",
         type=parse_exits,
         default="",
         metavar="CODES",
-        help="Exit codes that are a success: 0,3 or 0-2.  [default: 0]",
+        help="Exit codes that count as success: 0,3 or 0-2.  [default: 0]",
     ),
     click.option(
         "--retry-on",
         type=parse_exits,
         default="",
         metavar="EXITS",
-        help="Retry only what ends so: 75,100-110,SIGKILL; needs --max-failures.",
+        help="Retry only after these exit codes or signals: 75,100-110,SIGKILL; needs "
+        "--max-failures.  [default: any]",
     ),
     click.option(
         "--no-retry-on",
         type=parse_exits,
         default="",
         metavar="EXITS",
-        help="Give a task up at once that ends so: 2,64-78; needs --max-failures.",
+        help="Never retry after these exit codes or signals: 2,64-78; needs --max-failures.",
     ),
     click.option(
         "--backoff",
         type=parse_duration,
         metavar="TIME",
-        help="Pause before a failed task is tried again, doubled each time.  [default: 1s]",
+        help="Pause before a failed task is tried again; doubles each time.  [default: 1s]",
     ),
     click.option(
         "--max-backoff",
         type=parse_duration,
         metavar="TIME",
-        help="The longest such pause.  [default: 1m, or --backoff if that is longer]",
+        help="Longest pause before a failed task is tried again.  [default: 1m, or --backoff if "
+        "that is longer]",
     ),
     click.option(
         "--max-losses",
         type=WholeNumber(1),
         default=5,
         show_default=True,
-        help="Lost workers after which a task is given up.",
+        help="Number of workers that a task may lose before it is given up as lost.",
     ),
     click.option(
         "--time-limit",
         type=parse_duration,
         metavar="TIME",
-        help="Per task: 90 (seconds), 15m, 1h30m.",
+        help="Time that each attempt of a task may take, then it is ended and has failed: 15m.  "
+        "[default: no limit]",
     ),
     click.option(
         "--span",
         type=WholeNumber(1),
         metavar="N",
-        help="On N workers at once, all or none: N tasks that are one program.",
+        help="Run N tasks on N workers together, or none: one program, such as one that uses MPI.",
     ),
     click.option(
         "--service",
         is_flag=True,
-        help="Start each task again whenever it ends, until the job is cancelled.",
+        help="Keep tasks running: start each again whenever it ends, until the job is cancelled.",
     ),
-    click.option("--copies", type=WholeNumber(1), help="Of a service: so many tasks."),
+    click.option(
+        "--copies", type=WholeNumber(1), help="Number of tasks of a --service.  [default: 1]"
+    ),
     click.option(
         "--time-request",
         type=parse_duration,
         metavar="TIME",
-        help="Per task: only on workers that stay for so long.",
+        help="Run only on workers that stay at least this long: 20m.  [default: any]",
     ),
     click.option(
         "--deadline",
         type=parse_deadline,
         metavar="TIME",
-        help="What has not ended then is stopped: 2h (from now), 2030-12-24T18:00.",
+        help="Stop what has not ended by then: 2h (from now), 2030-12-24T18:00.  [default: never]",
     ),
     click.option(
         "--after",
         multiple=True,
         metavar="JOB[:ok|ended|failed]",
         callback=lambda ctx, _param, given: parse_after(given, lambda: ctx.meta[LAST_JOB]()),
-        help="Start nothing of it before this job, range of jobs, or `last`, has ended so; "
-        "repeatable.  "
-        "[default: ok]",
+        help="Start after this job (7), these (3-9) or your `last` one has ended: ok, in any way "
+        "(ended), or badly (failed); repeatable.  [default: ok]",
     ),
     click.option(
         "--after-each",
         metavar="JOB",
         callback=lambda ctx, _param, given: parse_after_each(given, lambda: ctx.meta[LAST_JOB]()),
-        help="Start each task when the task of the same place of this job has ended well.",
+        help="Start each task when the task at the same place in this job is done.",
     ),
     click.option(
         "--if-parent-fails",
         type=click.Choice([each.value for each in IfParentFails]),
         default=IfParentFails.CANCEL.value,
         show_default=True,
-        help="What becomes of it when a job of --after has ended otherwise, or of a task when its "
-        "one of --after-each has.",
+        help="Cancel, hold back or run the job if a job of --after ended otherwise; the same for "
+        "each task with --after-each.",
     ),
-    click.option("--hold", is_flag=True, help="Start nothing of it until `job release`."),
+    click.option(
+        "--hold", is_flag=True, help="Hold the job: start nothing of it until `job release`."
+    ),
     click.option(
         "--hold-after",
         type=WholeNumber(1),
         metavar="N",
-        help="Hold the job when N attempts in a row have failed, until `job release`.",
+        help="Hold the job when N attempts in a row have failed, until `job release`.  [default: "
+        "never]",
     ),
     click.option(
         "--stop-after",
         type=WholeNumber(1),
         metavar="N",
-        help="Stop the job when N of its tasks have failed for good.",
+        help="Stop the job when N of its tasks have failed.  [default: never]",
     ),
     click.option(
         "--stop-signal",
         type=parse_stop_signal,
         default="",
         metavar="NAME",
-        help="What asks a task to end at a limit or a cancel: INT, HUP.  [default: TERM]",
+        help="Signal that asks a task to end at a limit or a cancel: INT, HUP.  [default: TERM]",
     ),
     click.option(
         "--stop-grace",
         type=parse_duration,
         metavar="TIME",
-        help="How long a task may take to end before it is killed.  [default: 2s]",
+        help="Time from that signal until the task is killed.  [default: 2s]",
     ),
     click.option(
         "--on-worker-lost",
         type=click.Choice([each.value for each in OnWorkerLost]),
         default=OnWorkerLost.REQUEUE.value,
         show_default=True,
-        help="Run a task elsewhere at once, or wait for its worker.",
+        help="Run the task elsewhere at once (requeue), or wait for its worker to come back.",
     ),
     click.option(
         "--output",
         "outputs",
         multiple=True,
         metavar="GLOB",
-        help="Bring home what fits of what a task leaves in its scratch directory; repeatable.",
+        help="Keep files that a task leaves in its scratch directory, for `job fetch`: '*.csv'; "
+        "repeatable.",
     ),
     click.option(
         "--output-to",
         metavar="ADDRESS",
         default="",
-        help="Workers write that to ADDRESS/TASK/ instead: file:///shared/results.",
+        help="Address to which workers copy the files of --output instead: file:///shared/results; "
+        "each task has its own directory there.",
     ),
     click.option(
         "--setup",
         type=parse_command,
         metavar="COMMAND",
         default="",
-        help="A command before that of each task, at the same place: a stage of its own.",
+        help="Command that runs before each task's own, on the same worker.",
     ),
     click.option(
         "--stage-in",
         type=parse_command,
         metavar="COMMAND",
         default="",
-        help="The next before it, which fetches what the task needs.",
+        help="Command that runs next and fetches what the task needs.",
     ),
     click.option(
         "--stage-out",
         type=parse_command,
         metavar="COMMAND",
         default="",
-        help="One after it has ended well; if that fails, the task does not run again.",
+        help="Command that runs after the task's own is done and puts results away; if it fails, "
+        "the task does not run again.",
     ),
     click.option(
         "--stage-limit",
         multiple=True,
         metavar="NAME=TIME",
-        help="Of one try of the stage setup, in or out: out=10m; repeatable.",
+        help="Time limit for one try of a stage (setup, in or out): out=10m; repeatable.  "
+        "[default: no limit]",
     ),
     click.option(
         "--stage-tries",
         multiple=True,
         metavar="NAME=N",
-        help="How often the stage is tried before it has failed: in=3; repeatable.  [default: 1]",
+        help="Number of tries of a stage (setup, in or out): in=3; repeatable.  [default: 1]",
     ),
     click.option(
         "--checkpoint",
         "checkpoints",
         multiple=True,
         metavar="GLOB",
-        help="Of what a task writes in its scratch directory, what its next attempt goes on from; "
-        "repeatable.",
+        help="Store these files of a task's scratch directory as a checkpoint, from which its next "
+        "attempt goes on: 'state*'; repeatable.",
     ),
     click.option(
         "--checkpoint-every",
         type=parse_duration,
         metavar="TIME",
-        help="How often that is stored while a task runs.  [default: 10m]",
+        help="Time between two checkpoints of a task that runs.  [default: 10m]",
     ),
     click.option(
         "--checkpoint-exit",
         type=WholeNumber(1, MAX_EXIT_CODE),
         metavar="CODE",
-        help="With this exit code a task goes on later, from its checkpoint: 85.",
+        help="Exit code with which a task says: go on later, from my checkpoint. Often 85.",
     ),
-    click.option(
-        "--join", is_flag=True, help="Put standard error into standard output, as it is written."
-    ),
+    click.option("--join", is_flag=True, help="Join standard error to standard output, like 2>&1."),
     click.option(
         "--keep-logs",
         is_flag=True,
-        help="Put what tasks print into the file share, so that it outlives their workers.",
+        help="Keep the whole output of tasks in the pool's file share, so that it outlives their "
+        "workers.",
     ),
     click.option(
-        "--env", multiple=True, metavar="K=V", help="An environment variable; repeatable."
+        "--env",
+        multiple=True,
+        metavar="K=V",
+        help="Environment variable for the tasks: MODE=fast; repeatable.",
     ),
     click.option(
         "--key",
         metavar="KEY",
         callback=lambda _ctx, _param, given: checked_key(given),
-        help="With one that was used before, no new job: that of then.  [default: a fresh one]",
+        help="Key of this submission: a second one with the same key makes no second job.  "
+        "[default: a fresh key]",
     ),
 )
 
@@ -346,7 +385,7 @@ def job_options(notify: Notify) -> Callable[[F], F]:
         type=click.Choice([each.value for each in Notify]),
         default=notify.value,
         show_default=True,
-        help="When the job ends, send its owner a chat message.",
+        help="Send you a chat message when the job ends.",
     )
 
     def decorate(function: F) -> F:

@@ -84,6 +84,22 @@ def test_the_first_start_installs_and_the_second_does_not(machine: Machine) -> N
     assert machine.installations() == ["requirements-run.lock", "."]
 
 
+def test_it_tells_the_program_how_it_was_called(machine: Machine) -> None:
+    machine.kestrel("--version")
+    program = machine.checkout / ".venv/bin/kestrelctl"
+    program.write_text('#!/bin/sh\necho "$KESTREL_CALLED_AS"\n')
+    environment = {"PATH": str(machine.tools), "TOOLS": str(machine.tools)}
+    for words, called in (
+        (["./kestrel"], "./kestrel"),
+        (["sh", "kestrel"], "./kestrel"),
+        ([str(machine.checkout / "kestrel")], str(machine.checkout / "kestrel")),
+    ):
+        done = subprocess.run(
+            words, env=environment, cwd=machine.checkout, capture_output=True, text=True, check=True
+        )
+        assert done.stdout == f"{called}\n"
+
+
 def test_ansible_comes_with_it(machine: Machine) -> None:
     played = machine.kestrel("ansible-playbook", "-i", "inventory/mine", "site.yml")
     assert played.stdout == "ansible-playbook -i inventory/mine site.yml\n"

@@ -1,4 +1,4 @@
-"""Commands that kestrelctl proposes ask the pool that was asked."""
+"""Commands that kestrelctl proposes begin as the user's did, and ask the pool that was asked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from cli_fake_pool import FakePool, run
 from test_cli_modes import LEAVES
 
-from kestrelctl.cli.proposed_commands import of_pool
+from kestrelctl.cli.proposed_commands import as_called
 from kestrelctl.errors import NotFound
 
 
@@ -23,7 +23,7 @@ OWN_MEANING = {"worker run", "worker join", "manager backup", "manager restore",
 
 @pytest.mark.parametrize("name", LEAVES)
 def test_each_command_that_talks_to_a_pool_names_it_and_no_other_does(name: str) -> None:
-    named = of_pool(f"see `kestrelctl {name} X`", "b")
+    named = as_called(f"see `kestrelctl {name} X`", "kestrelctl", "b")
     if talks(LEAVES[name]) and name not in OWN_MEANING:
         assert named == f"see `kestrelctl --pool b {name} X`"
     else:
@@ -31,12 +31,12 @@ def test_each_command_that_talks_to_a_pool_names_it_and_no_other_does(name: str)
 
 
 def test_the_usual_pool_is_not_named() -> None:
-    assert of_pool("kestrelctl job list", "") == "kestrelctl job list"
+    assert as_called("kestrelctl job list", "kestrelctl", "") == "kestrelctl job list"
 
 
 def test_every_command_of_a_text_names_it_and_names_are_quoted() -> None:
     text = "kestrelctl job list, or `kestrelctl top`; mykestrelctl up"
-    assert of_pool(text, "a b") == (
+    assert as_called(text, "kestrelctl", "a b") == (
         "kestrelctl --pool 'a b' job list, or `kestrelctl --pool 'a b' top`; mykestrelctl up"
     )
 
@@ -61,3 +61,16 @@ def test_sentences_and_remarks_name_it_too() -> None:
     said = run(FakePool(), "submit", "--pool", "b", "--", "true").stderr
     assert "next: kestrelctl --pool b job wait" in said
     assert ", or kestrelctl --pool b job tasks" in said
+
+
+def test_commands_are_proposed_as_the_user_called_the_program() -> None:
+    text = "`kestrelctl up`, or `kestrelctl job wait 7 && kestrelctl job logs 7`"
+    assert as_called(text, "./kestrel", "b") == (
+        "`./kestrel up`, or `./kestrel --pool b job wait 7 && ./kestrel --pool b job logs 7`"
+    )
+
+
+def test_a_command_for_another_machine_stays_as_it_is() -> None:
+    for words in ("worker join TOKEN", "worker environment FILE CLASS TOKEN"):
+        assert as_called(f"kestrelctl {words}", "./kestrel", "") == f"kestrelctl {words}"
+    assert as_called("kestrelctl worker run", "./kestrel", "") == "./kestrel worker run"
