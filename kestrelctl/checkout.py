@@ -1,7 +1,8 @@
-"""Which state of the repository this is. Runs git: not for daemons."""
+"""Which state of the repository this is."""
 
 from __future__ import annotations
 
+import functools
 import subprocess
 from pathlib import Path
 
@@ -9,28 +10,45 @@ from kestrelctl import __version__
 
 #: What is installed on hosts is made of these.
 _PATHS = ["kestrelctl", "pyproject.toml"]
-_DEVELOPMENT = ".dev0"
+_CHECKOUT = Path(__file__).parents[1]
 
 
-def described_version(checkout: Path = Path(__file__).parents[1]) -> str:
-    """Return the version with the state of the checkout, such as 0.2.0.dev37+g1a2b3c4d5.
+@functools.cache
+def own_version() -> str:
+    """Return the version of this process: of the checkout as it was when the first caller asked.
 
-    37 commits have changed the package, the last of them is 1a2b3c4d5; `.dirty` at the end says
-    that something is not committed. A release, and what is no checkout or has no git, says what
-    `__version__` says (PEP 440, "Developmental releases" and "Local version identifiers").
+    The first call may run git for some milliseconds, so daemons make it before they serve anybody.
     """
-    if not __version__.endswith(_DEVELOPMENT) or not (checkout / ".git").exists():
+    return described_version()
+
+
+def described_version(checkout: Path = _CHECKOUT) -> str:
+    """Return the version with the state of the checkout, such as 0.3.0.dev0+g1a2b3c4d5.
+
+    1a2b3c4d5 is the commit that is checked out; `.dirty` at the end says that something of the
+    package is not committed. The commit of a release has the bare number, 0.2.0. What is no
+    checkout, or has no git, says what `__version__` says.
+
+    By PEP 440 all builds between two releases come after the first and before the second one, as
+    in 0.2.0 < 0.3.0.dev0+g1a2b3c4d5 < 0.3.0, and no tool prefers one to a release unless it is
+    told to take development releases. Nothing depends on tags or on commits before this one, so a
+    shallow clone says the same.
+    """
+    # With a `+`, an unpacked source archive says which commit it was made of.
+    if "+" in __version__ or not (checkout / ".git").exists():
         return __version__
     try:
-        count = _git(checkout, "rev-list", "--count", "HEAD")
-        last = _git(checkout, "log", "-1", "--format=%h", "--abbrev=9")
-        dirty = ".dirty" if _git(checkout, "status", "--porcelain") else ""
+        commit = _git(checkout, "rev-parse", "HEAD")
+        dirty = ".dirty" if _git(checkout, "status", "--porcelain", "--", *_PATHS) else ""
     except (OSError, subprocess.CalledProcessError):
         return __version__
-    return f"{__version__.removesuffix('0')}{count}+g{last}{dirty}"
+    if not dirty and ".dev" not in __version__:
+        return __version__
+    # Not as long as git needs to tell it from others: that is more in a full clone than a shallow.
+    return f"{__version__}+g{commit[:9]}{dirty}"
 
 
 def _git(checkout: Path, *words: str) -> str:
     # Without its lock a commit that somebody makes at the same time does not fail.
-    command = ["git", "--no-optional-locks", "-C", str(checkout), *words, "--", *_PATHS]
+    command = ["git", "--no-optional-locks", "-C", str(checkout), *words]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

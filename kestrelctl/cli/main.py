@@ -201,9 +201,9 @@ def _traceback() -> str:
 
 def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from kestrelctl.checkout import described_version
+        from kestrelctl.checkout import own_version
 
-        click.echo(f"kestrelctl {described_version()}")
+        click.echo(f"kestrelctl {own_version()}")
         context.exit()
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kestrelctl import __version__
+from kestrelctl.checkout import own_version
 from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.grafana.board import Board, fingerprint
 from kestrelctl.grafana.client import Edit, Grafana, Saved
@@ -100,14 +100,14 @@ def _step(grafana: Grafana, board: Board, folder: str | None) -> PushStep:
     if same_place and mark[2] == content:
         # The server has changed the form of the JSON, not its content.
         return PushStep(board, "unchanged", saved.version)
-    if _order(mark[1]) > _order(__version__):
-        newer = f"pushed by kestrelctl {mark[1]}, and this is {__version__}"
+    if _order(mark[1]) > _order(own_version()):
+        newer = f"pushed by kestrelctl {mark[1]}, and this is {own_version()}"
         return PushStep(board, "updated", saved.version, newer)
     return PushStep(board, "updated", saved.version)
 
 
 def _mark(board: Board) -> str:
-    return f"kestrelctl {__version__} dashboards push, content {fingerprint(board.model)}"
+    return f"kestrelctl {own_version()} dashboards push, content {fingerprint(board.model)}"
 
 
 def _edited(saved: Saved, edit: Edit | None) -> str:

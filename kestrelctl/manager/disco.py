@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable
 from xml.etree.ElementTree import Element
 
-from kestrelctl import __version__
+from kestrelctl.checkout import own_version
 from kestrelctl.core.members.availability import worker_state
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.plural import plural
@@ -108,7 +108,7 @@ class Disco:
         return element(
             "vCard",
             element("FN", f"Kestrel job {job_id}" if job_id is not None else self._name(iq.to)),
-            element("DESC", f"Kestrel {__version__}, the pool {self._addresses.domain}"),
+            element("DESC", f"Kestrel {own_version()}, the pool {self._addresses.domain}"),
             xmlns=VCARD,
         )
 

@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 import psutil
 
 from kestrelctl import clock, garbage, logs
+from kestrelctl.checkout import own_version
 from kestrelctl.child_program import adopt_orphans
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import KestrelError
@@ -237,6 +238,7 @@ def run(options: ManagerOptions, open_flock: FlockOpener) -> None:
         open_flock: makes its flock.
     """
     logs.set_up(options.log_format, verbose=options.verbose)
+    own_version()  # asked for later, it would keep users waiting
     try:
         asyncio.run(serve(options, open_flock))
     except OSError as error:

@@ -9,7 +9,7 @@ from itertools import islice
 
 import msgspec
 
-from kestrelctl import __version__
+from kestrelctl.checkout import own_version
 from kestrelctl.core.census import WorkerNumbers
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model.assets import natural
@@ -61,7 +61,7 @@ class Overviews:
             id="",
             pool=service.domain,
             at=now,
-            version=__version__,
+            version=own_version(),
             epoch=pool.epoch,
             up_seconds=now - service.started_at,
             workers={word: n for word, n in found.workers_by_state.items() if n},

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from kestrelctl import __version__
+from kestrelctl.checkout import own_version
 from kestrelctl.core import events as ev
 from kestrelctl.core.members.availability import worker_state
 from kestrelctl.core.members.worker import Worker
@@ -176,7 +176,7 @@ class PoolRequests:
         caller.reply(
             an.PoolSummary(
                 id=request.id,
-                version=__version__,
+                version=own_version(),
                 epoch=pool.epoch,
                 up_seconds=moment - service.started_at,
                 workers=workers,

@@ -16,7 +16,7 @@ from prometheus_client import (
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from kestrelctl import __version__
+from kestrelctl.checkout import own_version
 from kestrelctl.metrics.families import gauge, gauges, histogram
 from kestrelctl.metrics.labelled_gauges import LabelledGauges
 from kestrelctl.metrics.lag import LoopLag
@@ -54,7 +54,7 @@ class Exposition:
             f"{prefix}build_info",
             "Always 1.",
             ("version", "python"),
-            [((__version__, platform.python_version()), 1)],
+            [((own_version(), platform.python_version()), 1)],
         )
         yield gauge(f"{prefix}start_time_seconds", "When the process started.", self._started_at)
         yield from self._families()

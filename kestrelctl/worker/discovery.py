@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 import psutil
 
-from kestrelctl import __version__
+from kestrelctl.checkout import own_version
 
 #: Of what is free on the disk when a worker starts, the most that tasks may take.
 MOST_OF_FREE_DISK = 0.5
@@ -95,7 +95,7 @@ def discover() -> Machine:
         os=kernel.sysname,
         arch=kernel.machine,
         python_version=platform.python_version(),
-        kestrel_version=__version__,
+        kestrel_version=own_version(),
         cpus=max(1, int(min(usable or 1, limits.cpus))),
         memory_bytes=int(min(psutil.virtual_memory().total, limits.memory_bytes)),
         distribution=_distribution(),

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from kestrelctl import __version__
+from kestrelctl.checkout import own_version
 from kestrelctl.worker.discovery import CgroupLimits, cgroup_limits, discover, machine_tags
 
 GIB = 1 << 30
@@ -83,7 +83,7 @@ def test_the_facts_of_this_machine() -> None:
     assert 1 <= machine.cpus <= (os.cpu_count() or 1)
     assert 0 < machine.memory_bytes <= psutil.virtual_memory().total
     assert machine.os == os.uname().sysname
-    assert machine.kestrel_version == __version__
+    assert machine.kestrel_version == own_version()
     assert all((machine.hostname, machine.arch, machine.python_version))
 
 

@@ -120,11 +120,11 @@ def test_a_given_pool_needs_no_server_on_this_machine(monkeypatch: pytest.Monkey
 def test_a_result_names_the_version_with_which_the_bench_began(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    checkout = ["0.2.0.dev37+g1a2b3c4d5"]
+    checkout = ["0.3.0.dev0+g1a2b3c4d5"]
     monkeypatch.setattr(bench_machine, "described_version", lambda: checkout[-1])
     findings = Findings()
     findings.add(a_run("0"))
-    checkout.append("0.2.0.dev38+gffffffff0")
+    checkout.append("0.3.0.dev0+gffffffff0")
     assert findings.result(None).machine.kestrel == checkout[0]
 
 

@@ -17,7 +17,7 @@ from cli_fake_pool import FakePool, run
 from click.testing import Result
 from grafana_double import TOKEN, GrafanaDouble, Stored, running
 
-from kestrelctl import __version__
+from kestrelctl.checkout import own_version
 from kestrelctl.grafana import push
 from kestrelctl.grafana.board import fingerprint, read_boards
 
@@ -101,7 +101,7 @@ def test_push_creates_then_finds_nothing_to_do_then_updates(
     assert states(call("push")) == {UID: "created", "kestrel-second": "created"}
     stored = grafana.dashboards[UID]
     assert stored.folder == "kst"
-    mark = f"kestrelctl {__version__} dashboards push, content {fingerprint(BOARD)}"
+    mark = f"kestrelctl {own_version()} dashboards push, content {fingerprint(BOARD)}"
     assert stored.history == [("sa-kestrel", mark)]
     grafana.asked.clear()
     assert states(call("push")) == {UID: "unchanged", "kestrel-second": "unchanged"}
@@ -590,6 +590,6 @@ def test_the_dashboards_of_the_checkout_are_the_usual_ones() -> None:
 
 
 def test_a_development_version_comes_before_its_release() -> None:
-    ordered = ["0.1.0", "0.2.0.dev0", "0.2.0.dev9+g1a2b3c4d5", "0.2.0.dev37+g00000000", "0.2.0"]
+    ordered = ["0.1.0", "0.2.0.dev0", "0.2.0", "0.3.0.dev0+g1a2b3c4d5", "0.3.0"]
     assert sorted(reversed(ordered), key=push._order) == ordered
-    assert push._order("0.2.0.dev9+g1a2b3c4d5") == push._order("0.2.0.dev9+gffffffff9.dirty")
+    assert push._order("0.3.0.dev0+g1a2b3c4d5") == push._order("0.3.0.dev0+gffffffff9.dirty")
