@@ -16,7 +16,7 @@ from kestrelctl.bench.curves import Timeline
 from kestrelctl.bench.efficiency import HALF, Curve, length
 from kestrelctl.bench.machine import BenchMachine
 from kestrelctl.bench.svg import SERIES_COLOURS
-from kestrelctl.errors import MissingTool
+from kestrelctl.missing_package import missing_package
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -160,10 +160,8 @@ def require() -> Any:
     try:
         import matplotlib as mpl
     except ImportError as error:
-        raise MissingTool(
-            "matplotlib is not installed, so no report can be drawn",
-            cause=str(error),
-            hint="pip install 'kestrelctl[bench]'",
+        raise missing_package(
+            "matplotlib is not installed, so no report can be drawn", "matplotlib", cause=str(error)
         ) from error
     return mpl
 

@@ -12,8 +12,9 @@ import msgspec
 from kestrelctl.cli.command import Invocation
 from kestrelctl.cli.screen import Mode
 from kestrelctl.core.model.plural import plural
-from kestrelctl.errors import HostsFailed, KestrelError, MissingTool, Unreachable, Untrusted
+from kestrelctl.errors import HostsFailed, KestrelError, Unreachable, Untrusted
 from kestrelctl.grammar.quantities import WholeNumber
+from kestrelctl.missing_package import missing_package
 
 if TYPE_CHECKING:
     from kestrelctl.fleet.fan_out import HostOutcome
@@ -134,8 +135,8 @@ def _connect() -> Connect:
     try:
         from kestrelctl.fleet.ssh import connect
     except ImportError as error:
-        raise MissingTool(
-            "Fabric is not installed", cause=str(error), hint="pip install 'kestrelctl[deploy]'"
+        raise missing_package(
+            "Fabric is not installed", "fabric", "ansible-core", cause=str(error)
         ) from None
     return connect
 

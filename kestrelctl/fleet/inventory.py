@@ -13,9 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from kestrelctl.errors import MissingTool, UsageError
+from kestrelctl.errors import UsageError
 from kestrelctl.fleet.host import Host
 from kestrelctl.fleet.sshoptions import parse_ssh_options
+from kestrelctl.missing_package import missing_package
 
 _TIMEOUT_SECONDS = 120
 #: Variables of Ansible's ssh connection (ansible-doc -t connection ssh), by what they set; of
@@ -141,10 +142,11 @@ def _ask(program: str, *args: str) -> tuple[str, str]:
     beside = Path(sys.executable).parent / program
     path = shutil.which(program) or (str(beside) if beside.exists() else None)
     if path is None:
-        raise MissingTool(
+        raise missing_package(
             f"{program} is not installed",
+            "ansible-core",
+            "fabric",
             cause="the inventory is read by Ansible itself",
-            hint="pip install 'kestrelctl[deploy]'",
         )
     environment = {
         **os.environ,

@@ -70,7 +70,10 @@ def usual_directory() -> Path:
     for directory in (checkout / "dashboards", installed):
         if any(directory.glob("*.json")):
             return directory
-    raise UsageError("no dashboards are installed here", hint="--directory DIR")
+    raise UsageError(
+        "no dashboards are installed here",
+        hint="a checkout of Kestrel has some: --directory CHECKOUT/dashboards",
+    )
 
 
 def read_boards(directory: Path) -> list[Board]:

@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kestrelctl.errors import MissingTool, NotFound, UsageError
+from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.grafana.board import Json
 from kestrelctl.grafana.grafana_access import GrafanaAccess
 from kestrelctl.grafana.refusals import no_grafana, translated
+from kestrelctl.missing_package import missing_package
 
 #: The most that one page of a search may hold.
 _PAGE = 5000
@@ -54,10 +55,10 @@ def connect(access: GrafanaAccess) -> Grafana:
     try:
         from grafana_client.api import GrafanaApi
     except ImportError as error:
-        raise MissingTool(
+        raise missing_package(
             "grafana-client is not installed, so no Grafana server can be spoken to",
+            "grafana-client",
             cause=str(error),
-            hint="pip install 'kestrelctl[grafana]'",
         ) from error
     api = GrafanaApi(
         auth=access.token,

@@ -147,7 +147,8 @@ def find_prosody() -> Path:
     if found is None:
         raise MissingTool(
             "Prosody, the XMPP server of a local pool, is not installed",
-            hint="./kestrel up installs it, or: sudo apt-get install prosody",
+            hint="as root: apt-get install prosody && systemctl disable --now prosody, because "
+            "pools run it themselves (./kestrel up of a checkout does both)",
         )
     return Path(found)
 
