@@ -128,6 +128,16 @@ def test_without_git_it_says_what_is_known(
     assert described_version(repository) == "0.3.0.dev0"
 
 
+def test_all_parts_of_kestrel_take_the_version_from_one_place() -> None:
+    """So that a pool, its metrics and `kestrelctl --version` say the same."""
+    package = Path(checkout.__file__).parent
+    readers = [path for path in package.rglob("*.py") if "__version__" in path.read_text()]
+    assert sorted(str(path.relative_to(package)) for path in readers) == [
+        "__init__.py",
+        "checkout.py",
+    ]
+
+
 def test_the_version_of_the_checkout_is_of_a_release_or_on_the_way_to_one() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+(\.dev0)?", __version__)
 
