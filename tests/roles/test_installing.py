@@ -54,7 +54,7 @@ job 1 done: 10 tasks in .*
 pool default is down
 """
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(420)]
 
 
 def lab(*words: str, stdin: bytes = b"") -> str:
