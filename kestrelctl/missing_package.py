@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shlex
 import sys
 from pathlib import Path
@@ -22,19 +21,13 @@ def missing_package(message: str, *packages: str, cause: str | None = None) -> M
     return MissingTool(message, cause=cause, hint=f"{_installer(Path(sys.prefix))} {names}")
 
 
-def require_classads() -> None:
-    """See that this machine can run a manager.
-
-    Raises:
-        MissingTool: the library of HTCondor is not installed.
-    """
-    if importlib.util.find_spec("classad2") is None:
-        raise missing_package(
-            "the ClassAd library of HTCondor, which a manager needs, is not installed",
-            "htcondor",
-            cause="it is there for Linux on x86_64 and aarch64; a pool elsewhere can be used "
-            "from this machine",
-        )
+def no_classads() -> MissingTool:
+    """Return the error of a machine that cannot run a manager: it has no `classad2`."""
+    return missing_package(
+        "the ClassAd library of HTCondor, which a manager needs, is not installed",
+        "htcondor",
+        cause="only Linux on x86_64 and aarch64 has it; elsewhere, use the pool of another machine",
+    )
 
 
 def _installer(prefix: Path) -> str:

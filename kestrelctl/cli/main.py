@@ -152,14 +152,21 @@ def _status_of(run: Callable[[], object], invocation: Invocation, args: Sequence
         return _BROKEN_PIPE
     except Exception as error:
         screen.detail(_traceback())
-        screen.fail(
-            KestrelError(
-                "this should not have happened",
-                cause=f"{type(error).__name__}: {error}",
-                hint="with -v it says where",
-            )
-        )
-        return KestrelError.exit_status
+        unexpected = _unexpected(error)
+        screen.fail(unexpected)
+        return unexpected.exit_status
+
+
+def _unexpected(error: Exception) -> KestrelError:
+    if isinstance(error, ModuleNotFoundError) and error.name == "classad2":
+        from kestrelctl.missing_package import no_classads
+
+        return no_classads()
+    return KestrelError(
+        "this should not have happened",
+        cause=f"{type(error).__name__}: {error}",
+        hint="with -v it says where",
+    )
 
 
 def _usage_error(error: click.ClickException) -> UsageError:

@@ -27,7 +27,6 @@ from kestrelctl.core.model.neighbour import RECLAIM_MINUTES
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.grammar.quantities import Number, WholeNumber, parse_duration
-from kestrelctl.missing_package import require_classads
 
 if TYPE_CHECKING:
     from kestrelctl.store.backup import Copy
@@ -376,7 +375,6 @@ def manager() -> None:
 @pass_invocation
 def run(invocation: Invocation, /, data_dir: Path | None, **given: Any) -> None:
     """Run the manager in the foreground, until SIGTERM."""
-    require_classads()
     from kestrelctl.flock.service.open_flock import open_flock
     from kestrelctl.manager import manager_daemon
     from kestrelctl.manager.manager_options import ManagerOptions

@@ -42,7 +42,6 @@ from kestrelctl.local.pool_state import (
 from kestrelctl.manager.environments.all_classes import read_all_classes
 from kestrelctl.manager.handlers.handler_files import read_all_handlers
 from kestrelctl.manager.triggers.trigger_files import read_all_triggers
-from kestrelctl.missing_package import require_classads
 from kestrelctl.protocol.answers import PoolSummary
 from kestrelctl.protocol.requests import PoolStatus
 from kestrelctl.store.backup import count_jobs
@@ -98,11 +97,10 @@ async def up(
     Raises:
         UsageError: such a file is wrong; or a pool of that name runs, or is starting or stopping;
             or it has another domain, or no other server could reach it; or there is no such flock.
-        MissingTool: there is no XMPP server, or no library for a manager.
+        MissingTool: there is no XMPP server.
         StoreUnusable: the store that was left is damaged; it stays as it is.
         KestrelError: it did not come up.
     """
-    require_classads()
     find_prosody()
     classes, _ = read_all_classes(environments)
     read_all_definitions(properties)
@@ -269,7 +267,6 @@ async def throw_away_pool(
         send_limits: as of `kestrelctl manager run`.
         poll_bytes: workers answer polls with so many bytes; 0 for as they are.
     """
-    require_classads()
     find_prosody()
     directory = directory or Path(tempfile.mkdtemp(prefix="kestrel-"))
     process = _start(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from kestrelctl.errors import MissingTool
-from kestrelctl.local import control
-from kestrelctl.missing_package import missing_package, require_classads
+from kestrelctl.missing_package import missing_package
 from kestrelctl.xmpp import prosody
 
 
@@ -32,31 +32,22 @@ def test_the_command_is_that_of_the_tool_that_installed_kestrelctl(
     assert error.exit_status == 9
 
 
-@pytest.fixture
-def _without_classads(monkeypatch: pytest.MonkeyPatch) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "classad2" else find(name)
+@pytest.mark.parametrize("command", ["up", "bench", "manager run --secret-file /dev/null"])
+def test_a_machine_without_classads_is_told_where_they_are(tmp_path: Path, command: str) -> None:
+    """And nothing is begun there."""
+    without = (
+        "import sys; sys.modules['classad2'] = None; from kestrelctl.cli.main import main; main()"
     )
-
-
-@pytest.mark.usefixtures("_without_classads")
-def test_a_machine_without_classads_is_told_where_they_are() -> None:
-    with pytest.raises(MissingTool, match="ClassAd library of HTCondor, which a manager") as raised:
-        require_classads()
-    assert str(raised.value.hint).endswith(" install htcondor")
-
-
-@pytest.mark.usefixtures("_without_classads")
-async def test_a_pool_without_a_manager_is_not_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    with pytest.raises(MissingTool, match="HTCondor"):
-        await control.up("default", 1)
-    with pytest.raises(MissingTool, match="HTCondor"):
-        async with control.throw_away_pool(1):
-            pass
+    result = subprocess.run(
+        [sys.executable, "-c", without, *command.split()],
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == MissingTool.exit_status
+    assert "error: the ClassAd library of HTCondor, which a manager needs, is not" in result.stderr
+    assert result.stderr.endswith(" install htcondor\n")
     assert list(tmp_path.iterdir()) == []
 
 
