@@ -83,17 +83,17 @@ def expects_failure(shown: Sequence[str]) -> bool:
 
 
 def lines_missing(shown: Sequence[str], seen: Sequence[str]) -> list[str]:
-    """Which lines that a page shows a terminal does not show, in this order.
+    """Which lines that a page shows a terminal does not show.
 
     Numbers, with their units, may be others, and so may the width of columns. A terminal may show
-    more lines than the page.
+    more lines than the page, and in another order: some are of things that happen at once.
     """
     rest = [_without_numbers(line) for line in seen]
     missing = []
     for line in shown:
         wanted = _without_numbers(line)
         if wanted in rest:
-            rest = rest[rest.index(wanted) + 1 :]
+            rest.remove(wanted)
         elif line != ANYTHING:
             missing.append(line)
     return missing

@@ -169,8 +169,7 @@ def walk(lab: Lab, page: Page, options: set[str]) -> int:
     failed = 0
     name = Path(page.path).name
     with lab.terminal(page.host) as terminal:
-        # A terminal would show lines in the order in which they are printed; this is a pipe.
-        terminal.type(f"export PYTHONUNBUFFERED=1; cd {page.directory}")
+        terminal.type(f"cd {page.directory}")
         for step in typed((CHECKOUT / page.path).read_text()):
             place = f"{name}:{step.line}"
             if reason := why_not(page, step.command, options):
