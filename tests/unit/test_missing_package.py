@@ -32,7 +32,9 @@ def test_the_command_is_that_of_the_tool_that_installed_kestrelctl(
     assert error.exit_status == 9
 
 
-@pytest.mark.parametrize("command", ["up", "bench", "manager run --secret-file /dev/null"])
+@pytest.mark.parametrize(
+    "command", ["up", "bench", "manager run --domain pool.example.org --secret-file /dev/null"]
+)
 def test_a_machine_without_classads_is_told_where_they_are(tmp_path: Path, command: str) -> None:
     """And nothing is begun there."""
     without = (
