@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from kestrelctl.bench import bounds
+from kestrelctl.bench import bounds, pool_size, reference
 from kestrelctl.bench.curves import Timeline, timeline
 from kestrelctl.bench.machine import BenchMachine
 from kestrelctl.bench.reference import REFERENCE_2009, Reference
@@ -37,6 +37,8 @@ class LatencyMs(msgspec.Struct, frozen=True):
 class BenchRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """One row of a sweep: `jobs` tasks (the word of 2009) of one sleep time on `workers` workers.
 
+    `workers` counts the tasks that run side by side; `sessions` are the workers themselves, if they
+    run several tasks each, and `chosen` says that the bench chose their number to suit the machine.
     `bound_seconds` is N·t/W, `utilisation` the share of it in the makespan; both are 0 for sleep 0.
     CPU seconds are those spent during the run, workers' ones summed over all of them.
     """
@@ -58,6 +60,18 @@ class BenchRun(msgspec.Struct, frozen=True, omit_defaults=True):
     worker_cpu_seconds: float
     reference_2009_seconds: float | None
     timeline: Timeline | None = None
+    sessions: int | None = None
+    chosen: bool = False
+
+    @property
+    def size(self) -> str:
+        """The workers, and how many tasks each runs at a time: `917`, or `2x8`."""
+        return pool_size.written(self.sessions or self.workers, self.workers)
+
+    @property
+    def is_like_2009(self) -> bool:
+        """Whether it had about as many workers as the run of 2009, of one processor each."""
+        return self.sessions is None and reference.had_workers(self.sleep, self.workers)
 
     @property
     def reference(self) -> Reference | None:
@@ -176,11 +190,15 @@ def measured_run(
     server_cpu_seconds: float,
     manager_cpu_seconds: float,
     worker_cpu_seconds: float,
+    sessions: int | None = None,
+    chosen: bool = False,
 ) -> BenchRun:
     """Puts one measured run beside its bound and the figure of 2009.
 
     Args:
         workers: task slots, each running one task at a time.
+        sessions: the workers that have these, if they run several tasks each.
+        chosen: whether the bench chose their number.
         makespan_seconds: from the submission to the last accepted result.
         started_at: seconds since the submission, one per task that ran; `finished_at` likewise.
         latency_ms: what dispatch added to a task.
@@ -191,7 +209,7 @@ def measured_run(
     bound = bounds.worker_time_bound(bounds.durations(sleep, tasks), workers)
     if not lost:
         bounds.check_plausible(makespan_seconds, bound)
-    reference = REFERENCE_2009.get(str(sleep))
+    then = REFERENCE_2009.get(str(sleep))
     return BenchRun(
         sleep=str(sleep),
         executor=executor,
@@ -208,8 +226,10 @@ def measured_run(
         server_cpu_seconds=round(server_cpu_seconds, 2),
         manager_cpu_seconds=round(manager_cpu_seconds, 2),
         worker_cpu_seconds=round(worker_cpu_seconds, 2),
-        reference_2009_seconds=reference.makespan_seconds if reference else None,
+        reference_2009_seconds=then.makespan_seconds if then else None,
         timeline=timeline(started_at, finished_at),
+        sessions=None if sessions == workers else sessions,
+        chosen=chosen,
     )
 
 

@@ -115,16 +115,21 @@ def compare(
 
 
 def _keyed(runs: Sequence[BenchRun]) -> dict[Key, BenchRun]:
-    """Runs by what they match by, and the how-many-th of these each is."""
+    """Runs by what they match by, and the how-many-th of these each is.
+
+    Numbers of workers that a bench chose differ a little each time, and match each other.
+    """
     found: dict[Key, BenchRun] = {}
     for run in runs:
-        kind = (run.sleep, run.executor, run.workers)
+        kind = (run.sleep, run.executor, 0 if run.chosen else run.workers)
         found[*kind, sum(key[:3] == kind for key in found)] = run
     return found
 
 
 def _listed(keys: dict[Key, BenchRun]) -> str:
-    return ", ".join(f"sleep {sleep} ({executor}) on {n}" for sleep, executor, n, _ in keys)
+    return ", ".join(
+        f"sleep {sleep} ({executor}) on {n or 'as many as suit'}" for sleep, executor, n, _ in keys
+    )
 
 
 def _pair(label: str, before: BenchRun, after: BenchRun, threshold: float) -> Pairing:

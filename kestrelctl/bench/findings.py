@@ -8,17 +8,20 @@ import msgspec
 
 from kestrelctl.bench import efficiency
 from kestrelctl.bench.bench_result import PLAIN, BenchResult, BenchRun, Sweep
+from kestrelctl.bench.estimate import Expectation
 from kestrelctl.bench.machine import prosody_version, this_machine
 
 #: (run, its number from 1 on, of how many): called when a run has ended.
 OnRun = Callable[[BenchRun, int, int], None]
+OnBegin = Callable[[Expectation | None], None]
 
 
 class Findings:
     """Collects the runs of one bench.
 
     Args:
-        on_run: is told of each run that has ended.
+        on_run: is told of each run that has ended, when the bare rate after it is known.
+        on_begin: is told what is to come; None if that cannot be said.
 
     Attributes:
         runs: those that have ended, in their order.
@@ -28,12 +31,14 @@ class Findings:
         cell_seconds: of a sweep.
     """
 
-    def __init__(self, on_run: OnRun | None = None) -> None:
+    def __init__(self, on_run: OnRun | None = None, on_begin: OnBegin | None = None) -> None:
         self.runs: list[BenchRun] = []
         self.spawn_rates_per_second: list[float] = []
         self.planned_runs = 0
         self.cell_seconds: float | None = None
         self._on_run = on_run
+        self._on_begin = on_begin
+        self._told = 0
         self._machine = this_machine("")  # now: the checkout may change before a long bench ends
 
     @property
@@ -41,11 +46,21 @@ class Findings:
         """The best of the bare rates: what else uses the machine can only lower them."""
         return max(self.spawn_rates_per_second, default=None)
 
+    def begin(self, expected: Expectation | None) -> None:
+        """The runs begin, and take so long."""
+        if self._on_begin is not None:
+            self._on_begin(expected)
+
     def add(self, run: BenchRun) -> None:
         """One more run has ended."""
         self.runs.append(run)
-        if self._on_run is not None:
-            self._on_run(run, len(self.runs), self.planned_runs)
+
+    def tell(self) -> None:
+        """Tells of each run that has ended and was not told of yet."""
+        while self._told < len(self.runs):
+            self._told += 1
+            if self._on_run is not None:
+                self._on_run(self.runs[self._told - 1], self._told, self.planned_runs)
 
     def result(
         self, command: str | None, isolation: str = PLAIN, ended_by: str | None = None

@@ -12,7 +12,7 @@ from kestrelctl.bench.bench_result import BenchResult, BenchRun
 from kestrelctl.bench.efficiency import HALF, MOST, Curve, curves, length
 from kestrelctl.bench.figures import PlottedRun
 from kestrelctl.bench.markup import bars, document, facts, keys, over, table, tile
-from kestrelctl.bench.table import notes, rows, spread
+from kestrelctl.bench.table import is_beside_2009, notes, rows, spread
 from kestrelctl.bench.wording import LIMIT_WORDS, NUMBERS, share_of_limit
 
 TABLE_COLUMNS = (
@@ -25,9 +25,8 @@ TABLE_COLUMNS = (
     "lost",
     "duplicates",
     "latency p50/p99, ms",
-    "2009, tasks/s",
-    "times 2009",
 )
+COLUMNS_OF_2009 = ("2009, tasks/s", "times 2009")
 COST_COLUMNS = (
     "sleep",
     "workers",
@@ -95,7 +94,7 @@ def _names(matched: Sequence[Sequence[PlottedRun]]) -> list[str]:
     """What each group is called: by its sleep time, and by what tells it from others of that."""
     plain = [f"sleep {series[0].run.sleep}" for series in matched]
     names = [
-        name if plain.count(name) == 1 else f"{name} on {series[0].run.workers:,} workers"
+        name if plain.count(name) == 1 else f"{name} on {series[0].run.size} workers"
         for name, series in zip(plain, matched, strict=True)
     ]
     return [
@@ -145,7 +144,7 @@ def _lead(result: BenchResult) -> str:
     run = result.runs[0]
     lead = (
         f"Kestrel ran {run.jobs:,} tasks of <code>sleep {escape(run.sleep)}</code> in "
-        f"{run.makespan_seconds:,.1f} s on {run.workers:,} workers: "
+        f"{run.makespan_seconds:,.1f} s on {run.size} workers: "
         f"{run.tasks_per_second:,.0f} tasks a second."
     )
     if run.reference:
@@ -290,7 +289,7 @@ def _rates(name: str, series: Sequence[PlottedRun]) -> str:
     if first.run.reference:
         shown.append(("2009", first.run.reference.tasks_per_second, "then"))
     limit = first.run.jobs / first.limit.seconds if first.limit else 0.0
-    workers = f"{first.run.workers:,} workers"
+    workers = f"{first.run.size} workers"
     if _mixed(series) or workers in name:
         workers = ""
     return bars(name, workers, shown, limit, "{:,.0f}/s")
@@ -388,9 +387,8 @@ def _tables(results: Sequence[Named]) -> str:
     parts = []
     for label, result in results:
         name = f"<h3>{escape(label)}</h3>" if len(results) > 1 else ""
-        columns = TABLE_COLUMNS[:-2] if result.sweep else TABLE_COLUMNS
-        lines = (row[: len(columns)] for row in rows(result))
-        runs = table(f"Every run, {label}", columns, lines)
+        columns = TABLE_COLUMNS + (COLUMNS_OF_2009 if is_beside_2009(result) else ())
+        runs = table(f"Every run, {label}", columns, _lines(result))
         cost = table(f"Cost of every run, {label}", COST_COLUMNS, map(_cost, result.runs))
         said = "".join(f'<p class="soft">{escape(note)}</p>' for note in notes(result))
         parts.append(
@@ -401,11 +399,22 @@ def _tables(results: Sequence[Named]) -> str:
     return f"<section><h2>Every run, and what it cost</h2>{''.join(parts)}</section>"
 
 
+def _lines(result: BenchResult) -> list[list[str]]:
+    """The rows of the table in the terminal, with the latency before what is said of 2009."""
+    place = len(TABLE_COLUMNS) - 1
+    found = []
+    for run, cells in zip(result.runs, rows(result), strict=True):
+        latency = run.dispatch_latency_ms
+        cells.insert(place, f"{latency.p50:.1f}/{latency.p99:.1f}")
+        found.append(cells)
+    return found
+
+
 def _cost(run: BenchRun) -> list[str]:
     parts = (run.server_cpu_seconds, run.manager_cpu_seconds, run.worker_cpu_seconds)
     return [
         run.sleep,
-        f"{run.workers:,}",
+        run.size,
         run.executor,
         *(f"{seconds:,.1f} s" for seconds in parts),
         f"{1000 * run.cpu_seconds / run.jobs:,.2f} ms",

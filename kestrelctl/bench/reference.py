@@ -56,3 +56,12 @@ _RUNS = (
 )
 
 REFERENCE_2009: dict[str, Reference] = {run.sleep: run for run in _RUNS}
+
+#: The runs of 2009 as they are given to `--sleep`, with their numbers of workers.
+SLEEPS_2009 = tuple(f"{run.sleep}:{run.workers}" for run in _RUNS)
+
+
+def had_workers(sleep: str, workers: int) -> bool:
+    """Whether 2009 had a run of this sleep time on as many workers, give or take a fiftieth."""
+    then = REFERENCE_2009.get(sleep)
+    return then is not None and abs(workers - then.workers) <= then.workers / 50

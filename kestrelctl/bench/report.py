@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import count
 from pathlib import Path
 
 from kestrelctl.bench import efficiency, figures, plots
@@ -11,9 +14,32 @@ from kestrelctl.bench.page import Named, page
 from kestrelctl.bench.report_files import prepare_directory, write_files, writing
 from kestrelctl.bench.saved import labels, read_result
 from kestrelctl.errors import UsageError
+from kestrelctl.local.pool_state import pools_directory
 
 #: The name of a result that is shown beside no other than that of 2009.
 _ALONE = "now"
+
+
+def prepare_own_directory() -> Path:
+    """Makes the place of reports that were not asked for, in Kestrel's state.
+
+    Raises:
+        UsageError: it cannot be made or written to.
+    """
+    place = pools_directory().parent / "bench"
+    prepare_directory(place)
+    return place
+
+
+def new_directory(place: Path, date: datetime) -> Path:
+    """A directory in `place` that was not there, named after the date: nothing is overwritten."""
+    for number in count(1):
+        again = "" if number == 1 else f"-{number}"
+        directory = place / f"{date:%Y-%m-%d-%H%M%S}{again}"
+        with writing(directory), contextlib.suppress(FileExistsError):
+            directory.mkdir(exist_ok=False)
+            return directory
+    raise AssertionError
 
 
 def prepare_report(directory: Path) -> None:
@@ -27,12 +53,14 @@ def prepare_report(directory: Path) -> None:
     prepare_directory(directory)
 
 
-def write_report(directory: Path, result: BenchResult) -> list[Path]:
+def write_report(directory: Path, result: BenchResult, *, images: bool = True) -> list[Path]:
     """Writes `report.html`, `result.json` and, for slides, images of the curves.
 
     Args:
         directory: made if it is missing; files of an earlier report in it are replaced.
         result: runs without a timeline get no curves; of a sweep only its efficiency is drawn.
+
+        images: whether slides are wanted; they take some seconds, and matplotlib.
 
     Returns:
         The files written, the page first.
@@ -44,7 +72,7 @@ def write_report(directory: Path, result: BenchResult) -> list[Path]:
     files = {
         "report.html": page([Named(_ALONE, result)]).encode(),
         "result.json": to_json(result, curves=True),
-        **_images(result),
+        **(_images(result) if images else {}),
     }
     return write_files(directory, files)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from itertools import groupby
-from operator import attrgetter
+from operator import itemgetter
 
 import msgspec
 import psutil
@@ -20,7 +21,10 @@ from kestrelctl.bench.bench_result import (
     measured_run,
 )
 from kestrelctl.bench.bounds import Sleep, parse_sleep
+from kestrelctl.bench.estimate import Speed, expect
 from kestrelctl.bench.findings import Findings
+from kestrelctl.bench.pool_size import PoolSize, suited, written
+from kestrelctl.bench.reference import had_workers
 from kestrelctl.bench.spawn_rate import bare_rate
 from kestrelctl.bench.stall import STALL_SECONDS, Stall
 from kestrelctl.core.model.spec import JobSpec
@@ -33,6 +37,8 @@ from kestrelctl.xmpp.user import UserConnection
 
 #: Lines of one upload; five thousand sleep times are about 50 kB.
 UPLOAD_LINES = 5000
+#: Tasks of the trial that shows how fast this machine is.
+TRIAL_TASKS = 4000
 #: Between two questions how far a run is: while somebody watches, and while nobody does.
 WATCHED_PAUSE_SECONDS = 0.5
 PAUSE_SECONDS = 20.0
@@ -43,7 +49,8 @@ class BenchPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         jobs: tasks of each run (the word of 2009).
-        workers: of the throw-away pool; a given pool is measured with those it has.
+        workers: of the throw-away pool, of one processor each; None for those that suit the machine
+            and the sleep time. A given pool is measured with those it has.
         sleeps: one run each: `0`, `10`, or `0-10` for random times; with a colon and a number
             behind it, on as many workers.
         isolation: between the tasks of the throw-away pool.
@@ -52,8 +59,8 @@ class BenchPlan(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     jobs: int = 50_000
-    workers: int = 917
-    sleeps: tuple[str, ...] = ("0", "1", "10", "0-10")
+    workers: int | None = None
+    sleeps: tuple[str, ...] = ("0", "1")
     executor: str = PROCESS
     isolation: str = PLAIN
     metrics: bool = True
@@ -65,10 +72,10 @@ OnProgress = Callable[[str, int, int], None]
 
 
 class PlannedRun(msgspec.Struct, frozen=True):
-    """One run of a plan: how long its tasks sleep, and on how many workers."""
+    """One run of a plan: how long its tasks sleep, and on how many workers; None to be chosen."""
 
     sleep: Sleep
-    workers: int
+    workers: int | None
 
 
 async def bench(
@@ -92,13 +99,46 @@ async def bench(
             hint="leave the number of workers out, or --pool",
         )
     findings.planned_runs = len(planned)
-    await measure_bare_rate(findings, pool)
-    for workers, runs in groupby(planned, attrgetter("workers")):
-        group = msgspec.structs.replace(plan, workers=workers)
-        async with measured_pool(group, pool) as (connection, local):
-            for run in runs:
-                findings.add(await one_run(plan, run.sleep, connection, local, progress))
+    if pool is not None:
+        findings.begin(None)
+        sizes: list[PoolSize | None] = [None] * len(planned)
+    else:
+        speed = await measure_speed(plan, findings)
+        chosen = [_size(run, speed) for run in planned]
+        sleeps = [run.sleep for run in planned]
+        findings.begin(expect(list(zip(sleeps, chosen, strict=True)), plan.jobs, speed))
+        sizes = [*chosen]
+    for size, runs in groupby(zip(sizes, planned, strict=True), itemgetter(0)):
+        async with measured_pool(plan, size, pool) as (connection, local):
+            for _, run in runs:
+                found = await one_run(plan, run.sleep, connection, local, progress)
+                is_chosen = size is not None and run.workers is None
+                findings.add(msgspec.structs.replace(found, chosen=is_chosen))
                 await measure_bare_rate(findings, pool)
+                findings.tell()
+
+
+def _size(run: PlannedRun, speed: Speed) -> PoolSize:
+    if run.workers is not None:
+        return PoolSize(run.workers)
+    return suited(run.sleep, speed.tasks_per_second, speed.cores)
+
+
+async def measure_speed(plan: BenchPlan, findings: Findings) -> Speed:
+    """Measures this machine for some seconds: its bare rate, and `sleep 0` on a small pool."""
+    cores = len(os.sched_getaffinity(0))
+    began = time.perf_counter()
+    await measure_bare_rate(findings, None)
+    measured = time.perf_counter()
+    trial = msgspec.structs.replace(plan, jobs=max(1, min(TRIAL_TASKS, plan.jobs // 5)))
+    nothing = Sleep(0.0, 0.0)
+    async with measured_pool(plan, suited(nothing, 0.0, cores), None) as (connection, local):
+        up = time.perf_counter()
+        run = await one_run(trial, nothing, connection, local, None)
+        done = time.perf_counter()
+    pool_seconds = up - measured + time.perf_counter() - done
+    latency_seconds = run.dispatch_latency_ms.p50 / 1000
+    return Speed(run.tasks_per_second, latency_seconds, pool_seconds, measured - began, cores)
 
 
 async def measure_bare_rate(findings: Findings, pool: UserConnection | None) -> None:
@@ -114,7 +154,7 @@ def check(plan: BenchPlan) -> list[PlannedRun]:
         UsageError: the plan makes no sense.
     """
     planned = [_planned(spec, plan.workers) for spec in plan.sleeps]
-    if plan.jobs < 1 or any(run.workers < 1 for run in planned):
+    if plan.jobs < 1 or any(run.workers is not None and run.workers < 1 for run in planned):
         raise UsageError("a sweep needs at least one task and one worker")
     if plan.executor != PROCESS and any(run.sleep.longest for run in planned):
         raise UsageError(
@@ -123,7 +163,14 @@ def check(plan: BenchPlan) -> list[PlannedRun]:
     return planned
 
 
-def _planned(spec: str, workers: int) -> PlannedRun:
+def is_beside_2009(plan: BenchPlan) -> bool:
+    """Whether a run of it has the workers of 2009."""
+    return any(
+        run.workers is not None and had_workers(str(run.sleep), run.workers) for run in check(plan)
+    )
+
+
+def _planned(spec: str, workers: int | None) -> PlannedRun:
     """Reads `10`, or `10:914` for a run on 914 workers."""
     sleep, colon, count = spec.partition(":")
     if colon and not (count.isascii() and count.isdecimal() and int(count)):
@@ -136,14 +183,21 @@ def _planned(spec: str, workers: int) -> PlannedRun:
 
 @contextlib.asynccontextmanager
 async def measured_pool(
-    plan: BenchPlan, pool: UserConnection | None
+    plan: BenchPlan, size: PoolSize | None, pool: UserConnection | None
 ) -> AsyncIterator[tuple[UserConnection, PoolState | None]]:
-    """The given pool, or a throw-away one with the plan's workers and where its processes are."""
+    """The given pool, or a throw-away one of this size and where its processes are."""
     if pool is not None:
         yield pool, None
         return
+    assert size is not None
     async with (
-        throw_away_pool(plan.workers, plan.executor, plan.isolation, metrics=plan.metrics) as state,
+        throw_away_pool(
+            size.workers,
+            plan.executor,
+            plan.isolation,
+            metrics=plan.metrics,
+            processors=size.tasks_each,
+        ) as state,
         connect_local(state) as connection,
     ):
         yield connection, state
@@ -161,11 +215,11 @@ async def one_run(
     Raises:
         KestrelError: it failed, lost tasks, or was faster than its bound allows.
     """
-    workers = await workers_of(connection)
+    sessions, workers = await workers_of(connection)
 
     def named(run: str, tasks: int, done: int) -> None:
         if progress is not None:
-            progress(f"{run}, {workers} workers", tasks, done)
+            progress(f"{run}, {written(sessions, workers)} workers", tasks, done)
 
     spec, upload = await _job(plan, sleep, connection)
     before = _cpu_seconds(local)
@@ -198,6 +252,7 @@ async def one_run(
         executor=plan.executor,
         tasks=plan.jobs,
         workers=workers,
+        sessions=sessions,
         makespan_seconds=makespan,
         started_at=[(task.started_at or 0.0) - submitted_at for task in tasks],
         finished_at=[
@@ -283,22 +338,20 @@ async def _status(connection: UserConnection) -> an.PoolSummary:
     return status
 
 
-async def workers_of(connection: UserConnection) -> int:
-    """How many tasks of one processor the pool runs side by side."""
-    total = 0
+async def workers_of(connection: UserConnection) -> tuple[int, int]:
+    """How many workers the pool has, and how many tasks of one processor it runs side by side."""
+    sessions = total = 0
     after: str | None = ""
     while after is not None:
         page = await connection.ask(rq.ListWorkers(after=after), STALL_SECONDS)
         assert isinstance(page, an.Workers)
-        total += sum(
-            int(worker.assets.get("cpus", 0))
-            for worker in page.workers
-            if worker.state in ("idle", "busy")
-        )
+        there = [worker for worker in page.workers if worker.state in ("idle", "busy")]
+        sessions += len(there)
+        total += sum(int(worker.assets.get("cpus", 0)) for worker in there)
         after = page.after
     if not total:
         raise KestrelError("the pool has no worker that could run the sweep")
-    return total
+    return sessions, total
 
 
 def _cpu_seconds(local: PoolState | None) -> tuple[float, float, float]:

@@ -8,6 +8,7 @@ import msgspec
 
 from kestrelctl.bench.bounds import Sleep, parse_sleep
 from kestrelctl.bench.findings import Findings
+from kestrelctl.bench.pool_size import PoolSize
 from kestrelctl.bench.run import (
     BenchPlan,
     OnProgress,
@@ -54,16 +55,17 @@ async def sweep(
     sleeps = sorted({parse_sleep(spec) for spec in plan.sleeps}, key=lambda s: (s.mean, s.longest))
     if cell_seconds <= 0 or not workers:
         raise UsageError("a sweep needs some workers, and some time for each cell")
-    plans = [msgspec.structs.replace(plan, workers=count) for count in sorted(set(workers))]
-    for each in plans:
-        check(each)
+    check(plan)
+    if min(workers) < 1:
+        raise UsageError("a sweep needs at least one worker")
+    sizes = [PoolSize(count) for count in sorted(set(workers))]
     if pool is not None:
-        del plans[1:]
+        del sizes[1:]
     findings.cell_seconds = cell_seconds
-    findings.planned_runs = len(plans) * len(sleeps)
+    findings.planned_runs = len(sizes) * len(sleeps)
     await measure_bare_rate(findings, pool)
-    for each in plans:
-        await _row(each, sleeps, cell_seconds, findings, pool, progress)
+    for size in sizes:
+        await _row(plan, size, sleeps, cell_seconds, findings, pool, progress)
 
 
 def tasks_of_cell(
@@ -85,6 +87,7 @@ def tasks_of_cell(
 
 async def _row(
     plan: BenchPlan,
+    size: PoolSize,
     sleeps: Sequence[Sleep],
     cell_seconds: float,
     findings: Findings,
@@ -93,8 +96,8 @@ async def _row(
 ) -> None:
     """All task lengths on one number of workers. The shortest comes first: it shows the rate."""
     rate = findings.spawn_limit_per_second or UNKNOWN_RATE_PER_SECOND
-    async with measured_pool(plan, pool) as (connection, local):
-        workers = await workers_of(connection)
+    async with measured_pool(plan, size, pool) as (connection, local):
+        _, workers = await workers_of(connection)
 
         for sleep in sleeps:
             tasks = tasks_of_cell(sleep, workers, cell_seconds, rate, plan.jobs)
@@ -104,3 +107,4 @@ async def _row(
                 rate = run.tasks_per_second
             findings.add(run)
             await measure_bare_rate(findings, pool)
+            findings.tell()

@@ -1,63 +1,80 @@
-"""The table of a sweep beside 2009: with colour on a terminal, aligned text anywhere else."""
+"""The table of a bench, row by row: with colour on a terminal, aligned text anywhere else."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TextIO
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from kestrelctl.bench.bench_result import PLAIN, BenchResult, BenchRun
 from kestrelctl.bench.efficiency import HALF, MOST, curves, length
-from kestrelctl.bench.wording import BEYOND_LIMIT, share_of_limit
+from kestrelctl.bench.wording import AT_BOUND, BEYOND_LIMIT, closing, share_of_limit
 
-COLUMNS = (
-    "sleep",
-    "tasks",
-    "workers",
-    "makespan",
-    "tasks/s",
-    "of limit",
-    "lost",
-    "dup",
-    "p50/99 ms",
-    "2009",
-    "faster",
-)
+#: Each with the room it gets at least, so that rows can be printed one by one.
+_COLUMNS = {
+    "sleep": 5,
+    "tasks": 7,
+    "workers": 7,
+    "time": 9,
+    "tasks/s": 7,
+    "of the limit": 12,
+    "lost": 4,
+    "twice": 5,
+}
+_BESIDE_2009 = {"2009": 6, "faster": 12}
+COLUMNS = tuple(_COLUMNS)
+COLUMNS_WITH_2009 = (*_COLUMNS, *_BESIDE_2009)
 
-_WIDEST = 120
-_OF = {"workers": "busy", "spawn": "spawn"}
+_OF = {"workers": "busy", "spawn": "starts"}
+_STYLES = {"tasks/s": "bold", "faster": "bold green", "2009": "dim"}
+
+
+def is_beside_2009(result: BenchResult) -> bool:
+    """Whether a run had the workers of 2009. A sweep is not put beside it: it is another question.
+
+    In a pool of few workers with many tasks each, tasks cost less than in one like that of 2009.
+    """
+    return result.sweep is None and any(run.is_like_2009 for run in result.runs)
+
+
+def columns(*, with_2009: bool) -> tuple[str, ...]:
+    return COLUMNS_WITH_2009 if with_2009 else COLUMNS
 
 
 def rows(result: BenchResult) -> list[list[str]]:
-    """One row of cells per run, in the order of `COLUMNS`.
+    """One row of cells per run, in the order of `columns`.
 
-    "of limit" is the share of the larger bound in the makespan: of the machine's bare process-start
-    rate ("spawn", as a rule for sleep 0), or of the workers' time ("busy": the utilisation).
-    "2009" is the rate of then, which is fair to any number of tasks, and "faster" the ratio to it.
-    The cells of a sweep are not put beside 2009, which had all its workers.
+    "of the limit" is the share of the larger bound in the time: of the machine's bare rate of
+    process starts ("starts", as a rule for sleep 0), or of the workers' time ("busy": the
+    utilisation). "2009" is the rate of then, which is fair to any number of tasks, and "faster" the
+    ratio to it, unless arithmetic allows no more.
     """
-    return [_row(result, run) for run in result.runs]
+    with_2009 = is_beside_2009(result)
+    return [_row(result, run, with_2009=with_2009) for run in result.runs]
 
 
-def _row(result: BenchResult, run: BenchRun) -> list[str]:
+def _row(result: BenchResult, run: BenchRun, *, with_2009: bool) -> list[str]:
     limit = result.limit(run)
-    reference, faster = (None, None) if result.sweep else (run.reference, run.times_faster)
-    latency, rate = run.dispatch_latency_ms, run.tasks_per_second
-    return [
+    rate = run.tasks_per_second
+    cells = [
         run.sleep,
         f"{run.jobs:,}",
-        f"{run.workers:,}",
+        run.size,
         f"{run.makespan_seconds:,.1f} s",
         f"{rate:,.0f}" if rate >= 9.95 else f"{rate:.1f}",
         f"{share_of_limit(limit.seconds / run.makespan_seconds)} {_OF[limit.of]}" if limit else "-",
         f"{run.lost:,}",
         f"{run.duplicates:,}",
-        f"{latency.p50:.1f}/{latency.p99:.1f}",
-        f"{reference.tasks_per_second:,.0f}/s" if reference else "-",
-        f"{faster:.2f}x" if faster else "-",
     ]
+    if not with_2009:
+        return cells
+    if not run.is_like_2009 or run.reference is None or run.times_faster is None:
+        return [*cells, "-", "-"]
+    at_bound = run.times_faster < 1 and run.utilisation >= AT_BOUND
+    faster = "at the bound" if at_bound else f"{run.times_faster:.2f}x"
+    return [*cells, f"{run.reference.tasks_per_second:,.0f}/s", faster]
 
 
 def headline(result: BenchResult) -> str:
@@ -79,16 +96,6 @@ def spread(result: BenchResult) -> str:
     return f" (best of {len(rates)}, the lowest {min(rates):,.0f})"
 
 
-def text_table(result: BenchResult) -> str:
-    """The table as plain text, columns right-aligned, without a final newline."""
-    lines = [list(COLUMNS), *rows(result)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
-        for line in lines
-    )
-
-
 def knee_lines(result: BenchResult) -> list[str]:
     """A sentence for each number of workers of a sweep: its knee, and from where on it is busy."""
     return [
@@ -107,30 +114,55 @@ def notes(result: BenchResult) -> list[str]:
     return [*found, *([f"ended early by {result.ended_early}"] if result.ended_early else [])]
 
 
-def rich_table(result: BenchResult) -> Table:
-    """The table for a terminal; lost and duplicate tasks stand out in red."""
-    table = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
-    for column in COLUMNS:
-        style = {"tasks/s": "bold", "faster": "bold green", "2009": "dim"}.get(column, "")
-        table.add_column(column, justify="right", style=style, no_wrap=True)
-    wrong = {COLUMNS.index("lost"), COLUMNS.index("dup")}
-    for cells in rows(result):
-        marked = (
-            f"[bold red]{cell}[/]" if index in wrong and cell != "0" else cell
-            for index, cell in enumerate(cells)
-        )
-        table.add_row(*marked)
-    return table
+class TablePrinter:
+    """Prints the rows of a bench as they come.
+
+    Args:
+        stream: gets colour if it is a terminal.
+        with_2009: whether columns of 2009 are to be there.
+    """
+
+    def __init__(self, stream: TextIO, *, with_2009: bool) -> None:
+        self._console = Console(file=stream, highlight=False, soft_wrap=True)
+        self._stream = stream
+        self._columns = columns(with_2009=with_2009)
+        self._with_2009 = with_2009
+        self._printed: int | None = None
+
+    def row(self, result: BenchResult) -> None:
+        """Prints the rows that are not there yet, below the headline and the columns."""
+        if self._printed is None:
+            self._line(Text(headline(result), style="bold"))
+            self._line(self._aligned(self._columns, heading=True))
+            self._printed = 0
+        for run in result.runs[self._printed :]:
+            self._line(self._aligned(_row(result, run, with_2009=self._with_2009)))
+        self._printed = len(result.runs)
+        self._stream.flush()
+
+    def end(self, result: BenchResult) -> None:
+        """Prints the other rows, and what is to be said of all of them."""
+        self.row(result)
+        for line in (*knee_lines(result), *closing(result), *notes(result)):
+            self._stream.write(f"{line}\n")
+
+    def _line(self, text: Text) -> None:
+        if self._console.is_terminal:
+            self._console.print(text)
+        else:
+            self._stream.write(f"{text.plain}\n")
+
+    def _aligned(self, cells: Sequence[str], *, heading: bool = False) -> Text:
+        widths = {**_COLUMNS, **_BESIDE_2009}
+        line = Text()
+        for place, (column, cell) in enumerate(zip(self._columns, cells, strict=True)):
+            is_wrong = not heading and column in ("lost", "twice") and cell != "0"
+            style = "bold red" if is_wrong else "" if heading else _STYLES.get(column, "")
+            line.append("  " if place else "")
+            line.append(cell.rjust(widths[column]), style=style)
+        return line
 
 
 def print_result(result: BenchResult, stream: TextIO) -> None:
-    """Prints the headline and the table, with colour if `stream` is a terminal."""
-    console = Console(file=stream, highlight=False)
-    if console.is_terminal:
-        console.width = max(console.width, _WIDEST)  # a wrapped line is better than a cropped cell
-        console.print(headline(result), style="bold", markup=False)
-        console.print(rich_table(result))
-    else:
-        stream.write(f"{headline(result)}\n{text_table(result)}\n")
-    for line in (*knee_lines(result), *notes(result)):
-        stream.write(f"{line}\n")
+    """Prints the headline, the table and its notes, with colour if `stream` is a terminal."""
+    TablePrinter(stream, with_2009=is_beside_2009(result)).end(result)

@@ -1,6 +1,13 @@
-"""What the report page says of its numbers."""
+"""What the report page, and the end of a bench, say of its numbers."""
 
 from __future__ import annotations
+
+from kestrelctl.bench.bench_result import BenchResult, BenchRun, Limit
+from kestrelctl.bench.estimate import Expectation
+from kestrelctl.grammar.quantities import duration
+
+#: Workers that are busy for this share of their time leave nothing to be had.
+AT_BOUND = 0.95
 
 LIMIT_WORDS = {
     "workers": "workers {} busy",
@@ -17,6 +24,61 @@ BEYOND_LIMIT = (
 def share_of_limit(share: float) -> str:
     """`74%`; a share above one only says that the limit was measured too low."""
     return f"{share:.0%}" if share < 1.005 else ">100%"
+
+
+def closing(result: BenchResult) -> list[str]:
+    """What limits this machine, and how far from it the runs were: two sentences at most.
+
+    None of a sweep, which has knees to tell of, of a bench that ended early, and of runs that no
+    known limit holds for.
+    """
+    limits = [(run, limit) for run in result.runs if (limit := result.limit(run))]
+    if result.sweep or result.ended_early or not limits:
+        return []
+    starting, busy = _shares(limits, "spawn"), _shares(limits, "workers")
+    rate = result.spawn_limit_per_second
+    if rate and starting:
+        jobs = result.runs[0].jobs
+        first = (
+            f"Starting processes limits this machine: it starts {rate:,.0f} a second when nothing "
+            f"else runs, so that {jobs:,} take {duration(jobs / rate)} at least."
+        )
+    else:
+        least = [f"{duration(limit.seconds)} with sleep {run.sleep}" for run, limit in limits]
+        first = f"The number of workers is the limit: the tasks take at least {_and(least)}."
+    reached = []
+    if starting:
+        reached.append(f"the pool came to {_and(starting)} of that rate")
+    if busy:
+        reached.append(f"the workers were busy for {_and(busy)} of the time")
+    second = ", and ".join(reached)
+    return [first, f"{second[0].upper()}{second[1:]}."]
+
+
+def _shares(limits: list[tuple[BenchRun, Limit]], of: str) -> list[str]:
+    """How much of this limit runs reached that it holds for."""
+    found = []
+    for run, limit in limits:
+        if limit.of == of:
+            share = limit.seconds / run.makespan_seconds
+            percent = f"{100 * share:.0f} %" if share < 1.005 else "more than 100 %"
+            found.append(f"{percent} (sleep {run.sleep})")
+    return found
+
+
+def _and(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def announcement(expected: Expectation) -> str:
+    """What is to come, and how long it will take."""
+    runs = ", ".join(
+        f"sleep {run.sleep} on {run.size} workers {duration(run.seconds)}" for run in expected.runs
+    )
+    return (
+        f"a trial came to {expected.tasks_per_second:,.0f} tasks/s; "
+        f"this will take about {duration(expected.seconds)} ({runs})"
+    )
 
 
 NUMBERS = (

@@ -8,6 +8,7 @@ import json
 import shlex
 import sys
 from collections.abc import AsyncIterator
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,7 +31,17 @@ from kestrelctl.grammar.quantities import Number, WholeNumber, parse_percent, sp
 if TYPE_CHECKING:
     from kestrelctl.bench.bench_result import BenchResult, BenchRun
     from kestrelctl.bench.compare import Change, Comparison, Pairing
+    from kestrelctl.bench.estimate import Expectation
+    from kestrelctl.bench.table import TablePrinter
+    from kestrelctl.cli.meter import Show
     from kestrelctl.xmpp.user import UserConnection
+
+
+_NEXT = (
+    "next: `kestrelctl up` starts a pool of your own; "
+    "`kestrelctl bench --full` repeats the four runs of 2009"
+)
+_NEXT_AFTER_FULL = "next: `kestrelctl up` starts a pool of your own"
 
 
 class Bench(Noun):
@@ -47,7 +58,8 @@ class Bench(Noun):
 @click.option(
     "--workers",
     metavar="COUNT",
-    help="Workers of one processor each; with --sweep several numbers.  [default: 917]",
+    help="Workers of one processor each; with --sweep several numbers.  "
+    "[default: as suits this machine]",
 )
 @click.option(
     "--sleep",
@@ -55,7 +67,14 @@ class Bench(Noun):
     multiple=True,
     metavar="SECONDS",
     help="A run each: 1, 0-10 (random), 10:914 (on 914 workers); comma or repeated.  "
-    "[default: 0,1,10,0-10]",
+    "[default: 0,1]",
+)
+@click.option(
+    "--full",
+    is_flag=True,
+    default=None,
+    help="The four runs of 2009 with their workers: a quarter of an hour.  "
+    "[--sleep 0:917,1:910,10:914,0-10:902]",
 )
 @click.option(
     "--sweep",
@@ -80,7 +99,13 @@ class Bench(Noun):
     help="Isolation between tasks, in the pool that is made.  [default: plain]",
 )
 @click.option("--metrics/--no-metrics", default=None, hidden=True, help="To see what they cost.")
-@click.option("--report", type=Path, metavar="DIR", help="Write a page with curves there.")
+@click.option(
+    "--report",
+    type=Path,
+    metavar="DIR",
+    help="Directory for the page with the curves and their images.  "
+    "[default: a page in Kestrel's state]",
+)
 @pass_invocation
 @click.pass_context
 def bench(ctx: click.Context, invocation: Invocation, /, **options: Any) -> int:
@@ -170,12 +195,24 @@ def _measure(invocation: Invocation, given: dict[str, Any]) -> int:
     from kestrelctl.bench import run as running
     from kestrelctl.bench import sweep as sweeping
     from kestrelctl.bench.findings import Findings
+    from kestrelctl.bench.reference import SLEEPS_2009
+    from kestrelctl.bench.table import TablePrinter
+    from kestrelctl.bench.wording import announcement
+    from kestrelctl.cli.meter import Bars, now_and_then
 
     directory = given.pop("report", None)
     sweep = given.pop("sweep", False)
+    full = given.pop("full", False)
     cell_seconds = given.pop("cell_seconds", None)
     workers = _counts(given.pop("workers", ""))
-    if "sleeps" in given:
+    if full:
+        if sweep or workers or "sleeps" in given:
+            raise UsageError(
+                "--full says which runs there are, and on how many workers",
+                hint="leave out --sweep, --workers and --sleep, or --full",
+            )
+        given["sleeps"] = SLEEPS_2009
+    elif "sleeps" in given:
         given["sleeps"] = split_words(given["sleeps"])
     elif sweep:
         given["sleeps"] = sweeping.SLEEPS
@@ -190,20 +227,38 @@ def _measure(invocation: Invocation, given: dict[str, Any]) -> int:
     plan = running.BenchPlan(command=shlex.join(["kestrelctl", *sys.argv[1:]]), **given)
     screen = invocation.screen
     with_meter = sys.stderr.isatty() and not screen.quiet and not screen.mode.is_json
-    findings = Findings(
-        None if with_meter else lambda run, number, of: _tell(screen, run, number, of)
-    )
+    table = TablePrinter(sys.stdout, with_2009=not sweep and running.is_beside_2009(plan))
+    with_rows = screen.is_table and not sweep
+    meter = Bars(screen, keep=sweep) if with_meter else None
+
+    def on_run(run: BenchRun, number: int, of: int) -> None:
+        if meter is None:
+            _tell(screen, run, number, of)
+        else:
+            meter.make_room()
+        if with_rows:
+            table.row(findings.result(plan.command, plan.isolation))
+
+    def on_begin(expected: Expectation | None) -> None:
+        if expected is not None:
+            screen.say(announcement(expected))
+
+    findings = Findings(on_run, on_begin)
+    if not invocation.pool and not sweep:
+        screen.say("measuring this machine for some seconds")
 
     async def measure() -> None:
         async with contextlib.AsyncExitStack() as stack:
-            pool = progress = None
+            pool = None
             if invocation.pool:
                 opened = await stack.enter_async_context(invocation.open_pool(invocation.pool))
                 pool = cast("UserConnection", opened)
-            if with_meter:
-                from kestrelctl.cli.meter import sweep as meter
-
-                progress = stack.enter_context(meter(screen))
+            progress: Show | None = None
+            if meter is not None:
+                stack.callback(meter.end)
+                progress = meter.show
+            elif not screen.quiet and not screen.mode.is_json:
+                progress = now_and_then(screen.say)
             if sweep:
                 await sweeping.sweep(
                     plan,
@@ -218,17 +273,25 @@ def _measure(invocation: Invocation, given: dict[str, Any]) -> int:
 
     if directory is not None:
         reporting.prepare_report(directory)
+    elif screen.is_table:
+        place = reporting.prepare_own_directory()
 
     def hand_over(ended_by: str | None = None) -> None:
         if not findings.runs:
             return
         result = findings.result(plan.command, plan.isolation, ended_by)
         try:
-            asyncio.run(invocation.show(BenchOutput(result)))
+            asyncio.run(invocation.show(BenchOutput(result, table)))
         finally:  # also when nobody reads any more what is printed
             if directory is not None:
                 page, *_ = reporting.write_report(directory, result)
-                screen.say(f"report: {page}")
+                screen.say(f"curves: {page}")
+            elif screen.is_table:
+                own = reporting.new_directory(place, datetime.now().astimezone())
+                page, *_ = reporting.write_report(own, result, images=False)
+                screen.say(f"curves: {page}")
+        if ended_by is None and not invocation.pool and not sweep:
+            screen.say(_NEXT_AFTER_FULL if full else _NEXT)
 
     try:
         stopped = asyncio.run(until_a_signal(measure()))
@@ -249,7 +312,7 @@ def _tell(screen: Screen, run: BenchRun, number: int, of: int) -> None:
         sys.stderr.write(json.dumps({"run": told}) + "\n")
     else:
         sys.stderr.write(
-            f"run {number} of {of}: sleep {run.sleep} on {run.workers:,} workers, "
+            f"run {number} of {of}: sleep {run.sleep} on {run.size} workers, "
             f"{run.jobs:,} tasks in {run.makespan_seconds:,.1f} s\n"
         )
     sys.stderr.flush()
@@ -266,8 +329,9 @@ def _counts(text: str) -> tuple[int, ...]:
 class BenchOutput(CommandOutput):
     """What a bench found."""
 
-    def __init__(self, result: BenchResult) -> None:
+    def __init__(self, result: BenchResult, table: TablePrinter) -> None:
         self._result = result
+        self._table = table
 
     async def entries(self) -> AsyncIterator[tuple[str, object]]:
         from kestrelctl.bench.bench_result import to_json
@@ -276,9 +340,7 @@ class BenchOutput(CommandOutput):
         yield rates, msgspec.json.decode(to_json(self._result))
 
     async def tabulate(self, screen: Screen) -> None:
-        from kestrelctl.bench.table import print_result
-
-        print_result(self._result, sys.stdout)
+        self._table.end(self._result)
 
 
 _RATIOS = {

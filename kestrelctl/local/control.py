@@ -245,6 +245,7 @@ async def throw_away_pool(
     isolation: str = "plain",
     *,
     metrics: bool = True,
+    processors: int = 1,
     directory: Path | None = None,
     domain: str = LOCAL_DOMAIN,
     federation: Federation | None = None,
@@ -258,6 +259,7 @@ async def throw_away_pool(
     """A pool for the length of a `with`, which ends with this process at the latest.
 
     Args:
+        processors: of each worker.
         directory: for its files, which goes at the end; None for one among temporary files.
         environments: files with classes of environments, which each worker makes when work needs
             them.
@@ -277,6 +279,7 @@ async def throw_away_pool(
         isolation,
         detached=False,
         metrics=metrics,
+        processors=processors,
         domain=domain,
         federation=federation,
         environments=environments,
@@ -323,6 +326,7 @@ def _start(
     *,
     detached: bool,
     metrics: bool = True,
+    processors: int = 1,
     domain: str = LOCAL_DOMAIN,
     federation: Federation | None = None,
     environments: tuple[Path, ...] = (),
@@ -336,7 +340,8 @@ def _start(
 ) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "kestrelctl.local.supervisor"]
     command += ["--directory", str(directory), "--name", name]
-    command += ["--workers", str(workers), "--executor", executor]
+    command += ["--workers", str(workers), "--processors", str(processors)]
+    command += ["--executor", executor]
     command += ["--isolation", isolation, "--domain", domain]
     if federation is not None:
         command += ["--federation", msgspec.json.encode(federation).decode()]

@@ -135,6 +135,7 @@ class Supervisor:
         isolation: str,
         *,
         metrics: bool,
+        processors: int = 1,
         domain: str = LOCAL_DOMAIN,
         federation: Federation | None = None,
         environments: Sequence[Path] = (),
@@ -149,6 +150,7 @@ class Supervisor:
         self.directory = directory
         self.name = name
         self.workers = workers
+        self.processors = processors
         self.executor = executor
         self.isolation = isolation
         self.environments = environments
@@ -293,7 +295,12 @@ class Supervisor:
                 command += ["--commands", str(file)]
             if self.workers:
                 disk_bytes = even_bytes(disk_for_tasks_bytes(self.directory) // self.workers)
-                command += ["--cpus", "1", "--memory", str(memory_bytes // self.workers)]
+                command += [
+                    "--cpus",
+                    str(self.processors),
+                    "--memory",
+                    str(memory_bytes // self.workers),
+                ]
                 # Several processes cannot share GPUs out that each of them detects.
                 command += ["--asset", f"disk={disk_bytes}", "--asset", "gpus=indexed:"]
             found.append(
@@ -454,6 +461,7 @@ def main() -> int:
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--name", required=True)
     parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--processors", type=int, default=1, help="of each worker")
     parser.add_argument("--executor", default="process")
     parser.add_argument("--isolation", default="plain")
     parser.add_argument("--domain", default=LOCAL_DOMAIN)
@@ -492,6 +500,7 @@ def main() -> int:
             options.executor,
             options.isolation,
             metrics=options.metrics,
+            processors=options.processors,
             domain=options.domain,
             federation=options.federation,
             environments=options.environments,

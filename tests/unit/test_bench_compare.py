@@ -82,6 +82,18 @@ def test_a_run_that_was_repeated_hides_none_of_the_others() -> None:
     assert ratios == [2.0, 0.5]
 
 
+def test_numbers_of_workers_that_were_chosen_match_each_other() -> None:
+    before, after = (a_run("1", workers=n, sessions=2, chosen=True) for n in (590, 544))
+    (pairing,) = compare([a_result(before), a_result(after)], ["a", "b"]).runs
+    assert pairing.workers == 590
+    given = a_result(a_run("1", workers=590))
+    with pytest.raises(UsageError) as caught:
+        compare([given, a_result(after)], ["a", "b"])
+    assert caught.value.cause == (
+        "a: sleep 1 (process) on 590; b: sleep 1 (process) on as many as suit"
+    )
+
+
 def test_slower_means_fewer_tasks_a_second() -> None:
     results = [a_result(a_run(makespan_seconds=seconds)) for seconds in (100.0, 125.0)]
     found = compare(results, ["a", "b"])

@@ -12,12 +12,29 @@ from rich.text import Text
 
 from kestrelctl.bench.bench_result import BenchResult, BenchRun, to_json
 from kestrelctl.bench.machine import this_machine
-from kestrelctl.bench.table import COLUMNS, print_result, rich_table, rows, text_table
+from kestrelctl.bench.reference import REFERENCE_2009
+from kestrelctl.bench.table import (
+    COLUMNS,
+    COLUMNS_WITH_2009,
+    TablePrinter,
+    is_beside_2009,
+    print_result,
+    rows,
+)
+from kestrelctl.bench.wording import closing
 from kestrelctl.errors import KestrelError
 
 
 def cells(run: BenchRun) -> dict[str, str]:
-    return dict(zip(COLUMNS, rows(a_result(run))[0], strict=True))
+    result = a_result(run)
+    columns = COLUMNS_WITH_2009 if is_beside_2009(result) else COLUMNS
+    return dict(zip(columns, rows(result)[0], strict=True))
+
+
+def as_in_2009(sleep: str, makespan_seconds: float) -> BenchRun:
+    """50,000 tasks on as many workers as in 2009."""
+    workers = REFERENCE_2009[sleep].workers
+    return a_run(sleep, tasks=50_000, workers=workers, makespan_seconds=makespan_seconds)
 
 
 def test_a_run_is_put_beside_its_bound_and_2009() -> None:
@@ -100,18 +117,36 @@ def test_the_json_of_a_report_holds_everything() -> None:
 
 
 def test_the_row_of_sleep_0_shows_the_share_of_the_spawn_limit() -> None:
-    row = cells(a_run("0"))
-    assert row["of limit"] == "50% spawn"
-    assert row["faster"] == "2.06x"
+    assert cells(a_run("0"))["of the limit"] == "50% starts"
 
 
 @pytest.mark.parametrize("tasks", [500, 50_000])
 def test_of_2009_a_table_shows_the_rate_whatever_the_number_of_tasks(tasks: int) -> None:
-    assert cells(a_run("0", tasks=tasks, makespan_seconds=40.0))["2009"] == "485/s"
+    run = a_run("0", tasks=tasks, workers=917, makespan_seconds=tasks / 1000)
+    assert (cells(run)["2009"], cells(run)["faster"]) == ("485/s", "2.06x")
+
+
+def test_runs_with_other_workers_are_not_put_beside_2009() -> None:
+    assert "2009" not in cells(a_run("0", workers=10))
+    assert "2009" not in cells(a_run("0", workers=917, sessions=2))
+    assert "2009" in cells(a_run("0", workers=917))
+
+
+def test_a_run_that_arithmetic_lets_be_no_faster_says_so() -> None:
+    assert cells(as_in_2009("10", 552.2))["faster"] == "at the bound"
+    assert cells(as_in_2009("10", 700.0))["faster"] == "0.78x", "it could have been faster"
+    assert cells(as_in_2009("0", 206.0))["faster"] == "0.50x", "arithmetic has no part in it"
+    assert cells(as_in_2009("1", 58.3))["faster"] == "1.85x"
+
+
+def test_workers_of_several_tasks_each_are_shown_with_both_numbers() -> None:
+    assert cells(a_run("0", workers=16, sessions=2))["workers"] == "2x8"
+    assert cells(a_run("0", workers=20, sessions=3))["workers"] == "3 (20)", "they differ"
+    assert cells(a_run("0", workers=1200, sessions=1200))["workers"] == "1,200"
 
 
 def test_a_run_beyond_a_measured_limit_only_says_that_it_is() -> None:
-    assert cells(a_run("0", makespan_seconds=0.2))["of limit"] == ">100% spawn"
+    assert cells(a_run("0", makespan_seconds=0.2))["of the limit"] == ">100% starts"
 
 
 def printed(result: BenchResult) -> list[str]:
@@ -146,17 +181,18 @@ def test_few_tasks_a_second_are_not_rounded_to_none() -> None:
 
 
 def test_the_row_of_a_longer_sleep_shows_the_utilisation() -> None:
-    assert cells(a_run("1"))["of limit"] == "50% busy"
+    assert cells(a_run("1"))["of the limit"] == "50% busy"
 
 
 def test_the_row_of_a_sleep_without_reference_has_dashes() -> None:
-    row = cells(a_run("0.5"))
+    result = a_result(a_run("0.5"), as_in_2009("1", 58.3))
+    row = dict(zip(COLUMNS_WITH_2009, rows(result)[0], strict=True))
     assert (row["2009"], row["faster"]) == ("-", "-")
 
 
 def test_the_cells_of_a_sweep_are_not_put_beside_the_workers_of_2009() -> None:
-    row = dict(zip(COLUMNS, rows(a_sweep())[0], strict=True))
-    assert (row["sleep"], row["2009"], row["faster"]) == ("0", "-", "-")
+    assert not is_beside_2009(msgspec.structs.replace(a_sweep(), runs=[a_run("0", workers=917)]))
+    assert len(rows(a_sweep())[0]) == len(COLUMNS)
 
 
 def test_a_sweep_says_where_its_workers_begin_to_wait() -> None:
@@ -175,9 +211,22 @@ def test_the_json_of_a_sweep_holds_its_knees() -> None:
 
 
 def test_plain_columns_line_up() -> None:
-    lines = text_table(a_result(a_run("0"), a_run("1"))).splitlines()
-    assert len(lines) == 3
+    headline, *lines = printed(a_result(a_run("0"), as_in_2009("10", 552.2)))[:4]
     assert len({len(line) for line in lines}) == 1
+    assert len(lines[0]) <= 100
+    assert headline
+
+
+def test_a_row_is_printed_when_its_run_has_ended() -> None:
+    stream = io.StringIO()
+    table = TablePrinter(stream, with_2009=False)
+    table.row(a_result(a_run("0")))
+    assert [line.split()[0] for line in stream.getvalue().splitlines()] == ["Kestrel", "sleep", "0"]
+    table.row(a_result(a_run("0"), a_run("1")))
+    table.end(a_result(a_run("0"), a_run("1")))
+    lines = stream.getvalue().splitlines()
+    assert [line.split()[0] for line in lines[:4]] == ["Kestrel", "sleep", "0", "1"]
+    assert lines[4:] == closing(a_result(a_run("0"), a_run("1"))), "and no row twice"
 
 
 def test_a_file_gets_plain_text() -> None:
@@ -193,15 +242,53 @@ def test_a_terminal_gets_a_table_that_fits_in_80_columns(monkeypatch: pytest.Mon
     stream = io.StringIO()
     print_result(a_result(a_run("0"), a_run("1")), stream)
     assert "\x1b[" in stream.getvalue()
-    table = [Text.from_ansi(line).plain for line in stream.getvalue().splitlines()[1:]]
+    table = [Text.from_ansi(line).plain for line in stream.getvalue().splitlines()[1:4]]
     assert max(map(len, table)) <= 80
-    for cell in (*COLUMNS, "50% spawn", "50% busy", "1.0/9.0", "2.06x"):
+    for cell in (*COLUMNS, "50% starts", "50% busy"):
         assert cell in stream.getvalue()
 
 
-def test_only_lost_or_duplicate_tasks_stand_out() -> None:
-    table = rich_table(a_result(a_run("0"), a_run("1", lost=3)))
-    assert list(table.columns[COLUMNS.index("lost")].cells) == ["0", "[bold red]3[/]"]
+def test_only_lost_or_duplicate_tasks_stand_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    stream = io.StringIO()
+    print_result(a_result(a_run("0"), a_run("1", lost=3)), stream)
+    well, wrong = stream.getvalue().splitlines()[2:4]
+    assert "\x1b[1;31m" not in well
+    assert "\x1b[1;31m   3" in wrong
+
+
+# -- the end in words ------------------------------------------------------------------------------
+
+
+def test_a_bench_ends_with_what_limits_the_machine_and_how_far_from_it_it_was() -> None:
+    assert closing(a_result(a_run("0"), a_run("1"))) == [
+        "Starting processes limits this machine: it starts 2,000 a second when nothing else runs, "
+        "so that 500 take 250 ms at least.",
+        "The pool came to 50 % (sleep 0) of that rate, and the workers were busy for 50 % "
+        "(sleep 1) of the time.",
+    ]
+
+
+def test_without_a_bare_rate_the_workers_are_the_limit() -> None:
+    elsewhere = a_result(a_run("0"), a_run("1"), a_run("2"), spawn_limit_per_second=None)
+    assert closing(elsewhere) == [
+        "The number of workers is the limit: the tasks take at least 50 s with sleep 1 and 1m 40s "
+        "with sleep 2.",
+        "The workers were busy for 50 % (sleep 1) and 50 % (sleep 2) of the time.",
+    ]
+
+
+def test_a_share_above_the_limit_gets_no_number_in_words_either() -> None:
+    assert (
+        "came to more than 100 % (sleep 0)"
+        in closing(a_result(a_run("0", makespan_seconds=0.1)))[1]
+    )
+
+
+def test_what_is_no_whole_bench_ends_without_conclusions() -> None:
+    assert closing(a_sweep()) == []
+    assert closing(a_result(a_run("0"), ended_early="SIGTERM after 1 of 2 runs")) == []
+    assert closing(a_result(a_run("0"), spawn_limit_per_second=None)) == []
 
 
 def test_this_machine_is_described() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
@@ -15,8 +16,10 @@ from kestrelctl.bench import machine as bench_machine
 from kestrelctl.bench import run as running
 from kestrelctl.bench.bench_result import BenchRun
 from kestrelctl.bench.bounds import Sleep
+from kestrelctl.bench.estimate import Expectation
 from kestrelctl.bench.findings import Findings
 from kestrelctl.bench.page import Named, page
+from kestrelctl.bench.pool_size import PoolSize, suited
 from kestrelctl.bench.run import BenchPlan, bench, check
 from kestrelctl.bench.spawn_rate import task_environment
 from kestrelctl.bench.stall import STALL_SECONDS, Stall
@@ -26,6 +29,7 @@ from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.answers import Ended, Jobs, JobView, Submitted, Workers
 from kestrelctl.xmpp.user import UserConnection
 
+CORES = len(os.sched_getaffinity(0))
 RUNS_OF_2009 = ("0:917", "1:910", "10:914", "0-10:902")
 
 
@@ -45,9 +49,11 @@ class Machine:
         return self._rates.pop(0) if self._rates else 1000.0
 
     @contextlib.asynccontextmanager
-    async def _pool(self, plan: BenchPlan, pool: object) -> AsyncIterator[tuple[None, None]]:
-        self._workers = plan.workers
-        self.log.append(f"up {plan.workers}")
+    async def _pool(
+        self, plan: BenchPlan, size: PoolSize | None, pool: object
+    ) -> AsyncIterator[tuple[None, None]]:
+        self._workers = size.slots if size else 10
+        self.log.append(f"up {size}")
         yield None, None
         self.log.append("down")
 
@@ -75,7 +81,8 @@ async def test_runs_on_the_same_number_of_workers_share_a_pool(
 ) -> None:
     machine = Machine(monkeypatch)
     await bench(BenchPlan(sleeps=("0:3", "1:3", "2:4")), Findings())
-    pools = [word for word in machine.log if word != "bare"]
+    trial, pools = machine.log[:4], [word for word in machine.log[4:] if word != "bare"]
+    assert trial == ["bare", f"up {CORES}x8", "sleep 0", "down"]
     assert pools == ["up 3", "sleep 0", "sleep 1", "down", "up 4", "sleep 2", "down"]
 
 
@@ -86,7 +93,7 @@ async def test_the_bare_rate_is_measured_before_between_and_after_the_runs(
     findings = Findings()
     await bench(BenchPlan(sleeps=("0", "1")), findings)
     assert [word for word in machine.log if word in ("bare", "sleep 0", "sleep 1")] == [
-        "bare", "sleep 0", "bare", "sleep 1", "bare",
+        "bare", "sleep 0", "sleep 0", "bare", "sleep 1", "bare",
     ]  # fmt: skip
     assert findings.spawn_rates_per_second == [177.0, 900.0, 661.0]
     assert findings.spawn_limit_per_second == 900.0, "other load can only lower it"
@@ -133,8 +140,37 @@ def test_each_run_that_ended_is_told_with_its_number() -> None:
     findings = Findings(lambda run, number, of: told.append((run.sleep, number, of)))
     findings.planned_runs = 4
     findings.add(a_run("0"))
+    assert told == [], "the bare rate after it is not known yet"
+    findings.tell()
     findings.add(a_run("1"))
+    findings.tell()
+    findings.tell()
     assert told == [("0", 1, 4), ("1", 2, 4)]
+
+
+async def test_the_workers_that_suit_are_chosen_where_no_number_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine, findings = Machine(monkeypatch), Findings()
+    await bench(BenchPlan(sleeps=("0", "1", "1:7")), findings)
+    expected = suited(Sleep(1.0, 1.0), a_run("0").tasks_per_second, CORES)
+    ups = [word for word in machine.log if word.startswith("up")]
+    assert ups == [f"up {CORES}x8", f"up {CORES}x8", f"up {expected}", "up 7"]
+    assert [run.chosen for run in findings.runs] == [True, True, False]
+
+
+async def test_before_the_first_run_it_is_told_what_is_to_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[Expectation | None] = []
+    machine = Machine(monkeypatch)
+    findings = Findings(on_begin=lambda each: (machine.log.append("told"), told.append(each))[1])
+    await bench(BenchPlan(sleeps=("0:3", "1:4")), findings)
+    assert machine.log[3:6] == ["down", "told", "up 3"], "after the trial"
+    assert told[0] is not None
+    assert [str(run.size) for run in told[0].runs] == ["3", "4"]
+    await bench(BenchPlan(), findings, cast("UserConnection", object()))
+    assert told[1] is None, "a given pool may be elsewhere"
 
 
 async def test_a_sleep_time_that_is_given_twice_is_swept_once(
@@ -144,7 +180,7 @@ async def test_a_sleep_time_that_is_given_twice_is_swept_once(
 
     rows: list[list[str]] = []
 
-    async def row(plan: object, sleeps: list[Sleep], *_: object) -> None:
+    async def row(plan: object, size: object, sleeps: list[Sleep], *_: object) -> None:
         rows.append([str(sleep) for sleep in sleeps])
 
     Machine(monkeypatch)
@@ -249,7 +285,7 @@ async def test_runs_of_one_sleep_time_have_a_bar_each(monkeypatch: pytest.Monkey
         )
     )
     slots = WORKER.assets["cpus"]
-    assert await shown.get() == f"1, {slots} workers"
+    assert await shown.get() == f"1, 1x{slots} workers"
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run

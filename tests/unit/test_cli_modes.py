@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +20,11 @@ from benchkit import MACHINE, a_result, a_run, a_sweep
 from cli_fake_pool import CONTEXT, ENROLLED, EXPLANATION, JOB, FakePool, run
 
 from kestrelctl.bench.bench_result import to_json
+from kestrelctl.bench.bounds import Sleep
+from kestrelctl.bench.estimate import Expectation, ExpectedRun
 from kestrelctl.bench.findings import Findings
+from kestrelctl.bench.pool_size import PoolSize
+from kestrelctl.bench.reference import SLEEPS_2009
 from kestrelctl.bench.run import BenchPlan
 from kestrelctl.cli.command import CommonOption
 from kestrelctl.cli.main import COMMANDS, kestrelctl
@@ -28,6 +33,13 @@ from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import BY_CODE, KestrelError, NotAllowed
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol.joining import Token
+
+
+@pytest.fixture(autouse=True)
+def state_home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Nothing is left in the state of whoever runs the tests."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+
 
 TOKEN = Token(
     host=CONTEXT.host,
@@ -538,6 +550,8 @@ def test_a_bench_is_run_as_planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     result = run(FakePool(), "bench")
     assert result.exit_code == 0, result.stderr
     assert "tasks/s" in result.stdout
+    assert re.search(r"^curves: .*/report.html$", result.stderr, re.MULTILINE)
+    assert result.stderr.splitlines()[-1].startswith("next: `kestrelctl up`")
     assert plans[0] == (BenchPlan(command="kestrelctl bench --jobs 10"), None)
     line = f"bench --jobs 10 --workers 2 --sleep 0,1 --sleep 0-10 --report {tmp_path} -o json"
     result = run(FakePool(), *line.split())
@@ -548,6 +562,67 @@ def test_a_bench_is_run_as_planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     pool = FakePool()
     assert run(pool, "bench", "--pool", "lab", "-o", "quiet").stdout == "1000\n"
     assert plans[2][1] is pool
+    run(FakePool(), "bench", "--full")
+    assert plans[3][0].sleeps == ("0:917", "1:910", "10:914", "0-10:902")
+    assert plans[3][0].jobs == 50_000
+
+
+def test_a_bench_says_first_how_long_it_will_take_and_shows_each_row_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from kestrelctl.bench import run as bench_run
+
+    rows: list[int] = []
+
+    async def bench(plan: BenchPlan, findings: Findings, *_: object) -> None:
+        size = PoolSize(2, 8)
+        expected = (
+            ExpectedRun(Sleep(0.0, 0.0), size, 35.0),
+            ExpectedRun(Sleep(1.0, 1.0), size, 50.0),
+        )
+        findings.begin(Expectation(expected, 100.0, 1400.0))
+        for sleep in ("0", "1"):
+            findings.add(a_run(sleep))
+            findings.tell()
+            rows.append(len(sys.stdout.buffer.getvalue().splitlines()))  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(bench_run, "bench", bench)
+    result = run(FakePool(), "bench")
+    assert rows == [3, 4]
+    assert result.stderr.splitlines()[:2] == [
+        "measuring this machine for some seconds",
+        "a trial came to 1,400 tasks/s; this will take about 1m 40s "
+        "(sleep 0 on 2x8 workers 35 s, sleep 1 on 2x8 workers 50 s)",
+    ]
+
+
+def test_the_page_of_a_bench_overwrites_nothing(tmp_path: Path) -> None:
+    from kestrelctl.bench.report import new_directory
+
+    moment = datetime(2026, 1, 2, 3, 4, 5)
+    names = [new_directory(tmp_path, moment).name for _ in range(3)]
+    assert names == ["2026-01-02-030405", "2026-01-02-030405-2", "2026-01-02-030405-3"]
+
+
+def test_a_bench_for_a_program_leaves_no_page_unless_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from kestrelctl.bench import run as bench_run
+
+    async def bench(plan: BenchPlan, findings: Findings, *_: object) -> None:
+        findings.add(a_run("0"))
+
+    monkeypatch.setattr(bench_run, "bench", bench)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert run(FakePool(), "bench", "-o", "json").stderr == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("more", ["--sleep 1", "--workers 5", "--sweep"])
+def test_the_runs_of_2009_are_not_to_be_had_with_other_workers(more: str) -> None:
+    result = run(FakePool(), "bench", "--full", *more.split())
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: --full says which runs there are")
 
 
 @pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130), ("SIGHUP", 129)])
@@ -684,6 +759,7 @@ def test_a_sweep_is_run_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:
         findings.planned_runs = 8
         for each in a_sweep().runs:
             findings.add(each)
+            findings.tell()
 
     monkeypatch.setattr(sweeping, "sweep", sweep)
     monkeypatch.setattr(sys, "argv", ["x"])
@@ -794,10 +870,11 @@ def test_help_of_bench_names_the_defaults_of_a_plan() -> None:
     text = " ".join(run(FakePool(), "bench", "--help").stdout.split())
     for default in (
         f"{BenchPlan().jobs:,}",
-        str(BenchPlan().workers),
+        "as suits this machine",
         ",".join(BenchPlan().sleeps),
     ):
         assert f"[default: {default}]" in text
+    assert f"[--sleep {','.join(SLEEPS_2009)}]" in text
 
 
 # -- on a terminal ---------------------------------------------------------------------------------
