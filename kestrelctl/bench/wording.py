@@ -39,9 +39,11 @@ def closing(result: BenchResult) -> list[str]:
     rate = result.spawn_limit_per_second
     if rate and starting:
         jobs = result.runs[0].jobs
+        times = len(result.spawn_rates_per_second)
+        best = f" (the best of {times} measurements)" if times > 1 else ""
         first = (
             f"Starting processes limits this machine: it starts {rate:,.0f} a second when nothing "
-            f"else runs, so that {jobs:,} take {duration(jobs / rate)} at least."
+            f"else runs{best}, so that {jobs:,} take {duration(jobs / rate)} at least."
         )
     else:
         least = [f"{duration(limit.seconds)} with sleep {run.sleep}" for run, limit in limits]

@@ -88,6 +88,38 @@ def test_a_sweep_can_be_compared_and_drawn(report: Path, tmp_path: Path) -> None
     assert (report / "efficiency.pdf").exists()
 
 
+def test_a_newcomer_s_bench_tells_what_comes_shows_rows_and_ends_with_words(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kestrelctl", *["bench", "--jobs", "200"]],
+        env={
+            **os.environ, "PYTHONPATH": str(CHECKOUT), "KESTREL_POOL": "",
+            "XDG_STATE_HOME": str(tmp_path),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    cores = len(os.sched_getaffinity(0))
+    headline, _, zero, one, limit, reached = done.stdout.splitlines()[:6]
+    assert headline.startswith("Kestrel ")
+    assert zero.split()[:3] == ["0", "200", f"{cores}x8"]
+    assert one.split()[:2] == ["1", "200"]
+    assert limit.startswith("Starting processes limits this machine: ")
+    assert reached.startswith("The pool came to ")
+    measuring, announced, first, second, curves, following = done.stderr.splitlines()
+    assert "this will take about " in announced
+    assert [line[:10] for line in (first, second)] == ["run 1 of 2", "run 2 of 2"]
+    page = Path(curves.removeprefix("curves: "))
+    assert page.parent.parent == tmp_path / "kestrel" / "bench"
+    assert "<svg" in page.read_text()
+    assert (page.parent / "result.json").exists()
+    assert measuring.startswith("measuring ")
+    assert following.startswith("next: `kestrelctl up`")
+
+
 def test_a_bench_that_is_ended_prints_and_saves_its_runs_and_removes_its_pool(
     tmp_path: Path,
 ) -> None:
@@ -104,6 +136,8 @@ def test_a_bench_that_is_ended_prints_and_saves_its_runs_and_removes_its_pool(
         text=True,
     )  # fmt: skip
     assert process.stderr is not None
+    assert process.stderr.readline() == "measuring this machine for some seconds\n"
+    assert process.stderr.readline().startswith("a trial came to ")
     told = process.stderr.readline()
     assert told.startswith("run 1 of 2: sleep 0 on 2 workers, 30 tasks in "), told
     (first,) = [*(tmp_path / "pools").glob("kestrel-*")] or [None]

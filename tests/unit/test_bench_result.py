@@ -269,6 +269,13 @@ def test_a_bench_ends_with_what_limits_the_machine_and_how_far_from_it_it_was() 
     ]
 
 
+def test_a_rate_that_was_measured_several_times_says_that_it_is_the_best() -> None:
+    result = a_result(a_run("0"), spawn_rates_per_second=[1900.0, 2000.0, 900.0])
+    assert (
+        "2,000 a second when nothing else runs (the best of 3 measurements)" in closing(result)[0]
+    )
+
+
 def test_without_a_bare_rate_the_workers_are_the_limit() -> None:
     elsewhere = a_result(a_run("0"), a_run("1"), a_run("2"), spawn_limit_per_second=None)
     assert closing(elsewhere) == [
