@@ -37,8 +37,10 @@ from kestrelctl.xmpp.user import UserConnection
 
 #: Lines of one upload; five thousand sleep times are about 50 kB.
 UPLOAD_LINES = 5000
-#: Tasks of the trial that shows how fast this machine is.
-TRIAL_TASKS = 4000
+#: Tasks of the trial that shows how fast this machine is: a fifth of a run, but so many at least,
+#: because a pool is slow at first, and so many at most.
+LEAST_TRIAL_TASKS = 500
+MOST_TRIAL_TASKS = 4000
 #: Between two questions how far a run is: while somebody watches, and while nobody does.
 WATCHED_PAUSE_SECONDS = 0.5
 PAUSE_SECONDS = 20.0
@@ -130,7 +132,8 @@ async def measure_speed(plan: BenchPlan, findings: Findings) -> Speed:
     began = time.perf_counter()
     await measure_bare_rate(findings, None)
     measured = time.perf_counter()
-    trial = msgspec.structs.replace(plan, jobs=max(1, min(TRIAL_TASKS, plan.jobs // 5)))
+    tasks = min(MOST_TRIAL_TASKS, max(LEAST_TRIAL_TASKS, plan.jobs // 5))
+    trial = msgspec.structs.replace(plan, jobs=tasks)
     nothing = Sleep(0.0, 0.0)
     async with measured_pool(plan, suited(nothing, 0.0, cores), None) as (connection, local):
         up = time.perf_counter()
