@@ -19,6 +19,9 @@ SCHEMA = 1
 PLAIN = "plain"
 """The isolation of a pool that is made for a bench, unless it is told another."""
 
+#: Workers that need this share of a run by arithmetic leave nothing to be had.
+AT_BOUND = 0.95
+
 PROCESS = "process"
 """The executor that starts one operating-system process per task."""
 
@@ -67,6 +70,13 @@ class BenchRun(msgspec.Struct, frozen=True, omit_defaults=True):
     def size(self) -> str:
         """The workers, and how many tasks each runs at a time: `917`, or `2x8`."""
         return pool_size.written(self.sessions or self.workers, self.workers)
+
+    @property
+    def is_at_bound(self) -> bool:
+        """Whether its workers had next to no time to spare: equal tasks come in whole waves."""
+        sleep = bounds.parse_sleep(self.sleep)
+        waves = ceil(self.jobs / self.workers) * sleep.shortest
+        return max(self.bound_seconds, waves) >= AT_BOUND * self.makespan_seconds
 
     @property
     def is_like_2009(self) -> bool:

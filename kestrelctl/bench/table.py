@@ -10,7 +10,7 @@ from rich.text import Text
 
 from kestrelctl.bench.bench_result import PLAIN, BenchResult, BenchRun
 from kestrelctl.bench.efficiency import HALF, MOST, curves, length
-from kestrelctl.bench.wording import AT_BOUND, BEYOND_LIMIT, closing, share_of_limit
+from kestrelctl.bench.wording import BEYOND_LIMIT, closing, share_of_limit
 
 #: Each with the room it gets at least, so that rows can be printed one by one.
 _COLUMNS = {
@@ -72,7 +72,7 @@ def _row(result: BenchResult, run: BenchRun, *, with_2009: bool) -> list[str]:
         return cells
     if not run.is_like_2009 or run.reference is None or run.times_faster is None:
         return [*cells, "-", "-"]
-    at_bound = run.times_faster < 1 and run.utilisation >= AT_BOUND
+    at_bound = run.times_faster < 1 and run.is_at_bound
     faster = "at the bound" if at_bound else f"{run.times_faster:.2f}x"
     return [*cells, f"{run.reference.tasks_per_second:,.0f}/s", faster]
 

@@ -6,9 +6,6 @@ from kestrelctl.bench.bench_result import BenchResult, BenchRun, Limit
 from kestrelctl.bench.estimate import Expectation
 from kestrelctl.grammar.quantities import duration
 
-#: Workers that are busy for this share of their time leave nothing to be had.
-AT_BOUND = 0.95
-
 LIMIT_WORDS = {
     "workers": "workers {} busy",
     "spawn": "{} of bare process starts",

@@ -135,6 +135,8 @@ def test_runs_with_other_workers_are_not_put_beside_2009() -> None:
 def test_a_run_that_arithmetic_lets_be_no_faster_says_so() -> None:
     assert cells(as_in_2009("10", 552.2))["faster"] == "at the bound"
     assert cells(as_in_2009("10", 700.0))["faster"] == "0.78x", "it could have been faster"
+    six_waves = a_run("10", tasks=5000, workers=914, makespan_seconds=62.1)
+    assert cells(six_waves)["faster"] == "at the bound"
     assert cells(as_in_2009("0", 206.0))["faster"] == "0.50x", "arithmetic has no part in it"
     assert cells(as_in_2009("1", 58.3))["faster"] == "1.85x"
 
