@@ -302,7 +302,7 @@ def _mixed(series: Sequence[PlottedRun]) -> bool:
 def _places(series: Sequence[PlottedRun]) -> list[str]:
     """What the results are called, with their numbers of workers unless these are all the same."""
     mixed = _mixed(series)
-    return [f"{s.label} on {s.run.workers:,}" if mixed else s.label for s in series]
+    return [f"{s.label} on {s.run.size}" if mixed else s.label for s in series]
 
 
 def _curves(matched: Sequence[Sequence[PlottedRun]]) -> str:
@@ -347,7 +347,7 @@ def _latency(results: Sequence[Named]) -> str:
     many = len({each.run.workers for each in series}) > 1
     groups: dict[str, list[PlottedRun]] = {}
     for each in series:
-        where = f" on {each.run.workers:,}" if many else ""
+        where = f" on {each.run.size}" if many else ""
         name = f"sleep {each.run.sleep}{where}"
         again = sum(each.number == other.number for other in groups.get(name, []))
         groups.setdefault(f"{name} ({again + 1})" if again else name, []).append(each)
