@@ -71,7 +71,7 @@ BUSY = speed(906.0, 0.11)
         ("10", PoolSize(917), QUIET, 552.2),
         ("0-10", PoolSize(917), QUIET, 280.2),
         ("0", PoolSize(2, 8), BUSY, 54.9),
-        ("1", PoolSize(2, 272), BUSY, 113.0),
+        ("1", PoolSize(2, 272), BUSY, 106.2),
     ],
 )
 def test_a_makespan_is_known_to_a_quarter(
