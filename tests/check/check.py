@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import due_scenarios
 from turns import CHECKOUT, commit_number
@@ -131,17 +132,37 @@ class Check:
         self._show = show
         self._said = said
         self._printing = Lock()
+        self._running: list[subprocess.Popen[bytes]] = []
+        self._interrupted = False
 
     def run(self, lanes: list[Lane]) -> None:
-        """Returns when all stages of all lanes have ended."""
+        """Returns when all stages of all lanes have ended.
+
+        Raises:
+            KeyboardInterrupt: somebody does not want to wait; what runs was asked to end, and has.
+        """
         self._said.mkdir(exist_ok=True)
         with ThreadPoolExecutor(len(lanes)) as pool:
-            for done in [pool.submit(self._follow, nice, stages) for nice, stages in lanes]:
-                done.result()
+            try:
+                for done in [pool.submit(self._follow, nice, stages) for nice, stages in lanes]:
+                    done.result()
+            except KeyboardInterrupt:
+                self._interrupted = True
+                for process in list(self._running):
+                    process.send_signal(signal.SIGINT)  # pytest removes what its tests have made
+                raise
 
     def _follow(self, nice: int, stages: list[Stage]) -> None:
         for stage in stages:
-            self._carry_out(stage, nice)
+            if not self._interrupted:
+                self._carry_out(stage, nice)
+
+    def _ends_well(self, words: list[str], said: IO[str]) -> bool:
+        with subprocess.Popen(words, cwd=CHECKOUT, stdout=said, stderr=said) as process:
+            self._running.append(process)
+            status = process.wait()
+            self._running.remove(process)
+        return status == 0
 
     def _carry_out(self, stage: Stage, nice: int) -> None:
         file = self._said / f"{stage.name}.txt"
@@ -151,11 +172,9 @@ class Check:
             for command in stage.commands:
                 said.write(f"$ {command}\n")
                 said.flush()
-                words = ["nice", "-n", str(nice), *shlex.split(command)]
-                ended = subprocess.run(
-                    words, cwd=CHECKOUT, stdout=said, stderr=subprocess.STDOUT, check=False
-                )
-                good += ended.returncode == 0
+                good += self._ends_well(["nice", "-n", str(nice), *shlex.split(command)], said)
+        if self._interrupted:
+            return
         text = file.read_text(encoding="utf-8", errors="replace")
         bad = len(stage.commands) - good
         count = counted(text) if stage.things == "tests" else Count(good, bad)
@@ -222,6 +241,7 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         sys.exit(main(sys.argv[1:]))
     except KeyboardInterrupt:

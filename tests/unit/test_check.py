@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -121,6 +123,31 @@ def test_lanes_run_beside_each_other(tmp_path: Path) -> None:
     asks, answers = (f"sh -c ': {way} {pipe}'" for way in ("<", ">"))  # each waits for the other
     made.run([(0, [Stage("asks", (asks,))]), (0, [Stage("answers", (answers,))])])
     assert made.failed == []
+
+
+def test_who_does_not_wait_leaves_nothing_running(tmp_path: Path) -> None:
+    """The pipe tells: when nobody has its other end, nothing runs that could."""
+    pipe = tmp_path / "pipe"
+    subprocess.run(["mkfifo", str(pipe)], check=True)
+    script = tmp_path / "check_something.py"
+    script.write_text(
+        "import sys, pathlib\n"
+        "from check import Check, Stage\n"
+        "pipe, said = map(pathlib.Path, sys.argv[1:])\n"
+        "waits = Stage('waits', (f\"sh -c 'exec sleep 600 >{pipe}'\",))\n"
+        "Check(said=said).run([(0, [waits, Stage('next', ('false',))])])\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT / "tests/check")}
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(pipe), str(tmp_path / "said")],
+        env=environment,
+        stderr=subprocess.DEVNULL,
+    )
+    with pipe.open() as other_end:
+        process.send_signal(signal.SIGINT)
+        assert other_end.read() == ""
+    assert process.wait() != 0
+    assert not (tmp_path / "said/next.txt").exists()
 
 
 def test_times_are_minutes_and_seconds() -> None:
