@@ -32,11 +32,12 @@ UNIT_TESTS = CHECKOUT / "tests/unit"
 #: So many lines of what a failed stage said are shown.
 END_LINES = 200
 
-PYTEST = "python -m pytest -q -p no:cacheprovider"
+PYTEST = "python -m pytest -q"
 #: What only computes gives way to real processes, whose tests wait for what happens.
 COMPUTING, HOSTS, PROCESSES = 15, 10, 0
 
 _ENDED = re.compile(r"(\d+) (passed|failed|errors?|skipped)\b")
+_FAILURES = re.compile(r"=+ (FAILURES|ERRORS) =+$")
 _CLOSING = re.compile(r"\d+ \w+.* in [\d.]+s\b")
 
 
@@ -74,9 +75,9 @@ TYPES = Stage("types", ("mypy",), "checks")
 UNIT = Stage("unit", (f"{PYTEST} tests/unit tests/property",))
 SIMULATION = Stage("simulation", (f"{PYTEST} tests/simulation",))
 ROLES = Stage("roles", (f"{PYTEST} -m 'not lab' tests/roles",))
-#: Two files at a time, in the order of tests/conftest.py.
-TWO_FILES = "--numprocesses 2 --dist loadfile --no-loadscope-reorder"
-REAL = Stage("processes", (f"{PYTEST} -m 'processes and not lab' {TWO_FILES}",))
+#: Three files at a time, in the order of tests/conftest.py: they wait more than they compute.
+THREE_FILES = "--numprocesses 3 --dist loadfile --no-loadscope-reorder"
+REAL = Stage("processes", (f"{PYTEST} -m 'processes and not lab' {THREE_FILES}",))
 LAB = Stage("hosts", (f"{PYTEST} -m lab",))
 
 
@@ -110,6 +111,13 @@ def counted(said: str) -> Count:
             failed = found.get("failed", 0) + found.get("error", 0)
             return Count(found.get("passed", 0), failed, found.get("skipped", 0))
     return Count()
+
+
+def failures(said: str) -> str:
+    """What a stage said of what failed, without the progress before it; no more than its end."""
+    lines = said.splitlines()
+    headings = (place for place, line in enumerate(lines) if _FAILURES.match(line))
+    return "\n".join(lines[next(headings, 0) :][-END_LINES:])
 
 
 def clock(seconds: float) -> str:
@@ -160,6 +168,8 @@ class Check:
     def _ends_well(self, words: list[str], said: IO[str]) -> bool:
         with subprocess.Popen(words, cwd=CHECKOUT, stdout=said, stderr=said) as process:
             self._running.append(process)
+            if self._interrupted:  # since this stage began
+                process.send_signal(signal.SIGINT)
             status = process.wait()
             self._running.remove(process)
         return status == 0
@@ -183,8 +193,7 @@ class Check:
             self._tell(stage, clock(time.monotonic() - began), count)
             if bad:
                 self.failed.append(stage.name)
-                end = "\n".join(text.splitlines()[-END_LINES:])
-                self._show(f"{end}\n{stage.name} failed; all that it said: {file}")
+                self._show(f"{failures(text)}\n{stage.name} failed; all that it said: {file}")
 
     def _tell(self, stage: Stage, took: str, count: Count) -> None:
         skipped = f", {count.skipped} skipped" if count.skipped else ""

@@ -109,6 +109,13 @@ def test_of_a_stage_that_fails_the_end_is_shown_and_the_others_go_on(tmp_path: P
     assert printed[2].startswith("planted")
 
 
+def test_of_pytest_the_failures_are_shown_without_the_progress_before_them() -> None:
+    said = "....F  [ 99%]\n=== FAILURES ===\n___ test_it ___\nE  assert 1 == 2\n1 failed in 1.00s"
+    assert check.failures(said) == said.partition("\n")[2]
+    assert check.failures("no space left") == "no space left"
+    assert len(check.failures("line\n" * 1000).splitlines()) == check.END_LINES
+
+
 def test_a_stage_fails_if_any_of_its_commands_does(tmp_path: Path) -> None:
     made = Check(lambda line: None, tmp_path)
     made.run([(0, [Stage("lint", ("false", "true"), "checks")])])
