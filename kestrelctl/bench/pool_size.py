@@ -12,6 +12,7 @@ from math import ceil
 import msgspec
 
 from kestrelctl.bench.bounds import Sleep
+from kestrelctl.core.model.config import Config
 
 #: Tasks of no length at a time for each core: enough that one starts while others are reported.
 #: A core starts about 1,000 a second, and a report and the next hand-out take some milliseconds.
@@ -21,6 +22,8 @@ TASKS_PER_CORE = 8
 SHARE_OF_RATE = 0.6
 #: Tasks that sleep at a time, at most: each is a process with descriptors and memory.
 MOST_TASKS = 2000
+#: Of these each worker runs no more: the pool counts no more processors of one account.
+MOST_TASKS_EACH = int(Config().max_account_cpus)
 
 
 class PoolSize(msgspec.Struct, frozen=True):
@@ -56,5 +59,5 @@ def suited(sleep: Sleep, tasks_per_second: float, cores: int) -> PoolSize:
         cores: that this process may use, at least 1.
     """
     busy = ceil(SHARE_OF_RATE * tasks_per_second * sleep.mean / cores)
-    most = max(1, MOST_TASKS // cores)
-    return PoolSize(cores, min(max(TASKS_PER_CORE, busy), max(TASKS_PER_CORE, most)))
+    most = min(MOST_TASKS // cores, MOST_TASKS_EACH)
+    return PoolSize(cores, max(TASKS_PER_CORE, min(busy, most)))
