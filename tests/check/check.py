@@ -166,7 +166,11 @@ class Check:
                 self._carry_out(stage, nice)
 
     def _ends_well(self, words: list[str], said: IO[str]) -> bool:
-        with subprocess.Popen(words, cwd=CHECKOUT, stdout=said, stderr=said) as process:
+        # Each stage has a standard input of its own: what one does to it, such as making it
+        # non-blocking, would be done to all, and Ansible refuses that.
+        with subprocess.Popen(
+            words, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=said, stderr=said
+        ) as process:
             self._running.append(process)
             if self._interrupted:  # since this stage began
                 process.send_signal(signal.SIGINT)

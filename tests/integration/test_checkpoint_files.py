@@ -144,7 +144,10 @@ class Bench(Machine):
         return [path for path in self.directory.glob("sandboxes/*/scratch/*") if path.is_file()]
 
     async def has_state(self) -> None:
-        await until(lambda: any(path.name == "state" for path in self.scratch()))
+        """Waits until the program has written its state: an empty file is only begun."""
+        await until(
+            lambda: any(path.name == "state" and path.stat().st_size for path in self.scratch())
+        )
 
     def step_of(self, made: MadeCheckpoint | None) -> int:
         assert made is not None

@@ -61,6 +61,7 @@ class Scenarios:
         with subprocess.Popen(
             [*self._command, "test", "--scenario-name", name],
             env={**os.environ, "NO_COLOR": "1", "ANSIBLE_NOCOLOR": "1"},
+            stdin=subprocess.DEVNULL,  # Ansible wants one that blocks
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

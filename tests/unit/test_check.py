@@ -157,6 +157,21 @@ def test_who_does_not_wait_leaves_nothing_running(tmp_path: Path) -> None:
     assert not (tmp_path / "said/next.txt").exists()
 
 
+def test_stages_share_no_standard_input(tmp_path: Path) -> None:
+    """One that makes it non-blocking would do so for all."""
+    reader, writer = os.pipe()
+    saved = os.dup(0)
+    os.dup2(reader, 0)
+    try:
+        changes = f"{sys.executable} -c 'import os; os.set_blocking(0, False)'"
+        Check(lambda line: None, tmp_path).run([(0, [Stage("changes", (changes,))])])
+        assert os.get_blocking(reader)
+    finally:
+        os.dup2(saved, 0)
+        for descriptor in (saved, reader, writer):
+            os.close(descriptor)
+
+
 def test_times_are_minutes_and_seconds() -> None:
     assert [clock(seconds) for seconds in (0.4, 42.3, 665)] == ["0:00", "0:42", "11:05"]
 
