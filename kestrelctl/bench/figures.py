@@ -257,7 +257,7 @@ def _timeline(series: PlottedRun) -> Timeline:
 def _alt(what: str, series: Sequence[PlottedRun]) -> str:
     each = "; ".join(
         f"{s.label}: {s.run.tasks_per_second:,.0f} tasks a second over "
-        f"{s.run.makespan_seconds:,.1f} s on {s.run.workers:,} workers"
+        f"{s.run.makespan_seconds:,.1f} s on {s.run.size} workers"
         for s in series
     )
     return f"{what}. {each}."

@@ -73,7 +73,7 @@ def running(
         axes.stairs(curves.running, edges, fill=True, color=_FINISHED, alpha=0.22, lw=0)
         axes.stairs(curves.running, edges, color=_FINISHED, lw=1.6, label="running")
         if limit and limit.of == "workers":
-            label = f"{run.workers:,} workers"
+            label = f"{run.size} workers"
             axes.axhline(run.workers, color=_BOUND, lw=1.2, ls="--", label=label)
         _earliest_end(axes, limit)
         return _images(figure, axes, machine)
@@ -142,7 +142,7 @@ def efficiency(curves: Sequence[Curve], machine: BenchMachine) -> Mapping[str, b
 
 
 def _name(run: BenchRun) -> str:
-    return f"sleep {run.sleep}, {run.jobs:,} tasks on {run.workers:,} workers"
+    return f"sleep {run.sleep}, {run.jobs:,} tasks on {run.size} workers"
 
 
 def _earliest_end(axes: Axes, limit: Limit | None) -> None:

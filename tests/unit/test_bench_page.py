@@ -88,6 +88,12 @@ def test_no_number_of_a_plot_is_lost(name: str) -> None:
     assert not re.search(r"\b(nan|inf|None)\b", Page(*PAGES[name]).source)
 
 
+def test_figures_tell_workers_from_the_tasks_that_each_runs() -> None:
+    found = Page(("now", a_result(a_run("1", workers=1024, sessions=2))))
+    assert "2x512 workers" in found.source
+    assert "1,024 workers" not in found.source
+
+
 def test_the_sections_of_a_page() -> None:
     tail = ["Latency", "Every run, and what it cost", "Reading the numbers", "Method"]
     beside = ["Beside 2009", "The curves", "Latency and cost", *tail[1:]]

@@ -361,8 +361,9 @@ def test_every_panel_shows_what_the_pool_does(client: Client) -> None:
     lab("ssh", "mgr", "kestrelctl pool asset set licences 3")
     work = ("sh", "-c", "sleep 0.2; exit $(( {} % 80 == 0 ))")
     client("job", "wait", client.submit(200, *work, options=("--max-failures", "2")), status=3)
-    client.submit(100, *echo_after(1))
-    # Prometheus looks each 15 s here.
+    # Prometheus looks each 15 s here. Some panels show only what there is at the moment, so that
+    # there is work for as long as it takes.
+    running = [client.submit(200, *echo_after(1))]
     asked = [
         (panel, dashboardkit.substituted(panel.text, __rate_interval="2m", __range="5m"))
         for panel in dashboardkit.expressions()
@@ -382,6 +383,8 @@ def test_every_panel_shows_what_the_pool_does(client: Client) -> None:
     while found := silent():
         assert time.monotonic() < deadline, "nothing to show:\n" + "\n".join(found)
         time.sleep(5)
+        running.append(client.submit(200, *echo_after(1)))
+    client("job", "cancel", ",".join(map(str, running)))
 
 
 def test_an_upgrade_under_load(client: Client, tmp_path: Path) -> None:
