@@ -145,6 +145,7 @@ def is_stopped(process: psutil.Process) -> bool:
 def test_a_worker_that_is_stopped_goes_on(kept: Kept, number: signal.Signals) -> None:
     for _ in range(3):
         kept.worker.send_signal(number)
+        time.sleep(0.1)  # until it has arrived
         until(lambda: not is_stopped(kept.worker))
     assert not any(map(is_gone, kept.tasks))
     kept.keeper.send_signal(signal.SIGTERM)

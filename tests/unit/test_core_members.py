@@ -464,6 +464,18 @@ def test_a_worker_that_was_asked_to_give_back_is_not_asked_again_before_it_has_a
     assert asked == 1
 
 
+def test_a_worker_that_has_not_answered_leaves_those_that_idle_to_another_that_is_stuck() -> None:
+    driver = PoolDriver()
+    for name in ("stuck", "other"):
+        with_supplies(driver, name)
+    driver.join("idle")
+    asked = []
+    for _ in range(5):
+        driver.wait(1.0)
+        asked += [recall.worker for recall in driver.of(fx.Recall)]
+    assert sorted(asked) == ["other", "stuck"]
+
+
 @pytest.mark.parametrize("answer", ["an empty one", "lost"])
 def test_whatever_it_answers_it_may_be_asked_again(answer: str) -> None:
     driver = PoolDriver()

@@ -27,6 +27,15 @@ def test_of_tasks_that_simply_run_nothing_is_kept() -> None:
     assert told(driver) == []
 
 
+def test_of_a_job_that_is_cancelled_twice_that_is_told_once() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    job = driver.submit(10)
+    driver.cancel(job)
+    driver.cancel(job)
+    assert [what for _, what, *_ in told(driver, job)] == ["cancelled"]
+
+
 def test_a_failure_is_told_when_the_task_runs_again_and_not_when_it_ends_the_task() -> None:
     driver = PoolDriver()
     driver.join("w")
