@@ -287,10 +287,9 @@ class InputCache:
             async with asyncio.TaskGroup() as bringing:
                 for _ in range(AT_ONCE):
                     bringing.create_task(bring())
-        except* InputRefused as refused:
-            raise refused.exceptions[0] from None
-        except* OSError as failed:
-            raise failed.exceptions[0] from None
+        except ExceptionGroup as several:  # an unpacking that was given up may fail as well
+            refused, _ = several.split(InputRefused)
+            raise (refused or several).exceptions[0] from None
 
     async def _read_archive(self, name: str, stored: StoredFile, directory: Path) -> None:
         """Fetches an archive and unpacks it. InputRefused if it cannot be had."""

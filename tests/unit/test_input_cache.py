@@ -387,6 +387,14 @@ async def test_one_archive_that_cannot_be_had_refuses_all(caches: Caches, share:
     assert cache.used_bytes == 0
 
 
+async def test_of_several_failures_at_once_the_one_that_can_be_told_is(
+    caches: Caches, share: Share
+) -> None:
+    share.errors = [FileExpired("the file has expired"), OSError("it went away")]
+    with pytest.raises(InputRefused, match="no-input: 'parts': the file has expired"):
+        await caches().take(ADA, left("alpha", "bravo"))
+
+
 async def test_nothing_that_was_left_is_an_empty_directory(caches: Caches) -> None:
     cache = caches()
     entry = await cache.take(ADA, left())
