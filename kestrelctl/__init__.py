@@ -2,4 +2,4 @@
 
 #: The only place of the version: X.Y.Z in the commit of a release, X.Y.Z.dev0 in those between two.
 #: What is built from one of these has the commit added: see `kestrelctl.checkout`.
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
