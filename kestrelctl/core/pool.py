@@ -231,6 +231,10 @@ class Pool:
         state = self.state
         due = now >= state.next_together_at
         found = plan(state.demand, state.supply, state.config, now, together=due)
+        while state.supply.newly_failed:
+            holds.hold_failed(state)
+            self._settle(now)
+            found = plan(state.demand, state.supply, state.config, now, together=due)
         if found.too_few and len(state.workers) > FEW_WORKERS:
             state.next_together_at = now + TOGETHER_ROUND_SECONDS
         return found

@@ -9,11 +9,14 @@ from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd, with_cpus
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.hold import MAX_HOLD_REASON_CHARACTERS, POOL, Hold
 from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.core.model.records import PolicyRecord, Snapshot, UnfinishedJob, WorkerRecord
 from kestrelctl.core.model.seal import Seals
+from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.core.policies.bad_policy import BadPolicy
 from kestrelctl.core.policies.named_policy import NamedPolicy
+from kestrelctl.core.scheduling.judgement import problem_with_evaluation
 from kestrelctl.core.state import State
 
 
@@ -63,6 +66,7 @@ def _restore_job(state: State, unfinished: UnfinishedJob) -> Job:
     job = state.restored_job(record)
     job.cancelling = record.cancelling
     job.happenings = unfinished.happenings
+    _hold_if_not_taken(state, job)
     for first, last in unfinished.bad:
         job.note_bad(first, last)
     if job.cancelling:
@@ -76,6 +80,18 @@ def _restore_job(state: State, unfinished: UnfinishedJob) -> Job:
         ask_for_more(state, task, unfinished.memory_steps.get(index, 0))
     state.totals.tasks_restored += job.remaining
     return job
+
+
+def _hold_if_not_taken(state: State, job: Job) -> None:
+    """Puts a job on hold that the pool would not take now: it was taken under other rules, or the
+    store is damaged where nothing else shows it. Whoever releases it says that it may run.
+    """
+    if job.hold is not None or job.cancelling or job.spec.guest is not None:
+        return
+    problem = problem_with_job(job.spec) or problem_with_evaluation(job.spec)
+    if problem is not None:
+        job.hold = Hold(POOL, job.submitted_at, problem[:MAX_HOLD_REASON_CHARACTERS])
+        state.note("warning", f"job {job.id} is on hold: {job.hold.reason}")
 
 
 def _restore_worker(state: State, known: WorkerRecord) -> None:

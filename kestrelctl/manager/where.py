@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kestrelctl.core.classad.bad_expression import BadExpression
-from kestrelctl.core.classad.evaluation import Ad, Expression, Unknown
+from kestrelctl.core.classad.evaluation import Ad, Expression, Failure, Unknown
 from kestrelctl.core.classad.rules import checked, shown
 from kestrelctl.core.classad.syntax import references
 from kestrelctl.core.members.worker import Worker
@@ -81,6 +81,8 @@ class Where:
         found = self._expression.evaluate(Ad(attributes))
         if found is Unknown.UNDEFINED:
             return False
+        if isinstance(found, Failure):
+            raise UsageError("--where cannot be used", cause=f"for {name}: {found.words}")
         if isinstance(found, Unknown | str):
             cause = "an error" if isinstance(found, Unknown) else f"the text {found[:40]!r}"
             raise UsageError("--where cannot be used", cause=f"for {name} it comes to {cause}")

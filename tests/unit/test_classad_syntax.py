@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kestrelctl.core.classad.bad_expression import BadExpression
-from kestrelctl.core.classad.evaluation import Ad, Expression, Unknown
+from kestrelctl.core.classad.evaluation import Ad, Attribute, Expression, Failure, Unknown
 from kestrelctl.core.classad.syntax import MAX_DEPTH, calls, clauses, parse, references
 
 
@@ -112,6 +112,57 @@ def test_what_is_read_here_the_library_reads(text: str) -> None:
     except BadExpression:
         return
     Expression(text)
+
+
+_SIGNS = ". ( ) { } [ ] ? : ?: - ! ~ * == is isnt && , =".split()  # noqa: SIM905
+_VALUES = ["a", "MY", "f", "1", ".5", "1e3", "true", "undefined", "error", '"s"', "'q'", r'"\303"']
+_SPACES = [" ", "\t", "\n", "\v", "\f", "\r", "\x1c", "\x85", "\xa0", "\u2003"]
+_word = st.sampled_from([*_SIGNS, *_VALUES, *_SPACES])
+
+
+@given(st.lists(_word, max_size=6).map("".join))
+@settings(max_examples=500)
+def test_words_in_any_order_that_are_read_here_the_library_reads(text: str) -> None:
+    try:
+        parse(text)
+    except BadExpression:
+        return
+    Expression(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "what"),
+    [
+        ("X ?: !Y", 5, "the '!' after '?:' needs parentheses: ?: (!X)"),
+        ("X ?: -1", 5, "the '-' after '?:' needs parentheses: ?: (-X)"),
+        ("Cpus\xa0> 2", 4, r"'\xa0' is a space that the language does not have: write a plain one"),
+        ("MY.true", 3, "the name of an attribute is expected, not 'true'"),
+        ("error()", 5, "an operator is expected, not '('"),
+    ],
+)
+def test_what_the_library_does_not_read_is_refused_where_that_is(
+    text: str, position: int, what: str
+) -> None:
+    with pytest.raises(BadExpression) as refused:
+        parse(text)
+    assert (refused.value.position, refused.value.what) == (position, what)
+    parse("X ?: (!Y)")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (r'"\303"', "it comes to a text that is no UTF-8"),
+        ("substr(Site, 0, 2)", "it comes to a text that is no UTF-8"),
+        (r'{"\303"}', "HTCondor's library does not evaluate it"),
+        ("Large", "HTCondor's library does not evaluate it"),
+    ],
+)
+def test_what_the_library_raises_is_a_value(text: str, words: str) -> None:
+    site: dict[str, Attribute] = {"Site": "München"} if "Large" not in text else {"Large": 1 << 70}
+    for found in (Expression(text).evaluate(Ad(site)), Expression(text).evaluate(Ad(site), None)):
+        assert isinstance(found, Failure)
+        assert found.words.startswith(words)
 
 
 @pytest.mark.parametrize(

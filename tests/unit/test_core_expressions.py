@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
+import msgspec
 import pytest
 from poolkit import PoolDriver
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.classad import syntax
-from kestrelctl.core.classad.evaluation import Ad, Answer, Expression, Unknown
+from kestrelctl.core.classad.evaluation import NOTHING, Ad, Answer, Expression, Unknown
 from kestrelctl.core.handlers.submission import MOST_EXPRESSIONS
+from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.validate import problem_with_job
@@ -344,7 +346,7 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     texts: list[str] = []
     evaluate = Expression.evaluate
 
-    def noted(expression: Expression, my: Ad, target: None) -> Answer:
+    def noted(expression: Expression, my: Ad = NOTHING, target: Ad | None = NOTHING) -> Answer:
         texts.append(expression.text)
         return evaluate(expression, my, target)
 
@@ -358,6 +360,7 @@ def test_a_clause_is_evaluated_once_for_workers_that_agree_in_what_it_asks(
     """Of whatever class they are: 5,000 workers are explained as fast as their kinds."""
     driver = PoolDriver()
     job = driver.submit(requirements="Bay >= 0 && Bay =!= undefined && Cpus > 41.5 && 1.5 < Memory")
+    evaluated.clear()
     for n in range(80):
         driver.join(f"w{n}", cpus=1, attributes={"bay": n % 40})
     assert classes(driver) == 40
@@ -401,3 +404,76 @@ def test_where_workers_are_counted_true_is_not_one() -> None:
         ("Fast =?= true", 4, 2, 2, 0, False),
         ("Cpus > 1", 4, 0, 0, 0, True),
     ]
+
+
+UTF8 = "it comes to a text that is no UTF-8"
+
+
+@pytest.mark.parametrize("name", ["requirements", "rank"])
+def test_a_job_whose_expression_cannot_be_evaluated_is_held_and_costs_nobody_else(
+    name: str,
+) -> None:
+    driver = PoolDriver()
+    driver.join("plain", cpus=4, attributes={"site": "Bonn"})
+    bad = driver.submit(40, **{name: "substr(Site, 0, 2)"} | {"name": "bad"})
+    other = driver.submit(9)
+    driver.join("w", cpus=9, attributes={"site": "München"})
+    job = driver.pool.state.jobs[bad]
+    assert job.hold is not None
+    assert (job.hold.by, job.hold.reason) == ("pool", f"{name}: substr(Site, 0, 2): {UTF8}")
+    assert other in driver.jobs_at("w")
+    assert bad not in driver.jobs_at("w")
+    groups = driver.pool.explain(job, driver.now).groups
+    assert UTF8 in [group.refusal.found for group in groups]
+    again = driver.submit(**{name: "substr(Site, 0, 2)"})
+    assert driver.pool.state.jobs[again].hold is not None
+    driver.restart()
+    driver.join("w", cpus=9, attributes={"site": "München"})
+    assert driver.pool.state.jobs[bad].hold is not None
+
+
+def test_a_job_that_is_released_runs_where_its_rank_can_be_evaluated() -> None:
+    driver = PoolDriver()
+    driver.join("w", cpus=1, attributes={"site": "München"})
+    bad = driver.submit(rank="substr(Site, 0, 2)")
+    driver.release(bad)
+    assert driver.jobs_at("w") == []
+    driver.join("plain", cpus=1, attributes={"site": "Bonn"})
+    assert driver.jobs_at("plain") == [bad]
+
+
+@pytest.mark.parametrize("name", ["requirements", "rank"])
+@pytest.mark.parametrize("text", [r'"\303"', r'{"\303"}', r'ifThenElse(true, "\303", 1)'])
+def test_an_expression_that_never_can_be_evaluated_is_refused(name: str, text: str) -> None:
+    driver = PoolDriver()
+    driver.submit(**{name: text})
+    answer = driver.answers[-1]
+    assert answer.error == "usage"
+    assert answer.message.startswith(f"{name}: {text}: ")
+
+
+def test_the_start_of_a_worker_that_cannot_be_evaluated_holds_nobody() -> None:
+    driver = PoolDriver()
+    driver.join("w", cpus=9, start=r'"\303"')
+    job = driver.submit(name="München")
+    assert driver.pool.state.jobs[job].hold is None
+    assert (why(driver, job).reason, why(driver, job).found) == (Reason.ERROR, UTF8)
+
+
+@pytest.mark.parametrize("text", [r'"\303"', "X ?: !Y", "Cpus\u2003> 1"])
+def test_a_stored_job_that_would_not_be_taken_now_is_held_at_the_start(text: str) -> None:
+    driver = PoolDriver()
+    job = driver.submit(name="under other rules")
+    other = driver.submit()
+    for n, record in enumerate(driver.records):
+        if isinstance(record, JobRecord) and record.job_id == job:
+            spec = msgspec.structs.replace(record.spec, requirements=text)
+            driver.records[n] = msgspec.structs.replace(record, spec=spec)
+    driver.restart()
+    driver.join("w", cpus=9)
+    assert driver.jobs_at("w") == [other]
+    hold = driver.pool.state.jobs[job].hold
+    assert hold is not None
+    assert hold.reason.startswith("requirements: ")
+    driver.release(job)
+    assert why(driver, job).reason is Reason.ERROR

@@ -36,6 +36,10 @@ NO_KEY = (frozenset[str](), (), ALL_SUMS)
 FREE = [{}, {"cpus": 2, "memory": 3}, {"cpus": 9, "memory": -1, "fpga": 3}]
 
 
+def supply_of(cls: WorkerClass, asked: AskedFitting) -> ClassSupply:
+    return ClassSupply(cls, NO_KEY, asked, lambda shape, refusal: None)
+
+
 def test_what_a_class_can_run_is_what_matching_says() -> None:
     shapes = [
         Shape(request, requires, requirements=requirements)
@@ -45,7 +49,7 @@ def test_what_a_class_can_run_is_what_matching_says() -> None:
         shape.bit = 1 << place
     asked = AskedFitting()
     classes = [
-        ClassSupply(WorkerClass(tags, capacity, kinds, ad_known=known, start=start), NO_KEY, asked)
+        supply_of(WorkerClass(tags, capacity, kinds, ad_known=known, start=start), asked)
         for tags, capacity, kinds, known, start in product(
             TAGS,
             [{"cpus": 2}, {"cpus": 6, "memory": 3, "fpga": 2}, {"cpus": 6, "fpga": 1500}],
@@ -69,7 +73,7 @@ def test_what_a_class_can_run_is_what_matching_says() -> None:
 def test_shapes_that_come_later_are_told_by_size_too() -> None:
     small, large = Shape({"cpus": 2}, frozenset()), Shape({"cpus": 5}, frozenset())
     small.bit, large.bit = 1, 2
-    cls = ClassSupply(WorkerClass(frozenset(), {"cpus": 6}), NO_KEY, AskedFitting())
+    cls = supply_of(WorkerClass(frozenset(), {"cpus": 6}), AskedFitting())
     assert cls.usable([small], 1) == 1
     assert cls.usable([small, large], 3) == 3
     assert cls.fitting({"cpus": 4}) == 1

@@ -1,6 +1,8 @@
 """What an expression comes to, beside an ad of each side: by the HTCondor project's own library.
 
 Only managers have the library (`htcondor` on PyPI); nothing that runs elsewhere may import this.
+Whatever it raises is a value here: it raises UnicodeDecodeError for a text that is no UTF-8, and
+SystemError for a list with such a text, or for a number beyond 64 bits (25.14).
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import classad2
+import msgspec
 
 from kestrelctl.core.classad.bad_expression import BadExpression
 from kestrelctl.core.classad.syntax import parse
@@ -22,9 +25,15 @@ class Unknown(enum.Enum):
     ERROR = "error"  #: a wrong type, a division by zero, a function that does not exist
 
 
+class Failure(msgspec.Struct, frozen=True):
+    """That the library gives no value, and why, in words."""
+
+    words: str
+
+
 Plain: TypeAlias = bool | int | float | str
 #: What an expression comes to; lists and records as text.
-Answer: TypeAlias = Plain | Unknown
+Answer: TypeAlias = Plain | Unknown | Failure
 #: An attribute's value in an ad.
 Attribute: TypeAlias = Plain | Sequence[Plain]
 
@@ -36,12 +45,16 @@ _UNDEFINED, _ERROR = classad2.Value.Undefined, classad2.Value.Error
 class Ad:
     """Attributes and their values; names in any case."""
 
-    __slots__ = ("_ad",)
+    __slots__ = ("_ad", "_failure")
 
     def __init__(self, attributes: Mapping[str, Attribute]) -> None:
         self._ad = classad2.ClassAd()
-        for name, value in attributes.items():
-            self._ad[name] = value if isinstance(value, _PLAIN) else list(value)
+        self._failure: Failure | None = None
+        try:
+            for name, value in attributes.items():
+                self._ad[name] = value if isinstance(value, _PLAIN) else list(value)
+        except Exception as error:
+            self._failure = _failure(error)
 
 
 NOTHING = Ad({})
@@ -65,7 +78,7 @@ class Expression:
         self.syntax = parse(text)
         try:
             self._tree = classad2.ExprTree(text)
-        except classad2.ClassAdException as error:
+        except Exception as error:
             raise BadExpression(f"HTCondor's library does not read it: {error}", 0) from None
 
     def evaluate(self, my: Ad = NOTHING, target: Ad | None = NOTHING) -> Answer:
@@ -76,10 +89,23 @@ class Expression:
             target: the other side, `TARGET`. None if no name in the expression has a scope: that
                 takes the library a twentieth of the time.
         """
-        found = self._tree.eval(my._ad, None if target is None else target._ad)
+        failure = my._failure or (None if target is None else target._failure)
+        if failure is not None:
+            return failure
+        try:
+            found = self._tree.eval(my._ad, None if target is None else target._ad)
+            plain = found if isinstance(found, _PLAIN) else str(found)
+        except Exception as error:
+            return _failure(error)
         # Both are members of an enumeration of numbers: they would pass for 2 and 1.
         if found is _UNDEFINED:
             return Unknown.UNDEFINED
         if found is _ERROR:
             return Unknown.ERROR
-        return found if isinstance(found, _PLAIN) else str(found)
+        return plain
+
+
+def _failure(error: Exception) -> Failure:
+    if isinstance(error, UnicodeError):
+        return Failure("it comes to a text that is no UTF-8")
+    return Failure(f"HTCondor's library does not evaluate it: {error}")

@@ -14,7 +14,8 @@ from kestrelctl.core.classad.bad_expression import BadExpression
 _QUOTED = ("string", "quoted")
 #: An octal escape that comes to nothing, behind any other escapes.
 _NUL = re.compile(r"^.(?:[^\\]|\\(?!0).|\\0{1,2}[1-7])*?()\\(?:000|0{1,2}(?![0-7]))")
-_SPACE = re.compile(r"\s*")
+#: Those of ASCII alone: HTCondor's library reads no others.
+_SPACE = re.compile(r"[ \t\n\r\f\v]*")
 _TOKEN = re.compile(
     r"""
       (?P<number> (?: 0 | [1-9]\d* | (?: \d* \. \d+ ) (?: [eE][+-]?\d+ )? | \d+ [eE][+-]?\d+ )
@@ -74,4 +75,6 @@ def _what_is_wrong(character: str) -> str:
         return f"the {character} is never closed"
     if character.isdigit() or character == ".":
         return "no number is written so"
+    if character.isspace():
+        return f"{character!r} is a space that the language does not have: write a plain one"
     return f"{character!r} is no part of the language"

@@ -36,6 +36,7 @@ _LEVELS: tuple[frozenset[str], ...] = (
     frozenset({"*", "/", "%"}),
 )
 _WORDS = ("is", "isnt")  # signs that look like names
+_SIGNS = ("-", "+", "!", "~")  # before one operand
 _CLOSING = {"(": ")", "{": "}", "[": "]"}
 
 
@@ -147,6 +148,10 @@ class _Reader:
     def _choice(self) -> Node:
         tested = self._operands(0)
         if self._skip("?:"):
+            if self._next.kind == "sign" and self._next.text in _SIGNS:
+                sign = self._next.text  # HTCondor's library does not read it there
+                why = f"the {sign!r} after '?:' needs parentheses: ?: ({sign}X)"
+                raise BadExpression(why, self._next.start)
             other = self._expression()
             return Node("?:", tested.start, other.end, (tested, other))
         if not self._skip("?"):
@@ -176,7 +181,7 @@ class _Reader:
 
     def _signed(self) -> Node:
         signs: list[Word] = []
-        while self._next.kind == "sign" and self._next.text in ("-", "+", "!", "~"):
+        while self._next.kind == "sign" and self._next.text in _SIGNS:
             signs.append(self._take())
         node = self._selected()
         for sign in reversed(signs):
@@ -189,10 +194,12 @@ class _Reader:
             opened = self._next
             if self._skip("."):
                 word = self._next
-                if word.kind not in ("name", "quoted"):
+                name = _name(word)
+                if word.kind not in ("name", "quoted") or (
+                    word.kind == "name" and name in (*CONSTANTS, *_WORDS)
+                ):
                     raise self._unexpected("the name of an attribute")
                 self._take()
-                name = _name(word)
                 if node.kind == "attribute" and not node.scope and node.name in SCOPES:
                     node = Node("attribute", node.start, word.end, name=name, scope=node.name)
                 else:
@@ -228,12 +235,12 @@ class _Reader:
         if word.kind == "name" and name in _WORDS:
             self._at -= 1
             raise self._unexpected("a value")
+        if word.kind == "name" and name in CONSTANTS:
+            return Node("value", word.start, word.end, name=name)
         opened = self._next
         if word.kind == "name" and self._skip("("):
             parts = self._listed(")")
             return Node("call", word.start, self._close(opened).end, parts, name=name)
-        if word.kind == "name" and name in CONSTANTS:
-            return Node("value", word.start, word.end, name=name)
         return Node("attribute", word.start, word.end, name=name)
 
     def _listed(self, closing: str) -> tuple[Node, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kestrelctl.core.effects import Answer
 from kestrelctl.core.events import PutOnHold, Release
-from kestrelctl.core.handlers.submission import is_anothers, refuse
+from kestrelctl.core.handlers.submission import hold_of_failed, is_anothers, refuse
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model.hold import MAX_HOLD_REASON_CHARACTERS, POOL, Hold
 from kestrelctl.core.model.plural import plural
@@ -58,13 +58,35 @@ def hold_if_failing(state: State, job: Job, last: Result) -> None:
     most = job.spec.hold_after
     if most is None or job.failed_in_row < most:
         return
-    if job.hold is not None or job.cancelling or not job.remaining:
+    if _is_settled(job):
         return
     how = how_it_ended(last.reason, last.signal, last.exit_code)
     failures = plural(job.failed_in_row, "attempt")
     why = f"{failures} in a row failed, the last: {how}"[:MAX_HOLD_REASON_CHARACTERS]
     _hold(state, job, Hold(POOL, state.at, why), cause=POOL)
     state.note("warning", f"job {job.id} is on hold: {failures} in a row failed")
+
+
+def hold_failed(state: State) -> None:
+    """Puts jobs on hold whose requirements or rank cannot be evaluated beside some worker.
+
+    Once for each class of workers: a job that is released runs where they can be. Of a guest's job
+    its own pool decides.
+    """
+    shapes = state.supply.newly_failed
+    for job in state.jobs.values():
+        shape = next((line.shape for line in job.lines() if line.shape in shapes), None)
+        if shape is None or job.spec.guest is not None or _is_settled(job):
+            continue
+        hold = hold_of_failed(state, shape)
+        _hold(state, job, hold, cause=POOL)
+        state.note("warning", f"job {job.id} is on hold: {hold.reason}")
+    shapes.clear()
+
+
+def _is_settled(job: Job) -> bool:
+    """Whether the pool has nothing to hold back: somebody did, or nothing more begins anyway."""
+    return job.hold is not None or job.cancelling or not job.remaining
 
 
 def _found(state: State, event: PutOnHold | Release) -> Job | None:

@@ -42,13 +42,15 @@ from kestrelctl.core.handlers.waits import (
 )
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.model.after import shifted
-from kestrelctl.core.model.hold import SUBMITTED_SO, Hold
+from kestrelctl.core.model.hold import MAX_HOLD_REASON_CHARACTERS, POOL, SUBMITTED_SO, Hold
 from kestrelctl.core.model.index_ranges import IndexRange, IndexRanges, as_ranges
 from kestrelctl.core.model.parent_files import located
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import JobForgotten, OwnerTold, Swept
+from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.scheduling.judgement import problem_with_evaluation
 from kestrelctl.core.state import State
 
 #: So many different pairs of requirements and rank the active jobs of one user may have.
@@ -132,6 +134,10 @@ def _may_submit(state: State, event: Submit | SubmitGraph, specs: list[JobSpec])
     if _has_too_many_expressions(state, event.request, event.owner, specs):
         return False
     for spec in specs:
+        problem = problem_with_evaluation(spec)
+        if problem is not None:
+            hint = "docs/matching.md says how expressions are written"
+            return refuse(state, event.request, "usage", problem, hint)
         deadline = spec.deadline(event.at)
         if deadline is not None and deadline <= event.at:
             text = f"the deadline was {event.at - deadline:,.0f} s ago"
@@ -149,9 +155,19 @@ def _take_in(state: State, event: Submit | SubmitGraph, spec: JobSpec) -> Job:
     if spec.held:
         job.hold = Hold(event.owner, event.at, SUBMITTED_SO)
         state.tell(job, -1, "held", detail=SUBMITTED_SO)
+    elif job.shape in state.supply.failed and spec.guest is None:
+        job.hold = hold_of_failed(state, job.shape)
+        state.tell(job, -1, "held", detail=job.hold.reason, cause=POOL)
     wait_for_parents(state, job, event.ended)
     pair(state, job, event.paired.get(spec.after_each))
     return job
+
+
+def hold_of_failed(state: State, shape: Shape) -> Hold:
+    """The pool's hold on jobs of a shape whose expressions cannot be evaluated."""
+    refusal = state.supply.failed[shape]
+    why = f"{refusal.wanted}: {refusal.found}"[:MAX_HOLD_REASON_CHARACTERS]
+    return Hold(POOL, state.at, why)
 
 
 def _refuse_pair(state: State, request: str, why: str, name: str = "") -> None:

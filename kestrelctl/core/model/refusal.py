@@ -75,6 +75,8 @@ class Refusal(msgspec.Struct, frozen=True):
     found: str = ""
     #: From 0 to 1: orders refusals by how close they are to a match.
     closeness: float = 0.0
+    #: Whether the job cannot be held against workers at all, so that it is put on hold.
+    puts_on_hold: bool = False
 
     @property
     def may_pass(self) -> bool:

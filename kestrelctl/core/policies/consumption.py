@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from kestrelctl.core.classad.evaluation import Ad, Answer, Expression, Unknown
+from kestrelctl.core.classad.evaluation import Ad, Answer, Expression, Failure, Unknown
 from kestrelctl.core.model.assets import MILLI, Amounts, known, natural
 from kestrelctl.core.model.matching_ads import ASSET_UNITS, Attributes, amounts_ad
 from kestrelctl.core.policies.policy_text import PolicyText
@@ -116,6 +116,8 @@ def _number(value: Answer) -> float | int | str:
     """A finite number; or in words what it is instead. True counts as 1, as HTCondor has it."""
     if isinstance(value, Unknown):
         return value.value
+    if isinstance(value, Failure):
+        return value.words
     if isinstance(value, str):
         return f'"{value[:40]}", which is no number'
     if not math.isfinite(value):

@@ -10,7 +10,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TypeAlias, cast
 
-from kestrelctl.core.classad.evaluation import Ad, Answer, Attribute, Expression
+from kestrelctl.core.classad.bad_expression import BadExpression
+from kestrelctl.core.classad.evaluation import Ad, Answer, Attribute, Expression, Failure
 from kestrelctl.core.classad.syntax import Node, parse, references
 from kestrelctl.core.model.matching_ads import Attributes
 
@@ -45,11 +46,15 @@ def comes_to(text: str, mine: Side, target: Side) -> Answer:
     Args:
         mine: the side whose expression it is.
 
-    Raises:
-        BadExpression: it is none; it was taken under other rules.
+    Returns:
+        Its value; a failure, too, if it is no expression: it was taken under other rules.
     """
     found: list[type | Attribute | None] = []
-    for name, scope in _asked(text):
+    try:
+        asked = _asked(text)
+    except BadExpression as mistake:
+        return Failure(str(mistake))
+    for name, scope in asked:
         value = None if scope == "target" else mine.attributes.get(name)
         if value is None and scope != "my":
             value = target.attributes.get(name)
@@ -106,4 +111,8 @@ def _answer(text: str, found: _Found) -> Answer:
         for place, value in enumerate(found[1::2])
         if value is not None
     }
-    return _expression(text).evaluate(Ad(values), None)
+    try:
+        expression = _expression(text)
+    except BadExpression as mistake:
+        return Failure(str(mistake))
+    return expression.evaluate(Ad(values), None)

@@ -81,7 +81,7 @@ class AskedFitting:
         if self._known == len(shapes):
             return
         for shape in shapes[self._known :]:
-            if not shape.requirements:
+            if not shape.requirements and not shape.rank:
                 self.by_size |= shape.bit
             if shape.stays:
                 self._staying |= shape.bit

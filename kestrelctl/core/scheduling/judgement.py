@@ -2,7 +2,7 @@
 
 HTCondor's rules: `requirements` sees the job as `MY` and the worker as `TARGET`, `start` the other
 way round; each must come to true or to a number other than 0. A `rank` that comes to no number
-counts as 0.
+counts as 0. A job one of whose expressions cannot be evaluated is put on hold.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TypeAlias
 
+import msgspec
+
 from kestrelctl.core.classad.bad_expression import BadExpression
-from kestrelctl.core.classad.evaluation import Answer, Unknown
+from kestrelctl.core.classad.evaluation import Answer, Expression, Failure, Unknown
+from kestrelctl.core.classad.rules import shown
 from kestrelctl.core.classad.syntax import clauses, parse
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.assets import four_digits
@@ -19,6 +22,7 @@ from kestrelctl.core.model.matching_ads import ASSET_UNITS, is_of_property
 from kestrelctl.core.model.refusal import Reason, Refusal, refuse
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.significance import ANOTHER
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.scheduling.expression_answers import MOST_TEXTS, Side, comes_to, nodes_asked
 
 #: The longest clause, and the longest list of values, that a refusal shows.
@@ -48,17 +52,39 @@ def expressions_refuse(shape: Shape, cls: WorkerClass) -> Refusal | None:
     return why
 
 
-def rank_of(shape: Shape, cls: WorkerClass) -> float:
-    """How much tasks of a shape would like to run on workers of a class."""
+def rank_of(shape: Shape, cls: WorkerClass) -> float | Refusal:
+    """How much tasks of a shape would like to run on workers of a class; or that it cannot be
+    evaluated.
+    """
     if not shape.rank:
         return 0.0
-    try:
-        found = comes_to(shape.rank, side(shape), side(cls))
-    except BadExpression:
-        return 0.0
+    found = comes_to(shape.rank, side(shape), side(cls))
+    if isinstance(found, Failure):
+        return _fails("rank", shape.rank, found, puts_on_hold=True)
     if isinstance(found, Unknown | str) or found != found:  # that one is no number (NaN)
         return 0.0
     return float(found)
+
+
+def problem_with_evaluation(spec: JobSpec) -> str | None:
+    """Which expression of a job HTCondor's library does not read, or cannot evaluate whatever
+    worker it is held against; None if all is well.
+    """
+    for name, text in (("requirements", spec.requirements), ("rank", spec.rank)):
+        if not text:
+            continue
+        try:
+            found = Expression(text).evaluate()
+        except BadExpression as mistake:
+            return f"{name}: {shown(text, mistake)}"
+        if isinstance(found, Failure):
+            return f"{name}: {_cut(text)}: {found.words}"
+    return None
+
+
+def _fails(name: str, text: str, failure: Failure, *, puts_on_hold: bool) -> Refusal:
+    refusal = refuse(Reason.ERROR, wanted=_cut(f"{name}: {text}"), found=_cut(failure.words))
+    return msgspec.structs.replace(refusal, puts_on_hold=puts_on_hold)
 
 
 def is_true(answer: Answer) -> bool:
@@ -74,16 +100,19 @@ def judge(by: Reason, text: str, mine: Side, target: Side) -> Refusal | None:
     Args:
         by: REQUIREMENTS or START: whose it is.
     """
+    holds = by is Reason.REQUIREMENTS
     try:
         parts = clause_texts(text)
-        answers = [comes_to(part, mine, target) for part in parts]
     except BadExpression as mistake:
-        return refuse(Reason.ERROR, wanted=_cut(f"{by.value}: {text}"), found=str(mistake))
+        return _fails(by.value, text, Failure(str(mistake)), puts_on_hold=holds)
+    answers = [comes_to(part, mine, target) for part in parts]
     truths = [is_true(answer) for answer in answers]
     if all(truths):
         return None
     place = truths.index(False)
     part, answer = parts[place], answers[place]
+    if isinstance(answer, Failure):
+        return _fails(by.value, part, answer, puts_on_hold=holds)
     values = values_in(part, mine, target, exact=False)
     if answer is Unknown.UNDEFINED:
         return refuse(Reason.UNDEFINED, wanted=_cut(f"{by.value}: {part}"), found=values)

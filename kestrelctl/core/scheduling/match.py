@@ -82,9 +82,12 @@ def match(shape: Shape, cls: WorkerClass) -> Terms | Refusal:
         if isinstance(cost, Spoiled):
             return _no_charge(shape, cls.policy.name, cost)
         claim.cost = cost
+    rank = rank_of(shape, cls)
+    if isinstance(rank, Refusal):
+        return rank
     side_by_side = claim.times_fitting(cls.idle)
     may_queue = cls.unknown.isdisjoint(charged)
-    return Terms(claim, side_by_side, rank_of(shape, cls), may_queue=may_queue)
+    return Terms(claim, side_by_side, rank, may_queue=may_queue)
 
 
 def _too_little(charged: Amounts, cls: WorkerClass, by_policy: str) -> Refusal:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import ClassKey, WorkerClass, class_key
@@ -32,6 +32,7 @@ class ClassSupply:
 
     Args:
         asked: the shapes of the pool, for all classes.
+        on_failure: called with a shape whose expressions cannot be evaluated here, and why.
         number: the higher, the later it was first seen.
 
     Attributes:
@@ -45,6 +46,7 @@ class ClassSupply:
     __slots__ = (
         "_asked",
         "_judged",
+        "_on_failure",
         "_table",
         "_terms",
         "_usable",
@@ -57,11 +59,17 @@ class ClassSupply:
     )
 
     def __init__(
-        self, cls: WorkerClass, base: ClassKey, asked: AskedFitting, number: int = 0
+        self,
+        cls: WorkerClass,
+        base: ClassKey,
+        asked: AskedFitting,
+        on_failure: Callable[[Shape, Refusal], None],
+        number: int = 0,
     ) -> None:
         self.cls = cls
         self.number = number
         self._asked = asked
+        self._on_failure = on_failure
         self.base = base
         self.hungry: dict[str, Worker] = {}
         self.parked: dict[str, Worker] = {}
@@ -75,6 +83,8 @@ class ClassSupply:
         known = self._terms.get(shape)
         if known is None:
             known = self._terms[shape] = match(shape, self.cls)
+            if isinstance(known, Refusal) and known.puts_on_hold:
+                self._on_failure(shape, known)
         return known
 
     def usable(self, shapes: Sequence[Shape], wanted: int) -> int:
@@ -148,6 +158,9 @@ class Supply:
         stirred: those of these, by address, that may have more or less free since somebody last
             looked and cleared it, or may take tasks or may not. When they are too many, `version`
             stands for all.
+        failed: shapes whose expressions cannot be evaluated beside workers that are or were there;
+            and how.
+        newly_failed: those of them that somebody has still to look at, who clears it.
     """
 
     def __init__(self) -> None:
@@ -155,6 +168,8 @@ class Supply:
         self.policies = PoliciesInForce()
         self.version = 0
         self.stirred: dict[str, Worker] = {}
+        self.failed: dict[Shape, Refusal] = {}
+        self.newly_failed: set[Shape] = set()
         self._by_key: dict[tuple[ClassKey, str, Facts, NamedPolicy | None, float], ClassSupply] = {}
         self._by_class: dict[WorkerClass, ClassSupply] = {}
         self._classes_seen = 0
@@ -217,9 +232,13 @@ class Supply:
                 distance_seconds=distance_seconds,
             )
             self._classes_seen += 1
-            found = ClassSupply(cls, base, self._asked, self._classes_seen)
+            found = ClassSupply(cls, base, self._asked, self._fail, self._classes_seen)
             self._by_key[key] = self._by_class[cls] = found
         return found.cls
+
+    def _fail(self, shape: Shape, refusal: Refusal) -> None:
+        self.failed[shape] = refusal
+        self.newly_failed.add(shape)
 
     def facts_of(self, ad: WorkerAd, jid: str) -> Facts:
         """What of a worker's ad expressions ask, beside its assets and tags."""
@@ -349,6 +368,7 @@ class Supply:
         """Drops what classes keep about all shapes but these."""
         self._alike_in = 0
         self._asked.forget()
+        self.failed = {shape: why for shape, why in self.failed.items() if shape in used}
         for supply in self._by_class.values():
             supply.forget_shapes(used)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.classad.bad_expression import BadExpression
+from kestrelctl.core.classad.evaluation import Failure
 from kestrelctl.core.model.assets import four_digits
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.scheduling.expression_answers import Side, comes_to
@@ -41,10 +41,10 @@ def _meets(rule: FlockRule, about: Side | None) -> bool | None:
         return True
     if about is None:
         return None
-    try:
-        return is_true(comes_to(rule.requirements, _NOTHING, about))
-    except BadExpression:  # it was taken under other rules: now it lets nothing pass
+    answer = comes_to(rule.requirements, _NOTHING, about)
+    if isinstance(answer, Failure):  # it lets nothing pass
         return rule.action == "deny"
+    return is_true(answer)
 
 
 def beyond_terms(
