@@ -565,8 +565,8 @@ class Audit:
         failed, most = counts.failed + counts.lost, spec.stop_after or math.inf
         hasty = job.stopped_by == FAILED_TASKS and failed < most
         self.expect(not hasty, f"{where} was stopped after {failed} failed tasks, not {most}")
-        late = failed >= most and not job.cancelling and counts.done + failed < spec.count
-        self.expect(not late, f"{where} went on after {failed} failed tasks")
+        # That it does not go on after them, the invariants say after each event. Here it cannot be
+        # told: of a job that was not stopped, the others may have been cancelled one by one.
         together = counts.done in (0, spec.count)
         self.expect(spec.span == 1 or together, f"{counts.done} members of {where} are done")
         self.expect(counts == job.counts, f"{where} says {job.counts}, its rows say {counts}")

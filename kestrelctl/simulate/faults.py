@@ -232,3 +232,13 @@ CHECKPOINT_FAULTS: dict[Kind, float] = {
     slow_commits: 2,
     repeat_reports: 1,
 }
+#: Managers that start anew, and workers that come back to them.
+RESTARTS: dict[Kind, float] = {
+    crash_manager: 6,
+    restart_manager: 3,
+    hang_manager: 1,
+    crash_worker: 1,
+    drop_worker: 2,
+    cut_worker: 1,
+    slow_commits: 1,
+}

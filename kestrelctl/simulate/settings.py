@@ -10,14 +10,16 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.simulate.faults import CHECKPOINT_FAULTS, KINDS, Kind
+from kestrelctl.simulate.faults import CHECKPOINT_FAULTS, KINDS, RESTARTS, Kind
 from kestrelctl.simulate.share_audit import CONTEST_SECONDS, FEW
 from kestrelctl.simulate.truth import SECONDS
 from kestrelctl.simulate.workload import (
     DB,
     GROUPS,
+    LAST_SEATS,
     MANY_OWNERS,
     NO_MORE_STATUS,
+    OWNERS,
     PolicyChange,
     ShareSetting,
     Submission,
@@ -27,6 +29,7 @@ from kestrelctl.simulate.workload import (
     some_policies,
     some_shares,
     some_tokens,
+    with_expressions,
     with_holds,
     with_owners,
     with_pairs,
@@ -119,10 +122,12 @@ def small(seed: int) -> WorldSettings:
     ads, jobs = with_stages(Random(f"stages {seed}"), ads, jobs)
     jobs = with_owners(Random(f"owners {seed}"), jobs)
     jobs = with_parents(Random(f"parents {seed}"), jobs)
+    jobs = with_pairs(Random(f"pairs {seed}"), jobs)
+    ads, jobs = with_expressions(Random(f"expressions {seed}"), ads, jobs)
     return WorldSettings(
         ads=ads,
         hidden=hidden,
-        submissions=with_pairs(Random(f"pairs {seed}"), jobs),
+        submissions=jobs,
         policies=tuple(some_policies(Random(f"policies {seed}"), fault_seconds)),
         tokens=tuple(some_tokens(Random(f"tokens {seed}"), fault_seconds)),
         shares=tuple(some_shares(Random(f"shares {seed}"), fault_seconds)),
@@ -185,6 +190,45 @@ def checkpointing(seed: int) -> WorldSettings:
         latency_seconds=random.choice(((0.0005, 0.005), (0.05, 0.5))),
         commit_seconds=random.choice(((0.001, 0.005), (0.1, 1.0))),
         config=msgspec.structs.replace(SOON, service_settled_seconds=5.0),
+    )
+
+
+def licensed(seed: int) -> WorldSettings:
+    """Tokens that are taken away and set anew while long tasks hold some and managers restart."""
+    random = Random(f"licensed {seed}")
+    within_seconds = 25.0
+    changes = [TokenChange(0.0, "seats", random.randint(1, 5))]
+    for _ in range(random.randint(1, 3)):
+        gone_at = random.uniform(1.0, within_seconds - 8.0)
+        back_at = gone_at + random.uniform(1.0, 8.0)
+        changes.append(TokenChange(gone_at, "seats", 0))
+        changes.append(TokenChange(back_at, "seats", random.randint(1, 5)))
+    changes.append(TokenChange(within_seconds + 1.0, "seats", LAST_SEATS))
+    jobs = [
+        Submission(
+            at_seconds=random.uniform(0.0, 5.0),
+            owner=owner,
+            spec=JobSpec(
+                argv=("task",),
+                name="long",
+                count=random.randint(1, 9),
+                request={"cpus": 0.5, "seats": float(random.choice((1, 1, 2)))},
+            ),
+            cancel_after_seconds=random.choice((None, None, 12.0)),
+        )
+        for owner in (OWNERS[0], *OWNERS)
+    ]
+    return WorldSettings(
+        ads=[WorkerAd(assets={"cpus": 2.0})] * random.randint(2, 5),
+        submissions=jobs,
+        tokens=tuple(sorted(changes, key=lambda change: change.at_seconds)),
+        faults=random.choice((4, 12)),
+        fault_seconds=within_seconds,
+        fault_kinds=RESTARTS,
+        patience_seconds=2000.0,
+        latency_seconds=random.choice(((0.0005, 0.005), (0.05, 0.5))),
+        commit_seconds=random.choice(((0.001, 0.005), (0.1, 1.0))),
+        config=SOON,
     )
 
 

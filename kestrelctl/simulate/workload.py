@@ -347,6 +347,59 @@ def _held_for_a_while(random: Random, submission: Submission) -> Submission:
     )
 
 
+#: Those that come to something else than a number somewhere, or to nothing: of a text that ends
+#: within a letter HTCondor's library gives no value.
+_RANKS = (
+    "substr(Site, 0, 2)",
+    "substr(Site, 1, 1)",
+    "Site",
+    "1 / 0",
+    "Rack * 1.5e300 * 1e300",
+    "Rack ?: undefined",
+)
+_REQUIREMENTS = (
+    'substr(Site ?: "Bonn", 0, 2) != "Bo" || TARGET.Cpus > 0',
+    "isError(1 / 0) && size({Rack, Site}) == 2",
+    'substr(Site ?: "é", 0, 2)',
+    r'join(",", {"\303", Site ?: "\274"}) =!= undefined',
+)
+
+
+def with_expressions(
+    random: Random, ads: list[WorkerAd], submissions: list[Submission]
+) -> tuple[list[WorkerAd], list[Submission]]:
+    """The same, on machines of two sites, some of the jobs with expressions of every kind. They may
+    have no value at some machine, so that the pool holds the job: in the end its owner cancels it.
+    """
+    if random.random() < 0.5:
+        return ads, submissions
+    sites = {n: random.choice(("München", "München", "Bonn", "")) for n in range(len(ads))}
+    ads = [
+        msgspec.structs.replace(ad, attributes={**ad.attributes, "site": sites[n]})
+        if sites[n]
+        else ad
+        for n, ad in enumerate(ads)
+    ]
+    return ads, [_with_expressions(random, submission) for submission in submissions]
+
+
+def _with_expressions(random: Random, submission: Submission) -> Submission:
+    # The retry of a parent brings its children back, after their owner has cancelled them.
+    has_parent = submission.after_plan is not None or submission.each_plan is not None
+    if has_parent or random.random() < 0.7:
+        return submission
+    spec = msgspec.structs.replace(submission.spec, rank=random.choice(_RANKS))
+    if random.random() < 0.5:
+        spec = msgspec.structs.replace(spec, requirements=random.choice(_REQUIREMENTS))
+    return msgspec.structs.replace(
+        submission,
+        spec=spec,
+        cancel_after_seconds=random.uniform(0.0, 20.0),
+        cancel_tasks=(),
+        retry_after_seconds=None,
+    )
+
+
 def _one(random: Random, count: int, within_seconds: float) -> Submission:
     def sometimes(chance: float) -> bool:
         return random.random() < chance

@@ -267,7 +267,9 @@ class PoolDriver:
         wants: int | None = None,
         **assets: float,
     ) -> None:
-        """Workers say hello, and charge what they hold as their jobs ask; they were handed that."""
+        """Workers say hello, and charge what they hold as their jobs ask, as far as they have that;
+        they were handed it.
+        """
         offered = _present(cpus=cpus, memory=memory_bytes, **assets)
         ad = WorkerAd(
             assets=offered,
@@ -278,7 +280,10 @@ class PoolDriver:
             attributes=attributes or {},
         )
         held = [(*attempt, place) for place, attempt in enumerate(holds)]
-        claims = [self._claim(job_id) for _, job_id, _, _ in held]
+        claims = [
+            {name: n for name, n in self._claim(job_id).items() if name in offered}
+            for _, job_id, _, _ in held
+        ]
         for name in names:
             self.tell(
                 ev.Joined(

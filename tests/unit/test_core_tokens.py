@@ -303,6 +303,32 @@ def test_what_was_held_when_tokens_were_removed_counts_when_they_are_back() -> N
     assert held(driver) == 3
 
 
+def test_so_does_what_was_held_by_an_attempt_that_a_restart_found_again() -> None:
+    driver = pool_with(3, workers=3)
+    driver.submit(20, matlab=1)
+    driver.disown("matlab")
+    kept = {name: driver.held(name) for name in at_work(driver)}
+    driver.restart()
+    for name, attempts in kept.items():
+        driver.join(name, holds=attempts)
+    assert running(driver) == 3
+    driver.own("matlab", 4)
+    driver.join("w8", "w9")
+    assert (held(driver), running(driver)) == (4, 4)
+    driver.report("w8")
+    assert held(driver) == 4
+
+
+def test_what_a_restart_found_at_the_workers_that_offer_it_holds_no_tokens() -> None:
+    driver = PoolDriver()
+    driver.join("w1", cpus=1, matlab=1)
+    driver.submit(matlab=1)
+    kept = driver.held("w1")
+    driver.restart()
+    driver.join("w1", cpus=1, matlab=1, holds=kept)
+    assert held(driver) == 0
+
+
 def test_an_expression_sees_the_tokens_that_a_task_asks_for() -> None:
     driver = pool_with(2)
     driver.submit(1, matlab=1, requirements="RequestMatlab == 1")

@@ -17,9 +17,10 @@ from kestrelctl.core.members.outline import Outline
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.assets import resized
+from kestrelctl.core.model.assets import Amounts, resized, whole_uses
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.stage_rules import can_be_in
+from kestrelctl.core.model.validate import is_of_workers
 from kestrelctl.core.state import State
 
 # An enumeration looks its members up slowly, and these are needed several times for each task.
@@ -34,6 +35,7 @@ def begin(
     claim: Claim,
     now: float,
     sent_at: float | None = None,
+    tokens: Amounts | None = None,
 ) -> None:
     """Gives ready tasks of one line to a worker, with consecutive numbers, and tokens to each.
 
@@ -41,6 +43,7 @@ def begin(
 
     Args:
         sent_at: when they were handed out; None for now.
+        tokens: what each holds of the pool's own; None for what they ask for now.
     """
     if sent_at is None:
         sent_at = now
@@ -48,7 +51,8 @@ def begin(
     full_at = first_number + room
     jid, held, backlog = worker.jid, worker.held, worker.backlog
     number = first_number
-    tokens = tasks[0].line.shape.tokens
+    if tokens is None:
+        tokens = tasks[0].line.shape.tokens
     if tokens:
         state.tokens.hold(tokens, len(tasks))
     for task in tasks:
@@ -84,7 +88,8 @@ def adopt(
 ) -> None:
     """Enters an attempt that a worker already has, for a task that nobody else has.
 
-    It holds its tokens again, even if all of these have been handed out since. Of an asset of
+    It holds its tokens again, even if all of these have been handed out since, or the pool has no
+    such asset just now: when it has some again, these are in use. Of an asset of
     unknown capacity there is enough for it, or it would not be there.
 
     Args:
@@ -96,7 +101,21 @@ def adopt(
         task.job.pairing.behind.discard(task.index)
     for asset in worker.outlines:
         _make_room(worker, asset, claim.amounts.get(asset, 0))
-    begin(state, worker, [task], number, claim, state.at, sent_at)
+    tokens = _held_before(worker, task, claim)
+    begin(state, worker, [task], number, claim, state.at, sent_at, tokens)
+
+
+def _held_before(worker: Worker, task: Task, claim: Claim) -> Amounts:
+    """What an attempt of an earlier start was handed out with of the pool's own: beside what its
+    task asks of that now, what its worker neither has nor charges.
+    """
+    shape = task.line.shape
+    elsewhere = {
+        name: whole_uses(n)
+        for name, n in shape.request.items()
+        if name not in claim.amounts and name not in worker.cls.capacity and not is_of_workers(name)
+    }
+    return shape.tokens | elsewhere if elsewhere else shape.tokens
 
 
 def end(state: State, worker: Worker, task: Task) -> Attempt:
