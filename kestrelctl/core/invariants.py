@@ -273,6 +273,8 @@ def _token_violations(state: State, must: Must) -> None:
         must(mine and name in kept.wanted, "%s is kept without the rest of it", name)
     known = [shape for shape in state.demand.shapes if shape.tokens]
     must(state.demand.of_tokens == known, "the shapes that ask for tokens are off")
+    spanning = sum(shape.bit for shape in state.demand.shapes if shape.span > 1)
+    must(state.demand.spanning == spanning, "the shapes of jobs that span workers are off")
 
 
 class Must(Protocol):

@@ -66,7 +66,6 @@ def _restore_job(state: State, unfinished: UnfinishedJob) -> Job:
     job = state.restored_job(record)
     job.cancelling = record.cancelling
     job.happenings = unfinished.happenings
-    _hold_if_not_taken(state, job)
     for first, last in unfinished.bad:
         job.note_bad(first, last)
     if job.cancelling:
@@ -79,6 +78,7 @@ def _restore_job(state: State, unfinished: UnfinishedJob) -> Job:
         task.checkpoint = unfinished.checkpoints.get(index)
         ask_for_more(state, task, unfinished.memory_steps.get(index, 0))
     state.totals.tasks_restored += job.remaining
+    _hold_if_not_taken(state, job)
     return job
 
 
@@ -91,6 +91,8 @@ def _hold_if_not_taken(state: State, job: Job) -> None:
     problem = problem_with_job(job.spec) or problem_with_evaluation(job.spec)
     if problem is not None:
         job.hold = Hold(POOL, job.submitted_at, problem[:MAX_HOLD_REASON_CHARACTERS])
+        state.tell(job, -1, "held", detail=job.hold.reason, cause=POOL)
+        state.record(job.record())
         state.note("warning", f"job {job.id} is on hold: {job.hold.reason}")
 
 

@@ -2,16 +2,20 @@
 
 Four workers, two of them of the same kind, and what a neighbour lends are played by the machine:
 they answer late, twice, wrongly, or not at all. Records become durable when the machine says so,
-and a restart loses what is not.
+and a restart loses what is not. Every bound of the core is small, so that a few jobs and workers
+cross it.
 """
 
 from __future__ import annotations
 
 import os
+import pkgutil
 from collections.abc import Collection
 from contextlib import suppress
+from importlib import import_module
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -23,6 +27,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from kestrelctl import core
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.agent.agent import ENDED
@@ -58,6 +63,28 @@ PROFILE = settings(
     derandomize="CI" in os.environ,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
+
+#: Bounds of what the core keeps, looks at or counts. How large they are changes no promise.
+SMALL = {
+    "FEW_WORKERS": 1,
+    "KNOWN_JOBS": 1,
+    "MAX_HAPPENINGS": 3,
+    "MOST_COUNTED": 2,
+    "MOST_GIVEN_UP": 2,
+    "MOST_KEPT": 1,
+    "MOST_LATENCIES": 2,
+    "MOST_LOOKED_AT": 2,
+    "MOST_PASSED_OVER": 3,
+    "MOST_RANKS": 1,
+    "MOST_REFUSED": 2,
+    "MOST_STIRRED": 1,
+    "MOST_STRETCHES": 1,
+    "ROUNDS_PER_LOOK": 2,
+    "SPARE_CLASSES": 1,
+    "SPARE_SHAPES": 1,
+    "COMMANDS": 1,
+    "_MANY_GONE": 1,
+}
 
 MEBIBYTE = 1 << 20
 LOAN = "flock@near.example/0a1b2c3d4e5f"
@@ -98,6 +125,10 @@ specs = st.builds(
         seats=st.sampled_from([0.0, 0.0, 0.0, 1.0, 1.5]),
     ),
     requires=st.sampled_from([(), (), ("GPU",)]),
+    requirements=st.sampled_from(
+        ["", "", "", "Cpus >= RequestCpus", 'TARGET.Name != "twin"', "Memory =!= RequestSeats"]
+    ),
+    rank=st.sampled_from(["", "", "", "Cpus", "-Cpus", "RequestSeats + Fpga", "substr(Arch, 0)"]),
     priority=st.sampled_from([50, 100]),
     max_running=st.sampled_from([None, None, 1, 3]),
     max_failures=st.integers(1, 3),
@@ -1001,5 +1032,22 @@ class PoolMachine(RuleBasedStateMachine):
                 self.tell(ev.Cancel(at=self.now, request="c", by="root", admin=True, job_id=job.id))
 
 
+def modules_of_the_core() -> list[object]:
+    return [
+        import_module(found.name)
+        for found in pkgutil.walk_packages(core.__path__, f"{core.__name__}.")
+    ]
+
+
+@pytest.fixture
+def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, bound in SMALL.items():
+        found = [module for module in modules_of_the_core() if hasattr(module, name)]
+        assert found, f"the core has no bound {name}"
+        for module in found:
+            monkeypatch.setattr(module, name, bound)
+
+
+@pytest.mark.usefixtures("small_bounds")
 def test_any_order_of_events() -> None:
     run_state_machine_as_test(PoolMachine, settings=PROFILE)

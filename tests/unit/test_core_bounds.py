@@ -182,3 +182,18 @@ def test_whatever_a_worker_says_that_it_charges_the_books_add_up() -> None:
         assert first in driver.held("first"), "what it runs is believed, and only that"
     driver.finish_all()
     assert driver.ended == [1]
+
+
+def test_jobs_that_span_workers_are_known_when_shapes_are_forgotten() -> None:
+    driver = PoolDriver()
+    driver.join("w1", "w2", cpus=1)
+    spans = driver.submit(2, span=2, cpus=1)
+    driver.submit(cpus=8)
+    for n in range(3 * SPARE_SHAPES):
+        driver.cancel(driver.submit(cpus=2, requires=(f"tag{n}",)))
+    late = driver.submit(2, span=2, cpus=1)
+    assert len(driver.pool.state.demand.shapes) <= 2 * SPARE_SHAPES + 1
+    assert {*driver.jobs_at("w1"), *driver.jobs_at("w2")} == {spans}
+    driver.report("w1")
+    driver.report("w2")
+    assert driver.jobs_at("w1") == driver.jobs_at("w2") == [late]
