@@ -18,7 +18,7 @@ from kestrelctl.core.jobs.sharer import Sharers
 from kestrelctl.core.jobs.story import happening
 from kestrelctl.core.jobs.tokens import Tokens
 from kestrelctl.core.members.flock_memory import FlockMemory
-from kestrelctl.core.members.silence import Habit
+from kestrelctl.core.members.silence import Process
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.ad import WorkerAd
@@ -53,7 +53,7 @@ class State:
         sessions: the workers of each account that are online.
         rounds: how often something came back from workers of each account, `Worker.round_at`.
         set_aside: of each account the worker that was put in quarantine last.
-        habits: how silent the workers of each process are; while there are any.
+        processes: of workers, by their incarnation; while there are any.
         asked: workers that have yet to say what they hold.
         reconcile_until: while set, tasks that were dispatched before a restart wait for their
             workers to say that they have them.
@@ -91,7 +91,7 @@ class State:
         self.sessions: dict[str, dict[str, Worker]] = {}
         self.rounds: dict[str, int] = {}
         self.set_aside: dict[str, Worker] = {}
-        self.habits: WeakValueDictionary[str, Habit] = WeakValueDictionary()
+        self.processes: WeakValueDictionary[str, Process] = WeakValueDictionary()
         self.sharers = Sharers(config)
         self.tokens = Tokens()
         self.flock = FlockMemory()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
@@ -318,3 +319,46 @@ def test_that_a_machine_cannot_start_a_task_is_no_loss_of_the_task() -> None:
         starts.append(driver.now - since)
     assert driver.jobs_at("full") == [job]
     assert starts[0] <= 1.5 < starts[-1], "it waits longer each time"
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_what_runs_in_the_process_of_a_suspected_task_is_not_counted(order: str) -> None:
+    driver = PoolDriver()
+    driver.join("a", incarnation="0")
+    bad = driver.submit(max_losses=9)
+    for process in "12":
+        driver.lose("a")
+        driver.join("a", incarnation=process)
+        driver.live(2.0)
+    driver.join("b", incarnation="2")
+    innocent = driver.submit(max_losses=1)
+    assert (driver.jobs_at("a"), driver.jobs_at("b")) == ([bad], [innocent])
+    for name in order:
+        driver.lose(name)
+    assert innocent in driver.pool.state.jobs
+    assert not driver.worker("b").lapses
+
+
+@pytest.mark.parametrize("order", ["abcd", "dcba"])
+def test_a_task_that_ends_a_process_of_several_workers_takes_no_other_with_it(order: str) -> None:
+    driver = PoolDriver()
+    driver.join(*order, incarnation="0")
+    bad = driver.submit(max_losses=5)
+    innocent = driver.submit(12)
+    process = 0
+    for _ in range(200):
+        if bad in [job for name in order for job in driver.jobs_at(name)]:
+            for name in order:
+                driver.lose(name)
+            process += 1
+            driver.join(*order, incarnation=str(process))
+        else:
+            for name in order:
+                if driver.held(name):
+                    driver.report(name)
+        driver.live(0.5, step=0.5)
+    assert process == 5
+    assert driver.ended == [bad, innocent] or driver.ended == [innocent, bad]
+    counts = {job.job_id: job.counts for job in driver.store().jobs()}
+    assert (counts[bad].lost, counts[innocent].done) == (1, 12)
+    assert driver.pool.state.totals.quarantines["losses"] == 0

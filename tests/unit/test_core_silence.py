@@ -94,4 +94,4 @@ def test_processes_that_have_gone_leave_nothing() -> None:
     driver = PoolDriver()
     for number in range(10):
         driver.join("w", incarnation=str(number))
-    assert list(driver.pool.state.habits) == ["9"]
+    assert list(driver.pool.state.processes) == ["9"]

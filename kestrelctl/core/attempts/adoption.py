@@ -104,6 +104,8 @@ def _keep(state: State, worker: Worker, number: int, task: Task, claim: Claim) -
     if other is not None:
         stop(state, task)
     book.adopt(state, worker, task, number, claim, sent_at)
+    if task.is_suspect:
+        worker.silence.process.suspects.append(task)
     find_again(state, task)
     return True
 

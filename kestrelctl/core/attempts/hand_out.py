@@ -8,7 +8,8 @@ from itertools import islice
 import msgspec
 
 from kestrelctl.core.attempts.book import begin
-from kestrelctl.core.attempts.endings import write_passed
+from kestrelctl.core.attempts.endings import back_off, write_passed
+from kestrelctl.core.attempts.losses import suspects_in
 from kestrelctl.core.effects import Run, Span
 from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import SUSPECT_LOSSES, Job, Task
@@ -29,6 +30,8 @@ from kestrelctl.core.state import State
 KNOWN_JOBS = 16
 #: A task that has just come under suspicion is charged one of so many parts of a machine.
 SUSPECT_PARTS = 4
+#: How long one waits for another that runs in the same process, before that is looked at again.
+SUSPECT_PAUSE_SECONDS = 1.0
 
 
 def hand_out(state: State, plan: Plan, now: float, passed_over: list[Worker] | None = None) -> bool:
@@ -97,6 +100,8 @@ def _start_together(
             worker.silence.begin(now)
         number = state.next_number
         begin(state, worker, [task], number, claim, now)
+        if task.is_suspect:
+            worker.silence.process.suspects.append(task)
         state.next_number += 1
         state.totals.tasks_sent += 1
         if worker.wants is not None:
@@ -174,6 +179,10 @@ def _give(
         suspect = _suspect(again) if again and not worker.cls.distance_seconds else None
         if suspect is not None:
             _put_back(tasks, suspect)
+            if _must_wait(state, worker, suspect):
+                back_off(state, suspect, now + SUSPECT_PAUSE_SECONDS)
+                continue
+            worker.silence.process.suspects.append(suspect)
             again, tasks, fresh, claim = [suspect], [suspect], 0, _wide(claim, worker, suspect)
         if fresh:
             state.totals.waits.observe(now - job.waits_since, fresh)
@@ -244,6 +253,19 @@ def _should_shun(state: State, worker: Worker, assignment: Assignment, now: floa
 def _suspect(tasks: list[Task]) -> Task | None:
     """The first of these tasks that may end its worker."""
     return next((task for task in tasks if task.is_suspect), None)
+
+
+def _must_wait(state: State, worker: Worker, suspect: Task) -> bool:
+    """Whether a suspected task waits for another that runs at another worker of the same process.
+
+    As at one worker, two that have just come under suspicion may run side by side, and others run
+    alone: who was there by chance ends well then.
+    """
+    return any(
+        max(other.losses, suspect.losses) > SUSPECT_LOSSES
+        for other in suspects_in(state, worker)
+        if other.attempt is not None and other.attempt.worker != worker.jid
+    )
 
 
 def _put_back(tasks: list[Task], suspect: Task) -> None:

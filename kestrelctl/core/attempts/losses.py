@@ -24,14 +24,15 @@ def let_go(
 ) -> None:
     """Takes attempts away from a worker that went offline.
 
-    If a task ran there that is suspected of ending its workers, nothing is held against the others.
+    If a task ran in its process that is suspected of ending its workers, nothing is held against
+    the others.
 
     Args:
         cause: one of `totals.LOSS_CAUSES`.
         keep_waiting: whether attempts of jobs with `on_worker_lost = wait` stay with it.
         goes_on_with: attempts that its next process has; they stay with it.
     """
-    suspected = any(task.is_suspect for task in _running(worker))
+    suspected = bool(suspect_at(state, worker))
     for task in reversed(list(worker.held.values())):
         job = task.job
         if goes_on_with and task.attempt is not None and task.attempt.number in goes_on_with:
@@ -40,6 +41,32 @@ def let_go(
             continue
         innocent = suspected and not task.is_suspect
         lose(state, task, end(state, worker, task), cause, innocent=innocent)
+
+
+def suspect_at(state: State, worker: Worker) -> str:
+    """The worker, of the process of one that is lost, at which a suspected task runs, or ran when
+    the first of them was lost: a task ends its process with all its workers. Empty if none does.
+    """
+    process = worker.silence.process
+    if not process.suspect_at:
+        if any(task.is_suspect for task in _running(worker)):
+            process.suspect_at = worker.jid
+        else:
+            attempts = (task.attempt for task in suspects_in(state, worker))
+            process.suspect_at = next((each.worker for each in attempts if each is not None), "")
+    return process.suspect_at
+
+
+def suspects_in(state: State, worker: Worker) -> list[Task]:
+    """The suspected tasks that run in a worker's process."""
+    process = worker.silence.process
+    process.suspects = [
+        task
+        for task in process.suspects
+        if task.attempt is not None
+        and state.workers[task.attempt.worker].silence.process is process
+    ]
+    return process.suspects
 
 
 def lost_elsewhere(worker: Worker) -> bool:

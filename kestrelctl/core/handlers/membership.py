@@ -42,7 +42,7 @@ from kestrelctl.core.handlers.presence import (
 from kestrelctl.core.handlers.reconciliation import end_reconciliation_if_all_spoke
 from kestrelctl.core.handlers.services import copies_to_move, move_copies
 from kestrelctl.core.handlers.token_changes import note_clash
-from kestrelctl.core.members.silence import Habit
+from kestrelctl.core.members.silence import Process
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.ad import WorkerAd
@@ -84,7 +84,7 @@ def on_joined(state: State, event: Joined) -> None:
     state.asked.discard(worker.jid)
     if worker.incarnation != event.incarnation:
         worker.incarnation = event.incarnation
-        worker.silence.habit = state.habits.setdefault(event.incarnation, Habit())
+        worker.silence.process = state.processes.setdefault(event.incarnation, Process())
         worker.leaving = False
     worker.joined_at = worker.heard_at = event.at
     worker.silence.begin(event.at)

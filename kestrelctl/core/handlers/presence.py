@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kestrelctl.core.attempts.losses import let_go, lost_elsewhere
+from kestrelctl.core.attempts.losses import let_go, lost_elsewhere, suspect_at
 from kestrelctl.core.effects import AskWho
 from kestrelctl.core.handlers.health import note_lapse
 from kestrelctl.core.handlers.offers import ask_for_more
@@ -37,7 +37,8 @@ def lose_worker(
     if not worker.online:
         return
     state.note("info", f"worker {worker.jid} is gone ({cause}), {len(worker.held)} held")
-    may_be_to_blame = worker.cls.distance_seconds or not lost_elsewhere(worker)
+    beside = suspect_at(state, worker) not in ("", worker.jid)
+    may_be_to_blame = worker.cls.distance_seconds or not (beside or lost_elsewhere(worker))
     if worker.running and not worker.leaving and may_be_to_blame:
         note_lapse(state, worker, now)
     set_offline(state, worker, now)

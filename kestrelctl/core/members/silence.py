@@ -1,4 +1,4 @@
-"""For how long a worker is silent, and whether it is stuck in a long task.
+"""For how long a worker is silent, whether it is stuck in a long task, and what its process ran.
 
 A worker with a processor of its own reports every few moments while it has short tasks. One of
 many in a process that share a few processors has its turn seldom, and is silent for seconds without
@@ -10,18 +10,30 @@ from __future__ import annotations
 
 import math
 
+from kestrelctl.core.jobs.job import Task
+
 #: When half of a habit is forgotten.
 HALF_LIFE_SECONDS = 10.0
 #: Silence beyond so many times the habit is none of it.
 HABITS = 2.0
 
 
-class Habit:
-    """How long the workers of one process were silent lately without running that long a task."""
+class Process:
+    """A process of one or several workers: how long these were silent lately without running that
+    long a task, and what may have ended it.
 
-    __slots__ = ("__weakref__", "_at", "_seconds")
+    Attributes:
+        suspects: tasks suspected of ending their worker that one of them was given; some may have
+            ended since.
+        suspect_at: that one of its workers at which a suspected task ran when the first of them was
+            lost: the others are lost with it, one by one. Empty if none did.
+    """
+
+    __slots__ = ("__weakref__", "_at", "_seconds", "suspect_at", "suspects")
 
     def __init__(self) -> None:
+        self.suspects: list[Task] = []
+        self.suspect_at = ""
         self._seconds = 0.0
         self._at = 0.0
 
@@ -42,14 +54,14 @@ class Silence:
 
     Attributes:
         since: its last report, or when it was given something while it had nothing.
-        habit: of its process.
+        process: of which it is a worker.
     """
 
-    __slots__ = ("habit", "since")
+    __slots__ = ("process", "since")
 
     def __init__(self, now: float) -> None:
         self.since = now
-        self.habit = Habit()
+        self.process = Process()
 
     def begin(self, now: float) -> None:
         """It had nothing to report until now."""
@@ -57,10 +69,11 @@ class Silence:
 
     def end(self, now: float, longest_seconds: float) -> None:
         """It reports attempts, the longest of which ran this long. The next silence begins."""
-        self.habit.learn(now - self.since - longest_seconds, now)
+        self.process.learn(now - self.since - longest_seconds, now)
         self.since = now
 
     def is_stuck(self, now: float, least_seconds: float) -> bool:
         """Whether it lasts for longer than the habit, and than this at least."""
         silent_seconds = now - self.since
-        return silent_seconds > least_seconds and silent_seconds > HABITS * self.habit.seconds(now)
+        habit_seconds = HABITS * self.process.seconds(now)
+        return silent_seconds > least_seconds and silent_seconds > habit_seconds
