@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from hashlib import blake2b
 from math import fsum
 
@@ -32,8 +33,8 @@ class Sleep:
 
     def __str__(self) -> str:
         if self.shortest == self.longest:
-            return f"{self.shortest:g}"
-        return f"{self.shortest:g}-{self.longest:g}"
+            return _written(self.shortest)
+        return f"{_written(self.shortest)}-{_written(self.longest)}"
 
     @property
     def mean(self) -> float:
@@ -46,6 +47,11 @@ class Sleep:
         digest = blake2b(index.to_bytes(8), digest_size=8, key=_SEED).digest()
         share = int.from_bytes(digest) / 2**64
         return round(self.shortest + share * (self.longest - self.shortest), 3)
+
+
+def _written(seconds: float) -> str:
+    """As `parse_sleep` reads it: without an exponent, and without zeros at the end."""
+    return f"{Decimal(str(seconds)).normalize():f}"
 
 
 def parse_sleep(spec: str) -> Sleep:

@@ -9,7 +9,7 @@ from kestrelctl.bench.reference import REFERENCE_2009
 from kestrelctl.errors import KestrelError, UsageError
 
 
-@pytest.mark.parametrize("spec", ["0", "1", "10", "0.5", "0-10", "0.5-1.5"])
+@pytest.mark.parametrize("spec", ["0", "1", "10", "0.5", "0-10", "0.5-1.5", "0.00002", "100"])
 def test_a_sleep_time_reads_and_prints_alike(spec: str) -> None:
     assert str(bounds.parse_sleep(spec)) == spec
 
