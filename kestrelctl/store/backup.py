@@ -3,12 +3,15 @@
 A store that is put back has forgotten what happened since it was copied: attempts that were handed
 out and jobs that were accepted. Their numbers must not be given away a second time, because a
 worker may still hold such an attempt, or a result of it. So `restore` counts on from the store that
-it replaces, and far ahead if there is none that can be asked.
+it replaces if that is the copy's successor, and from far ahead otherwise: the pool may have gone on
+anywhere. Either way it begins a new term, by which its manager outranks those of the stores before
+it (`core.model.sealed_epoch`).
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -16,12 +19,18 @@ from pathlib import Path
 
 import msgspec
 
+from kestrelctl import clock
 from kestrelctl.errors import KestrelError, NotFound, StoreFull, StoreUnusable, UsageError
 from kestrelctl.store.directory import claim, unusable
-from kestrelctl.store.mark import UNKNOWN_JOBS, UNKNOWN_STARTS, Mark, Reached, read_mark
+from kestrelctl.store.mark import Mark, Reached, read_mark
 from kestrelctl.store.migrations import MIGRATIONS, migrate
 from kestrelctl.store.sqlite import DATABASE
 from kestrelctl.store.sqlite_errors import explained
+
+#: So many starts and jobs at least are taken to have followed a copy, if nobody is left to ask, and
+#: less than twice as many: the number is drawn, so that two restores of one copy go on apart.
+MISSED_STARTS = 10_000
+MISSED_JOBS = 1_000_000
 
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,12 +74,68 @@ def back_up(data_dir: Path, target: Path) -> Copy:
     return msgspec.structs.replace(copy, file=str(target))
 
 
-def restore(source: Path, data_dir: Path, set_aside: Path) -> Copy:
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a store came, and which pool it is of.
+
+    Attributes:
+        secret: the pool's; None if it has none yet.
+        term, epoch: as in `core.model.sealed_epoch.SealedEpoch`.
+        last_job_id: the highest job id that was ever given away.
+    """
+
+    secret: bytes | None
+    term: int
+    epoch: int
+    last_job_id: int
+
+    def succeeds(self, copy: Line) -> bool:
+        """Whether this store went on from where the copy was made.
+
+        It is of the same pool then, and not behind the copy. One that is behind was left when the
+        pool went on elsewhere, where the copy comes from.
+        """
+        same_pool = self.secret is not None and self.secret == copy.secret
+        return same_pool and (self.term, self.epoch) >= (copy.term, copy.epoch)
+
+
+def goes_on_from(
+    copy: Line, replaced: Line | None, mark: Reached, now: float, draw: Callable[[int], int]
+) -> Line:
+    """From which numbers on a restored store counts: none of them was given away before.
+
+    Args:
+        copy: what is restored.
+        replaced: the store in whose place it comes; None if there is none, or it cannot be read.
+        mark: how far that one is known to have come; it may have lost what came last.
+        now: seconds since the epoch, by the clock of the machine.
+        draw: a random number from 0 and below its argument.
+    """
+    known = [copy] if replaced is None else [copy, replaced]
+    epoch = max(mark.epoch, *(line.epoch for line in known))
+    last_job_id = max(mark.last_job_id, *(line.last_job_id for line in known))
+    if replaced is None or not replaced.succeeds(copy):
+        epoch += MISSED_STARTS + draw(MISSED_STARTS)
+        last_job_id += MISSED_JOBS + draw(MISSED_JOBS)
+    # Of two restores of one copy the later one counts, and the copy does not know of the other.
+    term = max(int(now), 1 + max(line.term for line in known))
+    return Line(secret=copy.secret, term=term, epoch=epoch, last_job_id=last_job_id)
+
+
+def restore(
+    source: Path,
+    data_dir: Path,
+    set_aside: Path,
+    *,
+    now: float | None = None,
+    draw: Callable[[int], int] = secrets.randbelow,
+) -> Copy:
     """Puts a copy in the place of the store. The manager must not run.
 
     Args:
         source: a file that `back_up` made; it is left as it is.
         set_aside: directory that is made for the store that is replaced, if there is one.
+        now: seconds since the epoch; None for the clock of the machine.
+        draw: as in `goes_on_from`.
 
     Raises:
         NotFound: there is no such copy.
@@ -78,19 +143,23 @@ def restore(source: Path, data_dir: Path, set_aside: Path) -> Copy:
         KestrelError: the copy is damaged or from a newer Kestrel, or a manager runs; nothing was
             changed.
     """
-    copy = checked(source)
+    checked(source)
     lock = claim(data_dir)
     try:
         database = data_dir / DATABASE
-        used = _numbers_used(database, copy)
+        replaced = _line_of_replaced(database)
+        mark = read_mark(data_dir) or Reached(0, 0, 0)
         unfinished = data_dir / f"{DATABASE}.restoring"
         with _written(unfinished, database, lambda: _keep(database, set_aside)):
             _copy(source, unfinished)
             with explained(unfinished), closing(sqlite3.connect(unfinished)) as connection:
                 migrate(connection, unfinished)
+                moment = clock.wall() if now is None else now
+                line = goes_on_from(_line(connection), replaced, mark, moment, draw)
                 connection.execute(
-                    "UPDATE pool SET commits = max(commits, ?), epoch = ?, last_job_id = ?",
-                    (used.commits, used.epoch, used.last_job_id),
+                    "UPDATE pool"
+                    " SET commits = max(commits, ?), epoch = ?, last_job_id = ?, term = ?",
+                    (mark.commits, line.epoch, line.last_job_id, line.term),
                 )
                 connection.commit()
                 reached = connection.execute("SELECT commits, epoch, last_job_id FROM pool")
@@ -167,26 +236,32 @@ def _intact(path: Path) -> Iterator[None]:
         raise KestrelError(f"{path} is no intact copy of a store", cause=str(error)) from error
 
 
-def _numbers_used(database: Path, copy: Copy) -> Reached:
-    """How far the store to be replaced may have come, and its copy at least.
+def _line(connection: sqlite3.Connection) -> Line:
+    """How far an open store came.
 
-    The mark beside it counts too: the store may have lost what came last.
+    Raises:
+        sqlite3.Error, TypeError, ValueError, KeyError: that is no store.
     """
-    mark = read_mark(database.parent) or Reached(0, 0, 0)
+    found = connection.execute("SELECT * FROM pool")
+    names = [column[0] for column in found.description]
+    row = dict(zip(names, found.fetchone(), strict=True))
+    return Line(
+        secret=row.get("secret"),
+        term=int(row.get("term", 0)),  # an earlier release has made it
+        epoch=int(row["epoch"]),
+        last_job_id=int(row["last_job_id"]),
+    )
+
+
+def _line_of_replaced(database: Path) -> Line | None:
+    """How far the store to be replaced came; None if it cannot tell."""
     try:
         with closing(sqlite3.connect(database.as_uri() + "?mode=rw", uri=True)) as connection:
             # Also empties the log into the database, so that both can be moved away together.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            row = connection.execute("SELECT epoch, last_job_id FROM pool").fetchone()
-            epoch, last_job_id = row
-    except (sqlite3.Error, TypeError):
-        epoch = max(copy.epoch, mark.epoch) + UNKNOWN_STARTS
-        last_job_id = max(copy.last_job_id, mark.last_job_id) + UNKNOWN_JOBS
-    return Reached(
-        mark.commits,
-        max(epoch, copy.epoch, mark.epoch),
-        max(last_job_id, copy.last_job_id, mark.last_job_id),
-    )
+            return _line(connection)
+    except (sqlite3.Error, TypeError, ValueError, KeyError):
+        return None
 
 
 def _mark(data_dir: Path, reached: Reached) -> None:

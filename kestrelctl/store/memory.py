@@ -69,12 +69,14 @@ class MemoryStore:
     Attributes:
         full: set it to make commits fail, as they do on a full disk.
         secret: what seals are made with.
+        term: of the manager that opens it next.
     """
 
     def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
         self._now = now
         self.full = False
         self.secret = b"of a store that holds no secrets"
+        self.term = 0
         self._epoch = 0
         self._last_job_id = 0
         self._jobs: dict[int, JobRecord] = {}
@@ -113,6 +115,7 @@ class MemoryStore:
         jobs = [job for _, job in sorted(self._jobs.items()) if job.state == "active"]
         return Snapshot(
             epoch=self._epoch,
+            term=self.term,
             secret=self.secret,
             next_job_id=self._last_job_id + 1,
             jobs=[self._unfinished(job) for job in jobs],

@@ -420,6 +420,11 @@ _TWENTY_SIXTH = (
     """,
 )
 
+_TWENTY_SEVENTH = (
+    # Which restore of the pool this store comes from: `core.model.sealed_epoch`.
+    "ALTER TABLE pool ADD COLUMN term INTEGER NOT NULL DEFAULT 0",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _SECOND,
@@ -447,6 +452,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _TWENTY_FOURTH,
     _TWENTY_FIFTH,
     _TWENTY_SIXTH,
+    _TWENTY_SEVENTH,
 )
 
 

@@ -80,7 +80,7 @@ def must_be_whole(connection: sqlite3.Connection, path: Path) -> None:
         [found] = connection.execute(f"PRAGMA quick_check({table})").fetchone()
         if found != "ok":
             raise StoreUnusable.damaged(path, f"table {table}: {found}")
-    rows = connection.execute("SELECT epoch, last_job_id, commits FROM pool").fetchall()
+    rows = connection.execute("SELECT epoch, last_job_id, commits, term FROM pool").fetchall()
     if len(rows) != 1 or not all(isinstance(n, int) and n >= 0 for n in rows[0]):
         raise StoreUnusable.damaged(path, f"table pool holds {rows}")
     [secret] = connection.execute("SELECT secret FROM pool").fetchone()

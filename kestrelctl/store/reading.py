@@ -72,8 +72,8 @@ SetAside = Callable[[int, str], None]
 
 def snapshot(connection: sqlite3.Connection, set_aside: SetAside) -> Snapshot:
     """What a manager needs to go on. Walks once over the tasks of each active job."""
-    pool = connection.execute("SELECT epoch, last_job_id, secret FROM pool")
-    epoch, last_job_id, secret = pool.fetchone()
+    pool = connection.execute("SELECT epoch, term, last_job_id, secret FROM pool")
+    epoch, term, last_job_id, secret = pool.fetchone()
     active = connection.execute("SELECT job_id FROM jobs WHERE state = 'active' ORDER BY job_id")
     workers = connection.execute(f"SELECT {WORKER_COLUMNS} FROM workers ORDER BY worker")
     tokens = connection.execute("SELECT name, total FROM tokens ORDER BY name")
@@ -81,6 +81,7 @@ def snapshot(connection: sqlite3.Connection, set_aside: SetAside) -> Snapshot:
     jobs = list(_unfinished_jobs(connection, active.fetchall(), set_aside))
     return Snapshot(
         epoch=epoch,
+        term=term,
         secret=secret,
         next_job_id=last_job_id + 1,
         jobs=jobs,

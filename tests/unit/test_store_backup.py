@@ -15,8 +15,8 @@ from store_samples import FULL_RULE, done, job
 
 from kestrelctl.core.model.records import FlockPeer, JobForgotten
 from kestrelctl.errors import KestrelError, NotFound, StoreFull, UsageError
-from kestrelctl.store.backup import back_up, checked, restore
-from kestrelctl.store.mark import MARK, UNKNOWN_JOBS, UNKNOWN_STARTS
+from kestrelctl.store.backup import MISSED_JOBS, MISSED_STARTS, back_up, checked, restore
+from kestrelctl.store.mark import MARK
 from kestrelctl.store.sqlite import DATABASE, SqliteStore
 
 
@@ -212,9 +212,90 @@ class TestRestore:
             store.path.write_bytes(there)
         restore(file, data_dir, aside)
         snapshot = store.open()
-        assert snapshot.epoch == 1 + UNKNOWN_STARTS + 1
-        assert snapshot.next_job_id == 1 + UNKNOWN_JOBS + 1
+        assert snapshot.epoch > 1 + MISSED_STARTS
+        assert snapshot.next_job_id > 1 + MISSED_JOBS
         assert aside.exists() == (there is not None)
+
+    async def test_a_fresh_store_that_it_replaces_is_not_taken_for_the_copys_successor(
+        self, store: SqliteStore, file: Path, tmp_path: Path
+    ) -> None:
+        """The first manager has died; on another host one was installed, and has started."""
+        await one_job_then_a_copy(store, file)
+        await store.commit([job(2), job(3)])
+        for _ in range(4):
+            store.close()
+            missed = store.open()
+        elsewhere = SqliteStore(tmp_path / "elsewhere")
+        fresh = elsewhere.open()
+        await elsewhere.commit([job(1)])
+        elsewhere.close()
+        restore(file, tmp_path / "elsewhere", tmp_path / "aside")
+        restored = elsewhere.open()
+        elsewhere.close()
+        assert restored.secret == missed.secret != fresh.secret
+        assert restored.epoch > missed.epoch + MISSED_STARTS - 10
+        assert restored.next_job_id > missed.next_job_id + MISSED_JOBS - 10
+
+    async def test_a_store_that_the_copy_has_left_behind_is_not_asked_either(
+        self, store: SqliteStore, data_dir: Path, file: Path, aside: Path, tmp_path: Path
+    ) -> None:
+        """The pool went on elsewhere; a copy from there comes back to the host of before."""
+        await one_job_then_a_copy(store, file)
+        store.close()
+        elsewhere = SqliteStore(tmp_path / "elsewhere")
+        restore(file, tmp_path / "elsewhere", aside)
+        there = elsewhere.open()
+        await one_job_then_a_copy(elsewhere, file)
+        elsewhere.close()
+        restore(file, data_dir, aside)
+        back = store.open()
+        assert back.epoch > there.epoch + MISSED_STARTS
+        assert back.next_job_id > there.next_job_id + MISSED_JOBS - 10
+        assert back.term > there.term
+
+    async def test_two_restores_of_one_copy_go_on_with_different_numbers(
+        self, store: SqliteStore, file: Path, aside: Path, tmp_path: Path
+    ) -> None:
+        await one_job_then_a_copy(store, file)
+        found = []
+        for n, days in ((1, 0), (2, 1)):
+            restore(file, tmp_path / str(n), aside, now=2e9 + 86_400 * days, draw=lambda m, n=n: n)
+            one = SqliteStore(tmp_path / str(n))
+            found.append(one.open())
+            one.close()
+        first, second = found
+        assert (first.epoch, first.next_job_id) != (second.epoch, second.next_job_id)
+        assert first.term < second.term, "the later restore counts"
+
+    async def test_each_restore_takes_a_higher_term_whatever_the_clock_says(
+        self, store: SqliteStore, data_dir: Path, file: Path, aside: Path
+    ) -> None:
+        await one_job_then_a_copy(store, file)
+        store.close()
+        terms = []
+        for now in (2e9, 1e9, 0.0):
+            restore(file, data_dir, aside.with_name(f"replaced-{now:.0f}"), now=now)
+            terms.append(store.open().term)
+            store.close()
+        assert terms == [2_000_000_000, 2_000_000_001, 2_000_000_002]
+
+    async def test_a_copy_of_an_earlier_release_can_replace_a_store_of_one(
+        self, store: SqliteStore, data_dir: Path, file: Path, aside: Path
+    ) -> None:
+        """Their tables know no term yet."""
+        await one_job_then_a_copy(store, file)
+        await store.commit([job(2)])
+        store.close()
+        for path in (file, store.path):
+            connection = sqlite3.connect(path)
+            connection.execute("ALTER TABLE pool DROP COLUMN term")
+            connection.execute("PRAGMA user_version = 26")
+            connection.commit()
+            connection.close()
+        restore(file, data_dir, aside)
+        snapshot = store.open()
+        assert (snapshot.epoch, snapshot.next_job_id) == (2, 3), "both have the same secret"
+        assert snapshot.term > 0
 
     async def test_what_was_there_is_kept_whole(
         self, store: SqliteStore, data_dir: Path, file: Path, aside: Path

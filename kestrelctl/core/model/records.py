@@ -400,6 +400,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """All that a manager needs to go on after a restart."""
 
     epoch: int  #: this start's number; higher than any before
+    term: int = 0  #: of the store, higher with each restore: `sealed_epoch.SealedEpoch`
     secret: bytes  #: of the store, `seal.SECRET_BYTES` long: what seals are made with
     next_job_id: int
     jobs: list[UnfinishedJob]
