@@ -46,6 +46,8 @@ ECHO_CHARACTERS = 64 * 1024
 _MOST_CHARACTER_BYTES = 4  # UTF-8
 #: Of an IQ that is answered: the answer repeats it.
 _MOST_ID_CHARACTERS = 200
+#: Of what the server says when it ends a stream.
+_MOST_TEXT_CHARACTERS = 200
 
 
 class IqRefused(KestrelError):
@@ -105,6 +107,8 @@ class XmppSession:
         self.online = False
         #: Takes what somebody asks by IQ, to answer it later by `answer`; False if it does not.
         self.serve_iq: Callable[[Iq], bool] = lambda iq: False
+        #: Called when the server says that somebody else is connected with this address.
+        self.on_conflict: Callable[[], None] = lambda: None
         #: Set when the server refuses the credentials: trying again would not help.
         self.refused: str | None = None
         #: Set while trying again cannot help until somebody mends something; it goes on trying.
@@ -402,10 +406,16 @@ class XmppSession:
         self._lost(self.refused)
 
     def _on_stream_error(self, error: Any) -> None:
+        """The server ends the stream and says why (RFC 6120, 4.9)."""
         condition = str(error["condition"])
+        text = str(error["text"] or "")[:_MOST_TEXT_CHARACTERS]
         if condition in ("not-authorized", "host-unknown"):
-            self.refused = f"the server refused the credentials: {error['text'] or condition}"
+            self.refused = f"the server refused the credentials: {text or condition}"
             self._lost(self.refused)
+            return
+        if condition == "conflict":
+            self.on_conflict()
+        self._lost(f"it ended the connection with <{condition}/>" + (f" ({text})" if text else ""))
 
     def _too_slow(self) -> None:
         self._watchdog = None

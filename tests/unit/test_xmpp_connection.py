@@ -118,6 +118,33 @@ async def test_a_failure_is_told_once_however_often_it_is_tried_again(wire: Wire
     assert wire.told == ["nobody is there", "online", "nobody is there"]
 
 
+@pytest.mark.parametrize(
+    ("condition", "text", "words"),
+    [
+        ("conflict", "Component already connected", "<conflict/> (Component already connected)"),
+        ("policy-violation", "x" * 1000, f"<policy-violation/> ({'x' * 200})"),
+        ("system-shutdown", "", "<system-shutdown/>"),
+    ],
+)
+async def test_why_the_server_ended_the_connection_is_told_in_its_own_words(
+    wire: Wire, condition: str, text: str, words: str
+) -> None:
+    """After them the connection closes, which says nothing."""
+    wire.up()
+    wire.session._on_stream_error({"condition": condition, "text": text})
+    wire.breaks("End of stream")
+    assert wire.told == ["online", f"it ended the connection with {words}"]
+    assert wire.session.link == f"the server is away: it ended the connection with {words}"
+
+
+@pytest.mark.parametrize(("condition", "calls"), [("conflict", 1), ("system-shutdown", 0)])
+async def test_a_conflict_is_told_apart(wire: Wire, condition: str, calls: int) -> None:
+    conflicts: list[None] = []
+    wire.session.on_conflict = lambda: conflicts.append(None)
+    wire.session._on_stream_error({"condition": condition, "text": ""})
+    assert len(conflicts) == calls
+
+
 async def test_one_failure_is_followed_by_one_attempt(wire: Wire) -> None:
     wire.session.start()
     wire.breaks()
