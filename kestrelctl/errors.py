@@ -14,7 +14,8 @@ KestrelError                    1  something failed
 ├── Busy                       12  the account has too much under way; nothing was done
 ├── Incomplete                 13  only a part of what was asked for can be had
 ├── StoreUnusable              14  the manager's store is damaged, or not for this program
-└── OverQuota                  15  the user or his group would have more tasks than they may
+├── OverQuota                  15  the user or his group would have more tasks than they may
+└── SteppedBack                16  the pool has gone on with another manager
 
 The number is the exit status of `kestrelctl`; `docs/exit-codes.md` lists them for users.
 """
@@ -170,6 +171,13 @@ class OverQuota(KestrelError):
     code = "over-quota"
 
 
+class SteppedBack(KestrelError):
+    """The pool has gone on with another manager; trying again does not help."""
+
+    exit_status = 16
+    code = "stepped-back"
+
+
 BY_CODE: dict[str, type[KestrelError]] = {
     cls.code: cls
     for cls in (
@@ -188,5 +196,6 @@ BY_CODE: dict[str, type[KestrelError]] = {
         Incomplete,
         StoreUnusable,
         OverQuota,
+        SteppedBack,
     )
 }

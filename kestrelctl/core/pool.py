@@ -98,6 +98,7 @@ from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.records import FlockPeer, PolicyRecord, Snapshot
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.seal import Seals
+from kestrelctl.core.model.sealed_epoch import Rank
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.recovery import restore
 from kestrelctl.core.scheduling.explain import Explanation, explain
@@ -167,10 +168,14 @@ class Pool:
     Feed it events with `handle`, then call `schedule` once per burst, and carry out the effects of
     both in order. See `effects` for which of them wait for a commit. The rest of its methods are
     questions; a shell asks these and leaves `state` alone.
+
+    Attributes:
+        rank: how this manager stands to others of the pool.
     """
 
     def __init__(self, snapshot: Snapshot, config: Config | None = None) -> None:
         self.state = restore(config or Config(), snapshot)
+        self.rank = Rank(snapshot.secret, snapshot.term, snapshot.epoch)
         self._lendable = LendableClasses(self.state.supply)
         self._imagined = ImaginedWorkers()
 

@@ -23,7 +23,7 @@ import msgspec
 
 from kestrelctl import logs
 from kestrelctl.core.pacing.backoff import pause_seconds
-from kestrelctl.errors import KestrelError, StoreUnusable
+from kestrelctl.errors import KestrelError, SteppedBack, StoreUnusable
 from kestrelctl.local.flock_addresses import remove_address, write_address
 from kestrelctl.local.pool_state import (
     PoolState,
@@ -350,6 +350,8 @@ class Supervisor:
                 child.process = None
                 if child.name == MANAGER and status == StoreUnusable.exit_status:
                     raise StoreUnusable("the manager ended: its store cannot be used")
+                if child.name == MANAGER and status == SteppedBack.exit_status:
+                    raise SteppedBack
                 if moment - child.started_at > RECOVERED_SECONDS:
                     child.failures = 0
                 child.failures += 1

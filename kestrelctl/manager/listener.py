@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.validate import problem_with_ad
-from kestrelctl.errors import Busy, KestrelError, NotAllowed, UsageError
+from kestrelctl.errors import Busy, KestrelError, NotAllowed, SteppedBack, UsageError
 from kestrelctl.manager.access import Access, bare
 from kestrelctl.manager.addresses import Addresses
 from kestrelctl.manager.caller import Caller
@@ -106,6 +106,10 @@ class ManagerListener:
         self.desk.forget_all()
         self._others.on_offline()
         self._service.handle(ev.Disconnected(at=self._now(), cause="server"))
+
+    def on_conflict(self) -> None:
+        """The server says that another manager of this pool is connected."""
+        self._service.conflicts += 1
 
     def on_presence(self, sender: str, to: str, kind: str) -> None:
         self._service.stanzas.received(stanzas.PRESENCE)
@@ -231,6 +235,11 @@ class ManagerListener:
     def _heard(self, sender: str, message: work.FromWorker) -> None:
         handle = self._service.handle
         if isinstance(message, work.Report):
+            if self._service.is_contested and not self._has_said_hello(sender):
+                # Acknowledged by the older one of two managers, its results would be lost. Workers
+                # report again after their hello.
+                handle(ev.Heard(at=self._now(), cause=sender, worker=sender))
+                return
             handle(
                 ev.Reported(
                     at=self._now(),
@@ -292,7 +301,33 @@ class ManagerListener:
             lambda answer: self.session.send(codec.encode(answer), sender, self._pool),
         )
 
+    def _has_said_hello(self, worker: str) -> bool:
+        known = self._service.pool.workers.get(worker)
+        return known is not None and known.synced
+
+    def _steps_back(self, sender: str, shown: work.ShownEpoch) -> bool:
+        """Whether a worker shows that the pool went on with another manager; then this one ends."""
+        rank = self._service.pool.rank
+        if shown[:2] <= rank.sealed[:2]:
+            return False
+        if not rank.is_below(shown):
+            log.warning("%s shows an epoch that no manager of this pool has sealed", sender)
+            return False
+        term, epoch, _ = rank.sealed
+        self._service.give_up(
+            SteppedBack(
+                "the pool has gone on with another manager, and this one steps back",
+                cause=f"{sender} was told of term {shown[0]}, start {shown[1]} by the other one;"
+                f" this store is of term {term}, start {epoch}",
+                hint="stop this one for good, or, if it is to be the pool's manager, put a backup"
+                " of the other one's store in its place with `kestrelctl manager restore`",
+            )
+        )
+        return True
+
     def _hello(self, sender: str, message: work.Hello) -> None:
+        if message.epoch is not None and self._steps_back(sender, message.epoch):
+            return
         ad = self._admitted(sender, message.ad)
         problem = problem_with_ad(ad)
         if message.version != work.VERSION:

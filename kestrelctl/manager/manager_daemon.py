@@ -133,6 +133,7 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
         tls=options.tls,
         ca_file=options.ca_file,
     )
+    connection.on_conflict = listener.on_conflict
     window = WorkWindow(connection, f"pool@{options.domain}")
     service.session = listener.session = window
     listener.on_away = window.forget_waiting

@@ -46,6 +46,7 @@ async def serve_metrics(
             store_error=service.store_error,
             commits=service.commit_seconds,
             certificate=service.session.certificate(),
+            conflicts=service.conflicts,
             mails=service.mails,
             flock=flock(),
             sends_waiting=sends_waiting(),

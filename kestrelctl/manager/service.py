@@ -15,7 +15,7 @@ from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.task_state import Counts
 from kestrelctl.core.pool import Pool
-from kestrelctl.errors import KestrelError, StoreFull
+from kestrelctl.errors import Busy, KestrelError, StoreFull
 from kestrelctl.manager.acknowledgements import Acknowledgements
 from kestrelctl.manager.commits import GroupCommit
 from kestrelctl.manager.events.member_log import MemberEvents, MemberLog
@@ -67,6 +67,8 @@ class Service:
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
+        #: How often the server refused this manager because another one was connected.
+        self.conflicts = 0
         #: Set by `give_up`.
         self.broken: asyncio.Future[KestrelError] = self._loop.create_future()
         #: Since when the store cannot be written; None while it can.
@@ -109,7 +111,12 @@ class Service:
     # -- events ------------------------------------------------------------------------------------
 
     def handle(self, event: ev.Event) -> None:
-        """Gives the core an event; work is handed out once the burst at hand is over."""
+        """Gives the core an event; work is handed out once the burst at hand is over.
+
+        A manager that has given up decides nothing any more.
+        """
+        if self.broken.done():
+            return
         self._perform(self.pool.handle(event))
         if not self._scheduled:
             self._scheduled = True
@@ -117,6 +124,8 @@ class Service:
 
     def _schedule(self) -> None:
         self._scheduled = False
+        if self.broken.done():
+            return
         moment = self.now()
         self._perform(self.pool.schedule(moment))
         self._set_timer(moment)
@@ -187,6 +196,7 @@ class Service:
                 heartbeat_seconds=effect.heartbeat_seconds,
                 usage_seconds=effect.usage_seconds,
                 kill=effect.kill,
+                epoch=self.pool.rank.sealed,
             ),
         )
 
@@ -273,7 +283,18 @@ class Service:
         return self.commits.unstored() if self.store_error else {}
 
     def must_store(self) -> None:
-        """Raises StoreFull if what is decided now would not become durable."""
+        """Refuses what is decided now if it would not become durable, or not here.
+
+        Raises:
+            StoreFull: the store cannot be written.
+            Busy: this may be the older one of two managers.
+        """
+        if self.is_contested:
+            raise Busy(
+                "another manager of this pool was connected; nothing was changed",
+                cause="this one is still asking the workers which of the two came later",
+                hint="try again in a few seconds",
+            )
         if self.store_error:
             raise StoreFull(
                 "the manager cannot store this now; nothing was changed",
@@ -308,6 +329,14 @@ class Service:
                         hint="it keeps trying; free space, then see `kestrelctl job list`",
                     )
                 )
+
+    @property
+    def is_contested(self) -> bool:
+        """Whether this manager has met another one, and workers have yet to say which came later.
+
+        It promises nothing until then: what the older one of two is told is lost.
+        """
+        return self.conflicts > 0 and not self.pool.has_heard
 
     def give_up(self, error: KestrelError) -> None:
         """Ends the manager: going on would break what was promised, or help nobody."""

@@ -64,6 +64,7 @@ class ManagerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
     """What is known around the core at the moment of a scrape.
 
     Attributes:
+        conflicts: how often the server refused this manager because another one was connected.
         certificate: (host, end) of the server's certificate, if the connection has one.
         mails: what became of mails to users.
         flock: that the pool is in.
@@ -77,6 +78,7 @@ class ManagerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
     store_error: str
     commits: Histogram
     certificate: tuple[str, float] | None
+    conflicts: int = 0
     mails: MailCounts = msgspec.field(default_factory=MailCounts)
     flock: FlockNumbers = msgspec.field(default_factory=FlockNumbers)
     sends_waiting: Mapping[str, int] = {}
@@ -405,6 +407,11 @@ def _surroundings(numbers: ManagerProcessNumbers) -> Iterator[Metric]:
         by({name.removeprefix("kestrelctl."): count for name, count in repeats.left_out.items()}),
     )
     yield gauge("kestrel_server_connected", "1 while the XMPP server is there.", numbers.connected)
+    yield counter(
+        "kestrel_server_conflicts",
+        "Times that the server refused this manager because another one was connected.",
+        numbers.conflicts,
+    )
     yield certificate_family(numbers.certificate)
     yield gauges(
         "kestrel_sends_waiting",

@@ -19,6 +19,9 @@ VERSION = 5
 #: (number, job id, index, n, mark), as a worker was sent it: `core.model.seal`.
 ShownSeal = tuple[Count, Count, Count, Count, Count]
 
+#: (term, epoch, mark), as a manager told it: `core.model.sealed_epoch`.
+ShownEpoch = tuple[Count, Count, Count]
+
 #: The manager keeps an incarnation of each worker and repeats it in the welcome.
 MOST_INCARNATION_CHARACTERS = 64
 
@@ -45,6 +48,7 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
         seals: show that it was handed them; each may stand for several.
         stages: (number, name) of those that are in a stage: which it is.
         wants: how many more attempts it asks for; without it, as many as the pool thinks right.
+        epoch: of the manager that welcomed this worker last, as it told it.
     """
 
     version: Count
@@ -57,6 +61,7 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
     seals: list[ShownSeal] = []
     stages: list[tuple[Count, str]] = []
     wants: Count | None = None
+    epoch: ShownEpoch | None = None
 
 
 class Report(Message, frozen=True, kw_only=True, tag="report"):
@@ -177,6 +182,7 @@ class Welcome(Message, frozen=True, kw_only=True, tag="welcome"):
         usage_seconds: how often to say what tasks use; it takes off up to a tenth at random. 0 for
             never.
         kill: attempts whose tasks are over or run elsewhere.
+        epoch: of this manager, sealed, to be repeated in each hello from now on.
     """
 
     incarnation: str
@@ -184,6 +190,7 @@ class Welcome(Message, frozen=True, kw_only=True, tag="welcome"):
     heartbeat_seconds: float
     usage_seconds: float = 0.0
     kill: list[int] = []
+    epoch: ShownEpoch | None = None
 
 
 class Refused(Message, frozen=True, kw_only=True, tag="refused"):

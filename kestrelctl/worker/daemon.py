@@ -71,6 +71,7 @@ from kestrelctl.worker.isolation.probe import choose
 from kestrelctl.worker.isolation.rung import Rung, TaskLimits
 from kestrelctl.worker.keeper import keep_the_keeper
 from kestrelctl.worker.log_stage import LogStage
+from kestrelctl.worker.manager_epochs import ManagerEpochs
 from kestrelctl.worker.options import WorkerOptions
 from kestrelctl.worker.output_stage import OutputStage
 from kestrelctl.worker.parent_file_questions import Left
@@ -384,6 +385,7 @@ async def serve(options: WorkerOptions) -> int:
         ),
         clock,
         Random(),
+        ManagerEpochs(options.data_dir / "manager-epochs"),
     )
     notifier = Notifier(process.status)
     process.on_draining = notifier.stopping

@@ -22,6 +22,7 @@ from kestrelctl.core.model.seal import Seal
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.ports import Clock, Session
 from kestrelctl.worker.executor import CommandSpec, Completion, Executor
+from kestrelctl.worker.manager_epochs import ManagerEpochs
 from kestrelctl.worker.session import WorkerSession
 from kestrelctl.worker.start_order import StartOrder
 
@@ -79,6 +80,7 @@ class WorkerProcess:
         executor: makes the executor; it is given what is to be called with each `Completion`.
         clock: what signs of life and results are dated by.
         random: spreads over time what many workers do.
+        epochs: what managers told of themselves; None to keep it in memory only.
     """
 
     def __init__(
@@ -88,7 +90,9 @@ class WorkerProcess:
         executor: Callable[[Callable[[Completion], None]], Executor],
         clock: Clock,
         random: Random,
+        epochs: ManagerEpochs | None = None,
     ) -> None:
+        self.epochs = epochs or ManagerEpochs()
         self.incarnation = incarnation
         self.clock = clock
         self.random = random
@@ -366,3 +370,4 @@ class WorkerProcess:
         await self.executor.close()
         await asyncio.gather(*(worker.session.stop() for worker in self.sessions))
         self._spool.close()
+        self.epochs.close()

@@ -43,6 +43,7 @@ from kestrelctl.worker.executor import (
     Completion,
     Executor,
 )
+from kestrelctl.worker.manager_epochs import ManagerEpochs
 from kestrelctl.worker.parent_file_questions import ParentFileQuestions
 from kestrelctl.worker.session_checkpoints import SessionCheckpoints
 from kestrelctl.worker.session_commands import SessionCommands
@@ -77,6 +78,7 @@ class SessionHost(Protocol):
     incarnation: str
     stanzas: StanzaCounts
     stored: StoredTotals
+    epochs: ManagerEpochs
     clock: Clock
     random: Random  #: spreads over time what many workers do
 
@@ -112,6 +114,7 @@ class WorkerSession:
         self.logins = 0
         self.session: Session
         self._name = name
+        self._pool = pool
         self._manager = f"pool@{pool}"
         self._host = host
         self._now = host.clock.now
@@ -211,6 +214,7 @@ class WorkerSession:
                 stages=self._stages.all(),
                 greeting=self.agent.greeting,
                 wants=self.agent.wanted,
+                epoch=self._host.epochs.of(self._pool),
             )
         )
         unheard_seconds = doubled_seconds(
@@ -239,6 +243,8 @@ class WorkerSession:
             self._hello_timer.cancel()
             self._hello_timer = None
         self._unanswered = 0
+        if message.epoch is not None:
+            self._host.epochs.keep(self._pool, message.epoch)
         self._kill(to_kill, kept)
         self._set_heartbeat(message.heartbeat_seconds)
         self._usage.begin(message.usage_seconds)

@@ -13,6 +13,7 @@ from role_files import ROLES
 from templating import POOL, render, values_of
 from yaml import safe_load
 
+from kestrelctl.errors import SteppedBack, StoreUnusable
 from kestrelctl.worker import systemd_unit
 from kestrelctl.worker.joined_pools import Membership, Settings
 
@@ -68,6 +69,12 @@ def exposure(path: Path, threshold: int) -> tuple[int, float]:
     level = re.search(r"Overall exposure level for .*: ([\d.]+) ", found.stdout)
     assert level, found.stdout + found.stderr
     return found.returncode, float(level[1])
+
+
+def test_a_manager_is_not_started_again_where_that_could_only_do_harm() -> None:
+    """Its store cannot be used, or its pool has gone on with another manager."""
+    [ends] = service_settings(unit("manager"))["RestartPreventExitStatus"]
+    assert ends == f"{StoreUnusable.exit_status} {SteppedBack.exit_status}"
 
 
 @pytest.mark.parametrize(("role", "threshold"), BOUNDS.items())

@@ -48,6 +48,7 @@ class Told:
             handle=self.events.append,
             stanzas=StanzaCounts(),
             domain="pool",
+            is_contested=False,
             listen=lambda kind, listener: None,
             profiles=ProfileWorkers(
                 lambda *_: None, lambda *_: None, lambda _: Claim({}), lambda: 1000.0

@@ -53,6 +53,7 @@ class Board:
             store_error=self.store_error,
             commits=self.commits,
             certificate=self.certificate,
+            conflicts=3,
             properties=self.properties,
             environments=self.environments,
         )
@@ -530,6 +531,7 @@ def test_the_surroundings_are_told() -> None:
     assert page.value("kestrel_store_bytes") == 4096
     assert page.value("kestrel_store_error") == 0
     assert page.value("kestrel_server_connected") == 1
+    assert page.value("kestrel_server_conflicts_total") == 3
     assert not page.by("kestrel_certificate_expiry_timestamp_seconds", "host")
     board.store_error = "full"
     board.certificate = ("xmpp.example.org", 2e9)
