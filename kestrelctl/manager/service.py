@@ -123,9 +123,9 @@ class Service:
             self._loop.call_soon(self._schedule)
 
     def _schedule(self) -> None:
-        self._scheduled = False
         if self.broken.done():
             return
+        self._scheduled = False
         moment = self.now()
         self._perform(self.pool.schedule(moment))
         self._set_timer(moment)

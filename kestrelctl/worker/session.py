@@ -242,9 +242,9 @@ class WorkerSession:
         if self._hello_timer is not None:
             self._hello_timer.cancel()
             self._hello_timer = None
-        self._unanswered = 0
         if message.epoch is not None:
             self._host.epochs.keep(self._pool, message.epoch)
+        self._unanswered = 0
         self._kill(to_kill, kept)
         self._set_heartbeat(message.heartbeat_seconds)
         self._usage.begin(message.usage_seconds)
