@@ -8,11 +8,13 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from cli_fake_pool import FakePool, run
 
-from kestrelctl.errors import NotFound, StoreUnusable, UsageError
+from kestrelctl.errors import KestrelError, NotFound, SteppedBack, StoreUnusable, UsageError
 from kestrelctl.local import control
 from kestrelctl.local.pool_state import (
     PoolState,
@@ -24,7 +26,7 @@ from kestrelctl.local.pool_state import (
     read_state,
     write_state,
 )
-from kestrelctl.local.supervisor import processes_for
+from kestrelctl.local.supervisor import MANAGER, Supervisor, processes_for
 from kestrelctl.store.sqlite import SqliteStore
 
 
@@ -156,3 +158,15 @@ def test_every_worker_that_is_to_make_environments_has_a_process() -> None:
     assert processes_for(40, makes_environments=True) == 40
     assert processes_for(0, makes_environments=True) == 1
     assert processes_for(40, makes_environments=False) == min(40, os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize("error", [StoreUnusable, SteppedBack])
+def test_a_manager_that_starting_again_does_not_help_ends_its_pool(
+    error: type[KestrelError],
+) -> None:
+    ended = SimpleNamespace(poll=lambda: error.exit_status, returncode=error.exit_status)
+    supervisor = Supervisor.__new__(Supervisor)
+    manager: Any = SimpleNamespace(name=MANAGER, process=ended, started_at=0.0)
+    supervisor.children = [manager]
+    with pytest.raises(error):
+        supervisor._restart_ended()
