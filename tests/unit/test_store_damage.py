@@ -184,6 +184,7 @@ def test_a_damaged_spec_does_not_keep_a_store_from_its_next_version(
         "ALTER TABLE jobs DROP COLUMN settled",
         "ALTER TABLE tasks DROP COLUMN checkpoint",
         "ALTER TABLE jobs DROP COLUMN resumed",
+        "ALTER TABLE pool DROP COLUMN term",
         "PRAGMA user_version = 7",
     )
     store = SqliteStore(data_dir)
@@ -294,6 +295,7 @@ def test_a_damaged_worker_says_again_what_it_offers(
     [
         "DELETE FROM pool",
         "UPDATE pool SET epoch = 'one'",
+        "UPDATE pool SET term = 'one'",
         "UPDATE pool SET last_job_id = -1",
         "UPDATE pool SET commits = x'00'",
     ],
