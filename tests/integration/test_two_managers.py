@@ -144,3 +144,32 @@ async def test_the_older_of_two_managers_steps_back_and_what_runs_goes_on(
     assert (ended.job.job_id, ended.job.done, ended.job.lost) == (job, TASKS, 0)
     assert len(set(given)) == len(given), "no number was given twice"
     assert ran.read_text() == "x\n" * TASKS, "no task was run again"
+
+
+async def test_after_all_have_lost_their_power_the_older_manager_is_told_too(
+    pool: Pool, tmp_path: Path
+) -> None:
+    """It is back before the right one, and so is the worker: a new process, which remembers."""
+    old = pool.start_manager("old")
+    await logged(pool, "old", "connected to the server")
+    back_up(tmp_path / "old", tmp_path / "backup")
+    old.kill()
+    old.wait()
+    restore(tmp_path / "backup", tmp_path / "new", tmp_path / "aside")
+    right = pool.start_manager("new")
+    await logged(pool, "new", "connected to the server")
+    worker = pool.start_worker()
+    async with pool.connect() as user:
+        await user.ask(rq.SubmitJob(spec=JobSpec(argv=("true",)), watch=True))
+        async with asyncio.timeout(60):
+            await anext(user.pushed())
+    for process in (right, worker):
+        process.kill()
+        process.wait()
+    await pool.end_server()
+
+    await pool.start_server()
+    old = pool.start_manager("old")
+    await logged(pool, "old", "connected to the server", 2)
+    pool.start_worker()
+    assert old.wait(60) == SteppedBack.exit_status

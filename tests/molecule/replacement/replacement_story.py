@@ -37,9 +37,9 @@ def on(host: str, line: str, status: int = 0) -> str:
     return run(*LAB, "ssh", host, line, status=status)
 
 
-def playbook(inventory: Path, name: str, **variables: str) -> str:
+def playbook(inventory: Path, name: str, *options: str, **variables: str) -> str:
     extra = [word for key, value in variables.items() for word in ("-e", f"{key}={value}")]
-    return run("ansible-playbook", "-i", str(inventory), f"playbooks/{name}.yml", *extra)
+    return run("ansible-playbook", "-i", str(inventory), f"playbooks/{name}.yml", *options, *extra)
 
 
 def kestrelctl(host: str, *arguments: str) -> str:
@@ -97,6 +97,8 @@ def test_a_backup_is_made_while_tasks_run(found: dict[str, Any], tmp_path_factor
 
 def test_another_host_takes_the_managers_place_and_the_tasks_go_on(found: dict[str, Any]) -> None:
     run(*LAB, "kill", OLD)
+    playbook(AFTER, "replace_manager", "--check", backup=str(found["backup"]), confirm="yes")
+    assert running() == found["processes"]
     said = playbook(AFTER, "replace_manager", backup=str(found["backup"]), confirm="yes")
     assert "failed=0" in said
     wait_until(lambda: job(NEW, found["job"])["running"] == 4, NEW)
