@@ -74,7 +74,7 @@ def back_up(data_dir: Path, target: Path) -> Copy:
     return msgspec.structs.replace(copy, file=str(target))
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class Lineage(msgspec.Struct, frozen=True, kw_only=True):
     """How far a store came, and which pool it is of.
 
     Attributes:
@@ -88,7 +88,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     last_job_id: int
 
-    def succeeds(self, copy: Line) -> bool:
+    def succeeds(self, copy: Lineage) -> bool:
         """Whether this store went on from where the copy was made.
 
         It is of the same pool then, and not behind the copy. One that is behind was left when the
@@ -99,8 +99,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def goes_on_from(
-    copy: Line, replaced: Line | None, mark: Reached, now: float, draw: Callable[[int], int]
-) -> Line:
+    copy: Lineage, replaced: Lineage | None, mark: Reached, now: float, draw: Callable[[int], int]
+) -> Lineage:
     """From which numbers on a restored store counts: none of them was given away before.
 
     Args:
@@ -118,7 +118,7 @@ def goes_on_from(
         last_job_id += MISSED_JOBS + draw(MISSED_JOBS)
     # Of two restores of one copy the later one counts, and the copy does not know of the other.
     term = max(int(now), 1 + max(line.term for line in known))
-    return Line(secret=copy.secret, term=term, epoch=epoch, last_job_id=last_job_id)
+    return Lineage(secret=copy.secret, term=term, epoch=epoch, last_job_id=last_job_id)
 
 
 def restore(
@@ -147,7 +147,7 @@ def restore(
     lock = claim(data_dir)
     try:
         database = data_dir / DATABASE
-        replaced = _line_of_replaced(database)
+        replaced = _lineage_of_replaced(database)
         mark = read_mark(data_dir) or Reached(0, 0, 0)
         unfinished = data_dir / f"{DATABASE}.restoring"
         with _written(unfinished, database, lambda: _keep(database, set_aside)):
@@ -155,7 +155,7 @@ def restore(
             with explained(unfinished), closing(sqlite3.connect(unfinished)) as connection:
                 migrate(connection, unfinished)
                 moment = clock.wall() if now is None else now
-                line = goes_on_from(_line(connection), replaced, mark, moment, draw)
+                line = goes_on_from(_lineage(connection), replaced, mark, moment, draw)
                 connection.execute(
                     "UPDATE pool"
                     " SET commits = max(commits, ?), epoch = ?, last_job_id = ?, term = ?",
@@ -236,7 +236,7 @@ def _intact(path: Path) -> Iterator[None]:
         raise KestrelError(f"{path} is no intact copy of a store", cause=str(error)) from error
 
 
-def _line(connection: sqlite3.Connection) -> Line:
+def _lineage(connection: sqlite3.Connection) -> Lineage:
     """How far an open store came.
 
     Raises:
@@ -245,7 +245,7 @@ def _line(connection: sqlite3.Connection) -> Line:
     found = connection.execute("SELECT * FROM pool")
     names = [column[0] for column in found.description]
     row = dict(zip(names, found.fetchone(), strict=True))
-    return Line(
+    return Lineage(
         secret=row.get("secret"),
         term=int(row.get("term", 0)),  # an earlier release has made it
         epoch=int(row["epoch"]),
@@ -253,13 +253,13 @@ def _line(connection: sqlite3.Connection) -> Line:
     )
 
 
-def _line_of_replaced(database: Path) -> Line | None:
+def _lineage_of_replaced(database: Path) -> Lineage | None:
     """How far the store to be replaced came; None if it cannot tell."""
     try:
         with closing(sqlite3.connect(database.as_uri() + "?mode=rw", uri=True)) as connection:
             # Also empties the log into the database, so that both can be moved away together.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            return _line(connection)
+            return _lineage(connection)
     except (sqlite3.Error, TypeError, ValueError, KeyError):
         return None
 
