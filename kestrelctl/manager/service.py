@@ -13,6 +13,7 @@ from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.task_state import Counts
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import Busy, KestrelError, StoreFull
@@ -178,8 +179,26 @@ class Service:
         if len(ack) > MOST_NUMBERS:
             self._send_numbers(work.Ack, effect.worker, ack)
             ack = []
-        for message in run_messages(effect, ack, self.pool.seals):
+        unsent: list[Result] = []
+        moment = self.now()
+
+        def too_large(span: fx.Span, why: str) -> None:
+            number, job_id, index, _, _ = span
+            reason = f"cannot-start: it fits into no message to a worker: {why}"
+            unsent.append(Result(number, job_id, index, Outcome.FAILED, moment, 0.0, reason=reason))
+
+        for message in run_messages(effect, ack, self.pool.seals, too_large):
             self.send_to_worker(effect.worker, message)
+        if unsent:
+            # Nobody else would ever say how they ended, and their places would stay taken.
+            log.warning("%d attempts cannot be sent to %s", len(unsent), effect.worker)
+            self._loop.call_soon(self._end_unsent, effect.worker, unsent)
+
+    def _end_unsent(self, worker: str, results: list[Result]) -> None:
+        """Has attempts end that were handed out and could not be sent."""
+        self.handle(
+            ev.Reported(at=self.now(), cause="too large", worker=worker, results=results, seals=[])
+        )
 
     def _acknowledge(self, effect: fx.Acknowledge) -> None:
         self._acknowledgements.add(effect.worker, effect.numbers)

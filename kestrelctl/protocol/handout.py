@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from kestrelctl.core.effects import Run, Span
@@ -51,7 +53,9 @@ def problem_with_size(spec: JobSpec) -> str | None:
     return None
 
 
-def run_messages(effect: Run, ack: list[int], seals: Seals) -> list[work.Run]:
+def run_messages(
+    effect: Run, ack: list[int], seals: Seals, unsent: Callable[[Span, str], None]
+) -> list[work.Run]:
     """The messages for a worker: spans, with the claims, templates and items that go with them.
 
     One, unless templates or items are so large that they must travel apart.
@@ -59,6 +63,7 @@ def run_messages(effect: Run, ack: list[int], seals: Seals) -> list[work.Run]:
     Args:
         ack: results of that worker that are safe.
         seals: the pool's; each span gets one.
+        unsent: called with each attempt that fits into no message, and why, in words for its user.
     """
     message = work.Run(
         spans=[
@@ -77,11 +82,17 @@ def run_messages(effect: Run, ack: list[int], seals: Seals) -> list[work.Run]:
     )
     if _is_small(message) or codec.fits(codec.encode(message)):
         return [message]
-    if sum(n for _, _, _, n, _ in effect.spans) == 1:  # alone it fits, or it had been refused
+    if sum(n for _, _, _, n, _ in effect.spans) == 1:
         alone = msgspec.structs.replace(message, ack=[])
-        return [work.Run(spans=[], claims=[], ack=ack), alone] if ack else [alone]
+        text = codec.encode(alone)
+        if codec.fits(text):
+            return [work.Run(spans=[], ack=ack), alone] if ack else [alone]
+        # It was refused when it came in, unless it has grown since, or came another way.
+        size = codec.text_bytes(text)
+        unsent(effect.spans[0], f"it takes {size:,} bytes; {codec.MAX_PAYLOAD_BYTES:,} is the most")
+        return [work.Run(spans=[], ack=ack, forget=effect.forget)]
     first, second = _halves(effect)
-    return [*run_messages(first, ack, seals), *run_messages(second, [], seals)]
+    return [*run_messages(first, ack, seals, unsent), *run_messages(second, [], seals, unsent)]
 
 
 def _is_small(message: work.Run) -> bool:

@@ -67,7 +67,7 @@ def test_all_that_is_handed_out_can_be_proven_by_the_worker_that_got_it() -> Non
     driver.submit(9, items=items)
     driver.join("w", cpus=9)
     [run] = driver.of(fx.Run)
-    messages = run_messages(run, [], driver.pool.seals)
+    messages = run_messages(run, [], driver.pool.seals, lambda span, why: None)
     assert len(messages) > 1
     shown = [(*span[:4], span[5]) for message in messages for span in message.spans]
     proof = driver.pool.seals.proven("w", shown)

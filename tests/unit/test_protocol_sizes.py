@@ -31,6 +31,10 @@ def job(job_id: int, **spec: Any) -> Job:
 ONE_CPU = {"cpus": 1000}
 
 
+def all_is_sent(span: tuple[int, int, int, int, int], why: str) -> None:
+    raise AssertionError(f"{span} is not sent: {why}")
+
+
 def handed_out(
     jobs: list[Job], spans: list[tuple[int, int, int, int, int]], ack: list[int]
 ) -> list[work.Run]:
@@ -50,7 +54,7 @@ def handed_out(
         items_of=frozenset(each.id for each in jobs if each.spec.items),
         forget=[99],
     )
-    return run_messages(effect, ack, Seals(bytes(SECRET_BYTES)))
+    return run_messages(effect, ack, Seals(bytes(SECRET_BYTES)), all_is_sent)
 
 
 def items_started(messages: list[work.Run]) -> list[tuple[int, str | None]]:
@@ -196,7 +200,7 @@ def test_thousands_of_single_attempts_travel_in_messages_that_fit() -> None:
         forget=[],
         counts=[(first + k, 2) for k in range(n)],
     )
-    messages = run_messages(effect, list(range(10_000)), Seals(bytes(SECRET_BYTES)))
+    messages = run_messages(effect, list(range(10_000)), Seals(bytes(SECRET_BYTES)), all_is_sent)
     assert all(codec.fits(codec.encode(message)) for message in messages)
     assert [span[0] for message in messages for span in message.spans] == [
         first + k for k in range(n)
@@ -216,7 +220,7 @@ def test_what_attempts_may_use_travels_with_each_part_of_a_message() -> None:
         forget=[],
         limits=[(1, {"memory": 1000})],
     )
-    messages = run_messages(effect, [], Seals(bytes(SECRET_BYTES)))
+    messages = run_messages(effect, [], Seals(bytes(SECRET_BYTES)), all_is_sent)
     assert len(messages) > 1
     agent = Agent({"cpus": 9.0})
     agent.holds()
@@ -245,9 +249,34 @@ def test_which_attempt_it_is_travels_with_the_attempt() -> None:
         forget=[],
         counts=[(10, 2), (13, 3), (14, 4), (17, 5)],
     )
-    messages = run_messages(effect, [], Seals(bytes(SECRET_BYTES)))
+    messages = run_messages(effect, [], Seals(bytes(SECRET_BYTES)), all_is_sent)
     assert len(messages) > 1
     for message in messages:
         numbers = [number + k for number, _, _, n, _, _ in message.spans for k in range(n)]
         assert all(number in numbers for number, _ in message.counts)
     assert [told for message in messages for told in message.counts] == effect.counts
+
+
+def test_what_fits_into_no_message_is_told_of_and_the_rest_is_sent() -> None:
+    large = job(2, name="n" * codec.MAX_PAYLOAD_BYTES)
+    effect = Run(
+        worker="w",
+        spans=[(100, 1, 0, 1, 0), (101, 2, 0, 1, 0), (102, 3, 0, 1, 0)],
+        claims=[ONE_CPU],
+        templates=[each.template(keep_logs=False) for each in (job(1), large, job(3))],
+        items=[],
+        items_of=frozenset(),
+        forget=[99],
+    )
+    unsent: dict[int, str] = {}
+    messages = run_messages(
+        effect,
+        [7],
+        Seals(bytes(SECRET_BYTES)),
+        lambda span, why: unsent.update({span[0]: why}),
+    )
+    assert [number for number, _ in items_started(messages)] == [100, 102]
+    assert [message.ack for message in messages if message.ack] == [[7]]
+    assert [message.forget for message in messages if message.forget] == [[99]]
+    assert list(unsent) == [101]
+    assert f"{codec.MAX_PAYLOAD_BYTES:,} is the most" in unsent[101]
