@@ -13,6 +13,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.members.availability import worker_state
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.assets import natural, without_units
+from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.errors import Busy, KestrelError, UsageError
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
@@ -123,6 +124,12 @@ class PoolRequests:
             raise UsageError(
                 f"worker {jid} cannot be asked for that",
                 cause="it speaks the messages of profiles, and says itself what it has",
+            )
+        if is_neighbour(jid):
+            raise UsageError(
+                f"worker {jid} cannot be asked for that",
+                cause="another pool lends it, and decides how much that is",
+                hint="kestrelctl flock status",
             )
         if not service.pool.workers[jid].online:
             raise KestrelError(

@@ -21,6 +21,14 @@ ShownSeal = tuple[Count, Count, Count, Count, Count]
 
 #: (term, epoch, mark), as a manager told it: `core.model.sealed_epoch`.
 ShownEpoch = tuple[Count, Count, Count]
+#: What an answer repeats of its question.
+Number = Annotated[str, msgspec.Meta(max_length=64)]
+#: No message hands out more attempts at once.
+MOST_ATTEMPTS = 1_000_000
+#: (number, job id, index, how many attempts, claim, mark), or the seal of such a span.
+RunSpan = tuple[
+    Count, Count, Count, Annotated[int, msgspec.Meta(ge=1, le=MOST_ATTEMPTS)], Count, Count
+]
 
 #: The manager keeps an incarnation of each worker and repeats it in the welcome.
 MOST_INCARNATION_CHARACTERS = 64
@@ -138,7 +146,7 @@ class Resized(Message, frozen=True, kw_only=True, tag="resized"):
     """
 
     ad: WorkerAd
-    request: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    request: Number = ""
     problem: Annotated[str, msgspec.Meta(max_length=500)] = ""
 
 
@@ -164,7 +172,7 @@ class Output(Message, frozen=True, kw_only=True, tag="output"):
         size_bytes: of the whole stream; None if the worker no longer has it.
     """
 
-    request: str
+    request: Number
     offset: Count
     data: bytes = b""
     size_bytes: Count | None = None
@@ -225,14 +233,14 @@ class Run(Message, frozen=True, kw_only=True, tag="run"):
             attempts of the message are of that job.
     """
 
-    spans: list[tuple[int, int, int, int, int, int]]
-    claims: list[dict[str, int]] = []
+    spans: list[RunSpan]
+    claims: list[dict[str, Count]] = []
     jobs: list[Template] = []
     items: list[str] = []
     forget: list[int] = []
     ack: list[int] = []
-    counts: list[tuple[int, int]] = []
-    limits: list[tuple[int, dict[str, int]]] = []
+    counts: list[tuple[Count, Count]] = []
+    limits: list[tuple[Count, dict[str, Count]]] = []
     hosts: list[str] = []
     checkpoints: list[tuple[int, MadeCheckpoint]] = []
 
@@ -276,7 +284,7 @@ class SetHeartbeat(Message, frozen=True, kw_only=True, tag="set_heartbeat"):
 class Resize(Message, frozen=True, kw_only=True, tag="resize"):
     """An admin wants the worker to offer more or less, until its process ends."""
 
-    request: str
+    request: Number
     change: AssetChange
 
 
@@ -301,11 +309,11 @@ class FilesFound(Message, frozen=True, kw_only=True, tag="files_found"):
 class FetchOutput(Message, frozen=True, kw_only=True, tag="fetch_output"):
     """Send a piece of an attempt's output, for a user who wants more than the tail."""
 
-    request: str
-    number: int
-    stream: str  #: stdout or stderr
-    offset: int = 0
-    limit: int = 65536
+    request: Number
+    number: Count
+    stream: Annotated[str, msgspec.Meta(pattern="^std(out|err)$")]
+    offset: Count = 0
+    limit: Count = 65536
 
 
 FromWorker = (
@@ -336,3 +344,6 @@ ToWorker = (
     | FetchOutput
     | FilesFound
 )
+#: What a neighbour's pool may tell a loan: nobody but the lender changes what it lends, and what
+#: else workers are told is of no use there.
+ToLoan = Welcome | Refused | Who | Run | Kill | Recall | Ack | SetHeartbeat | FetchOutput

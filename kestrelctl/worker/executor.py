@@ -63,6 +63,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
         checkpoints: what is stored of it while it runs, and what it goes on from; None for nothing.
         environment: inside which it runs, and is to be prepared before; None when `env` leads
             there, and for none.
+        refusal: why it is not to be executed; empty if it is.
         resume_dir: absolute path of the directory whose entries are moved into its scratch
             directory; empty for none.
     """
@@ -96,6 +97,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
     resume_dir: str = ""
     group: str = ""
     environment: TaskEnvironment | None = None
+    refusal: str = ""
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):

@@ -237,7 +237,12 @@ class WorkerProcess:
                 self._plan_starts()
 
     def _start(self, command: CommandSpec) -> None:
-        """Starts a command; if the executor fails at that, the attempt ends here."""
+        """Starts a command; if it is refused, or the executor fails, the attempt ends here."""
+        if command.refusal:
+            reason = f"cannot-start: {command.refusal}"
+            end = Completion(command.number, reason=reason, started_at=self.clock.wall())
+            self._loop.call_soon(self._on_completion, end)
+            return
         try:
             self.executor.start(command)
         except Exception as error:

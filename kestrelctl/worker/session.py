@@ -25,8 +25,8 @@ from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.output_addresses import place_of
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
-from kestrelctl.core.model.template import fill_for
-from kestrelctl.core.model.validate import problem_with_ad
+from kestrelctl.core.model.template import Template, fill_for, problem_with_filling
+from kestrelctl.core.model.validate import problem_with_ad, problem_with_template
 from kestrelctl.core.pacing.backoff import doubled_seconds
 from kestrelctl.core.pacing.heartbeat import pause_seconds
 from kestrelctl.errors import KestrelError
@@ -102,11 +102,20 @@ class SessionHost(Protocol):
 
 
 class WorkerSession:
-    """A worker, as the pool sees it."""
+    """A worker, as the pool sees it.
+
+    Attributes:
+        hears: reads what the pool says to it.
+        most_attempts: it takes no more than so many at a time.
+    """
 
     def __init__(
         self, name: str, pool: str, ad: WorkerAd, agent: Agent, host: SessionHost, jid: str
     ) -> None:
+        self.hears: codec.Codec[codec.ToAnyWorker] = codec.to_worker
+        self.most_attempts = work.MOST_ATTEMPTS
+        #: The template that was looked at last, and what is wrong with it.
+        self._checked: tuple[Template | None, str] = (None, "")
         self.agent = agent
         self.ad = ad
         self.account = jid.partition("/")[0]
@@ -189,7 +198,7 @@ class WorkerSession:
             log.warning("%s: ignored a message of %s, who is not the pool", self._name, sender)
             return
         try:
-            message = codec.to_worker.decode(payload)
+            message = self.hears.decode(payload)
         except codec.BadMessage as error:
             self._host.stanzas.received(UNREADABLE, len(payload))
             log.warning("%s: ignored a message that cannot be read: %s", self._name, error)
@@ -258,7 +267,7 @@ class WorkerSession:
         self._go_on()
 
     def _on_refused(self, message: work.Refused) -> None:
-        log.error("%s: the pool refused: %s", self._name, message.reason)
+        log.error("%s: the pool refused: %.300s", self._name, message.reason)
         if not self.agent.welcomed:
             self._host.on_refused(message.reason)
 
@@ -296,6 +305,11 @@ class WorkerSession:
     def _on_run(self, message: work.Run) -> None:
         self._acknowledged(message.ack)
         if not self.agent.welcomed:
+            return
+        attempts = self.agent.attempts + sum(span[3] for span in message.spans)
+        if attempts > self.most_attempts:
+            log.warning("%s: %d attempts are too many", self._name, attempts)
+            self._hello()  # which says that it has none of them
             return
         refused = self.agent.on_run(
             message.spans,
@@ -337,6 +351,12 @@ class WorkerSession:
             return None
         self._go_on()
         template = attempt.template
+        refusal = self._problem_with(template) or problem_with_filling(
+            template, attempt.index, attempt.item
+        )
+        if refusal:
+            log.warning("%s: attempt %d is refused: %s", self._name, attempt.number, refusal)
+            return CommandSpec(attempt.number, (), {}, refusal=refusal)
         task_id = template.task_id(attempt.index)
         command = CommandSpec(
             attempt.number,
@@ -375,6 +395,15 @@ class WorkerSession:
             ),
             held=HeldAttempt.of(attempt, self.account),
         )
+
+    def _problem_with(self, template: Template) -> str:
+        """What is wrong with a job, whatever its manager has thought; empty if all is well.
+
+        It is asked once for each: attempts of a job have the same template.
+        """
+        if self._checked[0] is not template:
+            self._checked = (template, problem_with_template(template) or "")
+        return self._checked[1]
 
     def on_stage(self, number: int, name: str) -> None:
         """A running attempt of this session has begun a stage."""

@@ -57,11 +57,11 @@ class Puppet(SimulatedProcess):
     def on_payload(self, sender: str, to: str, payload: str) -> None:
         decoder: codec.Codec[object]
         if self.address == DOMAIN:
-            decoder = codec.from_worker  # type: ignore[assignment]
+            decoder = codec.from_worker
         elif "@users" in self.address:
-            decoder = codec.answers  # type: ignore[assignment]
+            decoder = codec.answers
         else:
-            decoder = codec.to_worker  # type: ignore[assignment]
+            decoder = codec.to_worker
         self.heard.append((self.clock.now, decoder.decode(payload)))
 
     def on_ended(self) -> None:

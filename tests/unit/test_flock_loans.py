@@ -320,7 +320,8 @@ async def test_without_having_seen_a_machine_a_loan_begins_nothing(tmp_path: Pat
     assert isinstance(loan._guest_spec(command), JobSpec)
     loan.machine = None
     assert loan._guest_spec(command) == (
-        "it has started anew, and none of the machines that it lends has greeted it yet"
+        "no-resources: the lender has started anew, and none of the machines that it lends has "
+        "greeted it yet"
     )
 
 

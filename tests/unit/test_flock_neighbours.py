@@ -94,7 +94,7 @@ async def test_what_only_looks_like_a_placeholder_is_handed_over_as_it_is(tmp_pa
         items=("{} {x}",),
         env={"SAY": "{}"},
         cleanup=("tidy", "{}"),
-        stages=(Stage(name="get", argv=("get", "{}")),),
+        stages=(Stage(name="in", argv=("get", "{}")),),
         stop_signal="USR1",
         stop_grace_seconds=7.0,
         success_exits=((0, 3),),

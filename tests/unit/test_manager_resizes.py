@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from managerkit import PlayedManager, settled
 
+from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import AssetChange, WorkerAd
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec, work
@@ -104,3 +105,18 @@ async def test_an_ad_that_cannot_be_meant_is_refused_and_changes_nothing(
     [refused] = [codec.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
     assert refused == work.Refused(reason="a worker has at most 16 assets, not 1001")
     assert manager.service.pool.workers[WORKER].cls.capacity == {"cpus": 4000}
+
+
+async def test_what_a_neighbour_lends_is_not_resized_by_who_borrows(manager: PlayedManager) -> None:
+    lent = "flock@near.example/0a1b2c3d4e5f"
+    ad = WorkerAd(assets={"cpus": 4.0}, distance_seconds=0.1)
+    joined = ev.Joined(
+        at=manager.service.now(), worker=lent, incarnation="one", ad=ad, holds=[], claims=[]
+    )
+    manager.service.handle(joined)
+    request = rq.ResizeWorker(name=lent, change=CHANGE)
+    manager.listener.on_payload(ADMIN, "jobs@pool", codec.encode(request))
+    await settled()
+    [answer] = manager.told(ADMIN)
+    assert isinstance(answer, an.Failed)
+    assert answer.cause == "another pool lends it, and decides how much that is"

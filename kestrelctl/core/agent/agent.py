@@ -445,6 +445,11 @@ class Agent:
         return list(dict.fromkeys(map(self.seal_of, results)))
 
     @property
+    def attempts(self) -> int:
+        """How many wait, run, or have a result that is still to be acknowledged."""
+        return len(self.queue) + len(self.running) + len(self.unacknowledged)
+
+    @property
     def idle(self) -> bool:
         """Nothing runs, waits, or has to be reported."""
         return not (self.running or self.queue or self.unacknowledged)

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
+
+#: The longest part of an address before or after its `@` (RFC 7622, section 3.1), in characters.
+MOST_PART_CHARACTERS = 1023
+#: The longest name of a group that a neighbour may say.
+MOST_GROUP_CHARACTERS = 255
+#: An account: no character that no address of an account has (RFC 7622, section 3.3.1), and no
+#: resource.
+_PART = rf"[^\s\x00-\x20\x7f\"&'/:<>@]{{1,{MOST_PART_CHARACTERS}}}"
+_ACCOUNT = re.compile(f"{_PART}@{_PART}")
+#: Accounts of a pool's users are at its own domain, or below it at this one.
+_USERS = "users"
 
 #: Where all guests come among priorities: behind the lowest of a pool's own jobs.
 GUEST_PRECEDENCE = -1
@@ -29,3 +42,33 @@ class GuestOf(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 #: A worker has this tag, which it gives itself, if it runs guests as they are handed in.
 TAG = "guests"
+
+
+def problem_with_guest(guest: GuestOf) -> str | None:
+    """What is wrong with whose guest a job is; None if all is well.
+
+    Args:
+        guest: as the pool says of what a neighbour has handed it.
+    """
+    if not _ACCOUNT.fullmatch(guest.user):
+        return f"{guest.user[:80]!r} is no account of a user"
+    if len(guest.group) > MOST_GROUP_CHARACTERS:
+        return f"the name of a group has at most {MOST_GROUP_CHARACTERS} characters"
+    return None
+
+
+def owner_of_guest(guest: GuestOf) -> str:
+    """As whose a guest's job runs in the pool: always an account of its home's.
+
+    What a home says of its users is its own affair, and nobody else vouches for it. So a name that
+    is not of its domain is put below it, escaped as XEP-0106 does: `carol@elsewhere.example` of
+    `home.example` is `carol\\40elsewhere.example@home.example`. It is never the name of a user of
+    the pool's own, or of another neighbour's, whose inputs it would share.
+
+    Args:
+        guest: one without a problem (`problem_with_guest`).
+    """
+    name, _, domain = guest.user.partition("@")
+    if domain in (guest.pool, f"{_USERS}.{guest.pool}"):
+        return guest.user
+    return f"{name}\\40{domain}@{guest.pool}"

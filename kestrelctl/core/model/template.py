@@ -12,6 +12,7 @@ import msgspec
 from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.parent_files import ParentFiles
+from kestrelctl.core.model.result import Count
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.stage import Stage
 from kestrelctl.core.model.task_array import TaskArray
@@ -29,7 +30,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             filled in or added.
     """
 
-    job_id: int
+    job_id: Count
     argv: tuple[str, ...]
     name: str = ""
     with_items: bool = False
@@ -97,6 +98,14 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             owner=owner if spec.inputs or spec.parent_files or spec.stdin or spec.output_to else "",
         )
 
+    def spec(self) -> JobSpec:
+        """What of the job can be told from it: what is missing is as of a job that says nothing."""
+        return JobSpec(**{name: getattr(self, name) for name in _OF_BOTH})
+
+
+#: What a worker is told of a job as its user has said it.
+_OF_BOTH = [name for name in Template.__struct_fields__ if name in JobSpec.__struct_fields__]
+
 
 def job_variables(template: Template) -> dict[str, str]:
     """What is the same for all tasks of a job in what they find in their environment."""
@@ -142,6 +151,9 @@ def variables(
     return job_variables(template) | task_variables(template, index, item, count, hosts)
 
 
+#: A command that is longer when it is filled in starts nowhere: Linux takes a quarter of its stack
+#: (execve(2), with the usual 8 MiB).
+MOST_FILLED_CHARACTERS = 2 << 20
 #: `${name}` is a variable of the shell.
 _PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}|\{\}")
 
@@ -161,12 +173,16 @@ def fill(words: tuple[str, ...], task_id: int, index: int, item: str | None) -> 
         name = match.group(1) or ""
         if name not in values:
             return match.group(0)
-        found = values[name]
-        if isinstance(found, str):
-            return found
-        return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+        return _shown(values[name])
 
     return tuple(_PLACEHOLDER.sub(value, word) for word in words)
+
+
+def _shown(value: Any) -> str:
+    """A value as it stands in a command."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def fill_for(
@@ -174,6 +190,28 @@ def fill_for(
 ) -> tuple[str, ...]:
     """The same for a task of a template."""
     return words if template.filled else fill(words, template.task_id(index), index, item)
+
+
+def problem_with_filling(template: Template, index: int, item: str | None) -> str | None:
+    """Why no command comes out of a template for a task; None if one does.
+
+    Args:
+        index: of the task. One that a service has beyond its first copies is right.
+    """
+    if template.further and index >= template.count:
+        return f"the job has no task {index}"
+    if template.filled or item is None:
+        return None
+    commands = (template.argv, template.cleanup, *(stage.argv for stage in template.stages))
+    braces = max(sum(word.count("{") for word in words) for words in commands)
+    if braces * len(item) <= MOST_FILLED_CHARACTERS:  # nearly all: no need to look for them
+        return None
+    values = _values(template.task_id(index), index, item)
+    characters = {name: len(_shown(value)) for name, value in values.items()}
+    names = (name for words in commands for word in words for name in _PLACEHOLDER.findall(word))
+    if sum(characters.get(name, 0) for name in names) > MOST_FILLED_CHARACTERS:
+        return f"the command would have more than {MOST_FILLED_CHARACTERS:,} characters"
+    return None
 
 
 def unfilled(words: Iterable[str], item: str | None) -> list[str]:

@@ -13,6 +13,7 @@ from kestrelctl.core.model.assets import MILLI
 from kestrelctl.core.model.checkpoint_rules import problem_with_checkpoints
 from kestrelctl.core.model.ending_rules import problem_with_endings
 from kestrelctl.core.model.exits import MAX_EXIT_CODE
+from kestrelctl.core.model.guest import problem_with_guest
 from kestrelctl.core.model.job_inputs import problem_with_inputs, problem_with_stdin
 from kestrelctl.core.model.matching_ads import problem_with_attributes
 from kestrelctl.core.model.output_addresses import problem_with_output_address
@@ -24,6 +25,7 @@ from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.stage_rules import problem_with_stages
 from kestrelctl.core.model.task_array import problem_with_ids
 from kestrelctl.core.model.task_environment import problem_with_environment
+from kestrelctl.core.model.template import Template
 from kestrelctl.core.model.workdir import problem_with_workdir
 
 MAX_TASKS = 1_000_000_000
@@ -70,8 +72,55 @@ def no_asset(name: str) -> str:
     )
 
 
-def problem_with_job(spec: JobSpec) -> str | None:
-    """The first thing wrong with a job, in words for its user; None if all is well."""
+def problem_with_job(spec: JobSpec, *, home: str = "") -> str | None:
+    """The first thing wrong with a job, in words for its user; None if all is well.
+
+    Whatever is to become a job of the pool passes here, whoever has sent it.
+
+    Args:
+        home: the domain of the neighbour that has handed it in; empty for one of the pool's own.
+    """
+    guest = spec.guest
+    if (guest.pool if guest is not None else "") != home:
+        return "no user can say that a job is a guest of the pool"
+    checks = (
+        (
+            spec.items is None or len(spec.items) == spec.count,
+            f"{len(spec.items or ())} items for {spec.count} tasks",
+        ),
+        (
+            0 <= spec.priority <= MAX_PRIORITY,
+            f"priorities go from 0 to {MAX_PRIORITY}, not {spec.priority}",
+        ),
+        (spec.max_running is None or spec.max_running >= 1, "max_running is at least 1"),
+        (spec.max_failures >= 1, "max_failures is at least 1"),
+        (spec.max_losses >= 1, "max_losses is at least 1"),
+    )
+    return (
+        (problem_with_guest(guest) if guest is not None else None)
+        or next((text for fine, text in checks if not fine), None)
+        or _problem_with_assets(spec.request, "a task needs")
+        or _problem_with_expression("requirements", spec.requirements)
+        or _problem_with_expression("rank", spec.rank)
+        or _problem_with_task(spec)
+        or problem_with_span(spec)
+        or problem_with_parents(spec.after)
+        or _problem_with_order(spec)
+        or _problem_with_pair(spec)
+    )
+
+
+def problem_with_template(template: Template) -> str | None:
+    """The first thing wrong with what a worker is told of a job; None if all is well.
+
+    A worker asks this for itself, of whatever its manager hands it: names of files are put below
+    its scratch directories, outside of what isolates tasks.
+    """
+    return _problem_with_task(template.spec())
+
+
+def _problem_with_task(spec: JobSpec) -> str | None:
+    """The first thing wrong with what of a job a worker acts on; None if all is well."""
     ids = problem_with_ids(spec) or ""
     workdir = problem_with_workdir(spec.workdir) or ""
     inputs = (
@@ -89,22 +138,10 @@ def problem_with_job(spec: JobSpec) -> str | None:
         (not inputs, inputs),
         (not environment, environment),
         (
-            spec.items is None or len(spec.items) == spec.count,
-            f"{len(spec.items or ())} items for {spec.count} tasks",
-        ),
-        (
-            0 <= spec.priority <= MAX_PRIORITY,
-            f"priorities go from 0 to {MAX_PRIORITY}, not {spec.priority}",
-        ),
-        (spec.max_running is None or spec.max_running >= 1, "max_running is at least 1"),
-        (spec.max_failures >= 1, "max_failures is at least 1"),
-        (spec.max_losses >= 1, "max_losses is at least 1"),
-        (
             spec.time_limit_seconds is None
             or (math.isfinite(spec.time_limit_seconds) and spec.time_limit_seconds > 0),
             "a time limit is more than 0 seconds",
         ),
-        (spec.guest is None, "no user can say that a job is a guest of the pool"),
         (len(spec.name) <= 200, "a name has at most 200 characters"),
         (
             all(name and "=" not in name for name in spec.env),
@@ -119,18 +156,11 @@ def problem_with_job(spec: JobSpec) -> str | None:
     )
     return (
         next((text for fine, text in checks if not fine), None)
-        or _problem_with_assets(spec.request, "a task needs")
-        or _problem_with_expression("requirements", spec.requirements)
-        or _problem_with_expression("rank", spec.rank)
         or problem_with_endings(spec)
-        or problem_with_span(spec)
         or problem_with_outputs(spec)
         or problem_with_output_address(spec)
         or problem_with_stages(spec.stages, service=spec.service)
         or problem_with_checkpoints(spec)
-        or problem_with_parents(spec.after)
-        or _problem_with_order(spec)
-        or _problem_with_pair(spec)
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from kestrelctl.core import events as ev
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.model.guest import owner_of_guest
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
@@ -28,7 +29,7 @@ class GuestExecutor:
         service: of the own pool.
         by: as whom jobs are cancelled.
         on_completion: called with each `Completion`.
-        make: the job that runs an attempt; a text says why the policy lets none run.
+        make: the job that runs an attempt; a text says why none runs, as the reason of its end.
         on_submitted, on_ended: called with each guest, for the audit.
         on_ran: called with an attempt that has ended, the worker that ran it, and its number there.
         carrier: brings what an ended guest has left to its home.
@@ -98,15 +99,14 @@ class GuestExecutor:
             return
         spec = self._make(command)
         if isinstance(spec, str):
-            reason = f"no-resources: the lender's rules: {spec}"
-            self._loop.call_soon(self._on_completion, Completion(command.number, reason=reason))
+            self._loop.call_soon(self._on_completion, Completion(command.number, reason=spec))
             return
         job_id = self._service.pool.next_job_id
         event = ev.Submit(
             at=self._service.now(),
             cause=self._by,
             request=f"guest {job_id}",
-            owner=spec.guest.user if spec.guest is not None else "",
+            owner=owner_of_guest(spec.guest) if spec.guest is not None else "",
             spec=spec,
         )
         self._service.handle(event)

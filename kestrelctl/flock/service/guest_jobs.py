@@ -17,12 +17,18 @@ from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.model.template import variables
+from kestrelctl.core.model.validate import problem_with_job
+from kestrelctl.protocol.handout import problem_with_size
 from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion
 
 #: A guest that has ended so many workers here is not tried again.
 MOST_LOSSES = 3
 #: How the reason begins of such a one.
 LOST_THERE = "lost:"
+#: And of one that the lender's rules keep away, or its place does: it runs elsewhere.
+NO_PLACE = "no-resources: the lender"
+#: And of one that no pool would take from a user.
+REFUSED = "cannot-start: the lender refuses it:"
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(HeldAttempt).decode
@@ -88,6 +94,21 @@ def guest_spec(
             memo=_encode(held),
         ),
     )
+
+
+def why_refused(spec: JobSpec, home: str) -> str:
+    """Why a guest's job is not taken, as the reason of its attempt's end; empty if it is.
+
+    It passes what jobs of the pool's own users pass.
+
+    Args:
+        home: the domain of the other pool.
+    """
+    problem = problem_with_job(spec, home=home)
+    if problem:
+        return f"{REFUSED} {problem}"
+    problem = problem_with_size(spec)
+    return f"{NO_PLACE} cannot send it to a worker: {problem}" if problem else ""
 
 
 def _same_machine(machine: WorkerAd) -> str:

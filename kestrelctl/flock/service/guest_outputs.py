@@ -44,7 +44,7 @@ class GuestOutputs:
         if not payload.startswith(_FETCH):
             return None
         try:
-            message = codec.to_worker.decode(payload)
+            message = codec.to_loan.decode(payload)
         except codec.BadMessage:
             return None
         return message if isinstance(message, work.FetchOutput) else None

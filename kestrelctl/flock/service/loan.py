@@ -14,7 +14,7 @@ from kestrelctl.core.model.assets import natural
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.flock.service.files_home import Carrier
 from kestrelctl.flock.service.guest_executor import ONLY, GuestExecutor
-from kestrelctl.flock.service.guest_jobs import guest_spec
+from kestrelctl.flock.service.guest_jobs import NO_PLACE, guest_spec, why_refused
 from kestrelctl.flock.service.lent_ad import resting_ad
 from kestrelctl.flock.service.lent_session import LentSession
 from kestrelctl.flock.service.loan_addresses import loan_of
@@ -28,7 +28,9 @@ from kestrelctl.worker.session import WorkerSession
 log = logging.getLogger(__name__)
 
 #: Why nothing begins.
-_UNSEEN = "it has started anew, and none of the machines that it lends has greeted it yet"
+_UNSEEN = f"{NO_PLACE} has started anew, and none of the machines that it lends has greeted it yet"
+#: So many attempts a loan has at a time, in all; who sends more means no good.
+MOST_ATTEMPTS = 100_000
 #: (least isolation, longest time of an attempt or None), or why none may run.
 Terms = tuple[str, float | None]
 
@@ -106,6 +108,8 @@ class Loan:
         self._process = WorkerProcess(incarnation, spool, executor, service.clock, random)
         self._process.add_session(borrower, ad, self.address, self._connect)
         self.session: WorkerSession = self._process.sessions[0]
+        self.session.hears = codec.to_loan
+        self.session.most_attempts = MOST_ATTEMPTS
         self._runner = asyncio.get_running_loop().create_task(self._run())
         self._runner.add_done_callback(lambda _: on_over(self))
 
@@ -123,7 +127,7 @@ class Loan:
             await self.link.stop()
             await self._process.close()
         if self._process.refused:
-            log.warning("%s refuses the loan: %s", self.borrower, self._process.refused)
+            log.warning("%s refuses the loan: %.300s", self.borrower, self._process.refused)
 
     # -- what the borrower says --------------------------------------------------------------------
 
@@ -262,14 +266,15 @@ class Loan:
     # -- guests ------------------------------------------------------------------------------------
 
     def _guest_spec(self, command: CommandSpec) -> JobSpec | str:
+        """The job that runs an attempt; a text says why none does, as the reason of its end."""
         if self.machine is None:  # it was on its way when the manager started anew
             return _UNSEEN
         attempt = self.session.agent.running[command.number]
         terms = self._judge(self.borrower, attempt)
         if isinstance(terms, str):
-            return terms
+            return f"{NO_PLACE}'s rules: {terms}"
         rung, max_seconds = terms
-        return guest_spec(
+        spec = guest_spec(
             command,
             attempt,
             self.machine,
@@ -279,3 +284,4 @@ class Loan:
             rung=rung,
             max_seconds=max_seconds,
         )
+        return why_refused(spec, self.borrower) or spec
