@@ -40,6 +40,7 @@ def two_pools(
     leaves: float | None = None,
     minute_seconds: float = 6.0,
     faults: int = 0,
+    hostile: int = 0,
     config: Config = SOON,
 ) -> FlockWorldSettings:
     """The first has one processor, the second four.
@@ -47,6 +48,7 @@ def two_pools(
     Args:
         jobs: of the first.
         leaves: when the second leaves the flock.
+        hostile: how often the first sends the second what no honest pool sends.
     """
     plans = [
         PoolPlan(
@@ -65,6 +67,7 @@ def two_pools(
         pools=plans,
         flock=FlockSettings(minute_seconds=minute_seconds, reclaim_minutes=0.5),
         faults=faults,
+        hostile=hostile,
         fault_seconds=15.0,
     )
 

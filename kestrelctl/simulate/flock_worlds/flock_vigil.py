@@ -7,9 +7,11 @@ from collections.abc import Hashable, Iterator
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.own_waiting import own_waiting
 from kestrelctl.flock.rules.flock_settings import FlockSettings
+from kestrelctl.flock.service.lent_ad import LEAST_CPUS
 from kestrelctl.simulate.audit import Execution
 from kestrelctl.simulate.flock_worlds.flock_nodes import FlockedPool
 from kestrelctl.simulate.flock_worlds.guest_audit import Guest, GuestAudit
+from kestrelctl.simulate.flock_worlds.hostile_neighbours import MADE_UP_NUMBERS
 from kestrelctl.worker.session import LONGEST_NOBODY_SECONDS
 
 #: How long a loan may take to be heard again by a home that has come back: the longest pause before
@@ -50,6 +52,28 @@ class FlockVigil:
         yield from self._wrong_guests()
         yield from self._wrong_holds()
         yield from self._late_for_owners()
+        yield from self._wrong_loans()
+
+    # -- loans -------------------------------------------------------------------------------------
+
+    def _wrong_loans(self) -> Iterator[tuple[Hashable, tuple[FlockedPool, float, str]]]:
+        """Loans that are larger than was lent, or hold what nobody has handed them."""
+        for pool in self._pools.values():
+            flock = pool.manager.flock
+            if flock is None:
+                continue
+            for (borrower, loan_id), loan in flock.keeper.loans.items():
+                state = flock.keeper.lender.loans.get((borrower, loan_id))
+                lent = 0.0 if state is None else state.amounts.get("cpus", 0.0)
+                offered = loan.session.ad.assets.get("cpus", 0.0)
+                what = f"the loan {loan_id} of {borrower}"
+                if offered > max(lent, LEAST_CPUS):
+                    text = f"{what} offers {offered} cpus and not {lent}"
+                    yield ("large", pool.domain, borrower, loan_id), (pool, GOES_SECONDS, text)
+                for number in loan.session.agent.running:
+                    if number >= MADE_UP_NUMBERS:
+                        text = f"{what} runs attempt {number}, which is made up"
+                        yield ("made up", pool.domain, number), (pool, GOES_SECONDS, text)
 
     # -- guests ------------------------------------------------------------------------------------
 

@@ -61,12 +61,15 @@ class FlockWorldSettings(BadDay, frozen=True, kw_only=True):
     Attributes:
         flock: how fast it lives.
         stream_seconds: bounds of the typical one-way delay between two servers.
+        hostile: how often a pool that borrows sends what no honest one sends, within
+            `fault_seconds`.
     """
 
     pools: list[PoolPlan]
     flock: FlockSettings
     patience_seconds: float = 3000.0
     stream_seconds: tuple[float, float] = (0.001, 0.05)
+    hostile: int = 0
 
 
 def small_flock(seed: int) -> FlockWorldSettings:
@@ -87,6 +90,7 @@ def small_flock(seed: int) -> FlockWorldSettings:
         faults=random.choice((0, 4, 8, 16, 32)),
         fault_seconds=fault_seconds,
         stream_seconds=random.choice(((0.0005, 0.005), (0.005, 0.1), (0.05, 0.3))),
+        hostile=random.choice((0, 40)),
     )
 
 

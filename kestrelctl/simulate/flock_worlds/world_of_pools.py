@@ -9,6 +9,7 @@ import msgspec
 
 from kestrelctl.simulate.course import Course
 from kestrelctl.simulate.faults import plan
+from kestrelctl.simulate.flock_worlds import hostile_neighbours
 from kestrelctl.simulate.flock_worlds.flock_nodes import FlockedPool
 from kestrelctl.simulate.flock_worlds.flock_operator import FlockOperator
 from kestrelctl.simulate.flock_worlds.flock_vigil import FlockVigil
@@ -61,6 +62,14 @@ class WorldOfPools(Course):
             KINDS,
             ended_per_second=0.3,
             most_seconds=20.0,
+        )
+        plan(
+            clock,
+            self.pools,
+            Random(f"{seed} hostile"),
+            settings.hostile,
+            settings.fault_seconds,
+            hostile_neighbours.KINDS,
         )
 
     def _pool(self, plan: PoolPlan, chance: Chance) -> FlockedPool:

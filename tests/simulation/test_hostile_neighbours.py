@@ -1,0 +1,51 @@
+"""A pool that borrows sends what no honest pool sends, while its tasks run at the lender."""
+
+from __future__ import annotations
+
+import pytest
+from flockworldkit import TwoPools, job, two_pools
+
+from kestrelctl.flock.service import loan
+from kestrelctl.protocol import codec
+from kestrelctl.worker import session
+
+#: Enough that each kind comes many times.
+MESSAGES = 400
+
+
+def world() -> TwoPools:
+    """A home whose tasks fill its loan, and which means no good."""
+    return TwoPools(two_pools([job("medium", 40)], hostile=MESSAGES))
+
+
+def hostile(pools: TwoPools) -> int:
+    """How often it has sent such a thing."""
+    return sum(what == "means no good" for _, _, what, _ in pools.world.clock.story)
+
+
+def test_whatever_a_neighbour_makes_up_comes_to_nothing_and_honest_tasks_run() -> None:
+    with world() as pools:
+        pools.to_the_end()
+        assert hostile(pools) > MESSAGES / 4
+        assert len(pools.guests) > 10
+
+
+def test_a_resize_that_a_loan_obeys_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "to_loan", codec.to_worker)
+    with world() as pools:
+        pools.world.run()
+        assert any("offers 400.0 cpus" in problem for problem in pools.world.problems)
+
+
+@pytest.mark.parametrize("unchecked", ["what a worker is told", "what becomes a job"])
+def test_a_made_up_attempt_that_becomes_a_job_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, unchecked: str
+) -> None:
+    if unchecked == "what a worker is told":
+        monkeypatch.setattr(session, "problem_with_template", lambda template: None)
+    else:
+        monkeypatch.setattr(loan, "why_refused", lambda spec, home: "")
+    with world() as pools:
+        pools.world.run()
+        problems = pools.world.problems
+    assert any("a guest of alder, is of a job that is not durable there" in p for p in problems)
