@@ -21,6 +21,8 @@ ShownSeal = tuple[Count, Count, Count, Count, Count]
 
 #: (term, epoch, mark), as a manager told it: `core.model.sealed_epoch`.
 ShownEpoch = tuple[Count, Count, Count]
+#: Nothing is charged of what a claim does not name.
+Charged = Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]
 #: What an answer repeats of its question.
 Number = Annotated[str, msgspec.Meta(max_length=64)]
 #: No message hands out more attempts at once.
@@ -234,7 +236,7 @@ class Run(Message, frozen=True, kw_only=True, tag="run"):
     """
 
     spans: list[RunSpan]
-    claims: list[dict[str, Count]] = []
+    claims: list[dict[str, Charged]] = []
     jobs: list[Template] = []
     items: list[str] = []
     forget: list[int] = []

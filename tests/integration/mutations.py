@@ -11,9 +11,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from neighbourskit import Neighbourhood, pass_by
+
 from kestrelctl import clock, logs
 from kestrelctl.core.invariants import violations
+from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.core.pool import Pool
+from kestrelctl.flock.service.loan_addresses import loan_of
 from kestrelctl.manager.access import Access
 from kestrelctl.manager.listener import ManagerListener
 from kestrelctl.manager.manager_options import ManagerOptions
@@ -31,8 +35,13 @@ WORKERS = [f"w{n}@workers.{DOMAIN}/1" for n in range(4)]
 FAILED = "the manager failed at this request"
 #: After so many messages the loop turns until nothing waits, and the pool's invariants are checked.
 BATCH = 100
+#: The same at a lender, where guests keep places until then.
+FEW = 20
 
 _SECTIONS = ("Worker to pool", "User to pool")
+#: What the pool of a borrower says: to its loan, and to the flock of the lender.
+_TO_LOAN = ("Pool to worker",)
+_TO_FLOCK = ("Pool to pool: the overlay", "Pool to pool: lending")
 _DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
 _NUMBERS = (
     0, -1, 1, 2**31, 2**53 + 1, 2**62, 2**63, -(2**63), 2**64, 10**30, 0.5, -0.0, 1e308, 5e-324,
@@ -45,12 +54,12 @@ _TEXTS = (
 )  # fmt: skip
 
 
-def examples() -> dict[str, list[dict[str, Any]]]:
+def examples(sections: tuple[str, ...] = _SECTIONS) -> dict[str, list[dict[str, Any]]]:
     """Valid messages of every type, by section of the document."""
     found: dict[str, list[dict[str, Any]]] = {}
     for part in re.split(r"^## ", _DOCUMENT.read_text(), flags=re.M)[1:]:
         title, _, text = part.partition("\n")
-        if title in _SECTIONS:
+        if title in sections:
             found[title] = [
                 json.loads(example) for example in re.findall(r"```json\n(.*?)```", text, re.S)
             ]
@@ -278,3 +287,132 @@ class Manager:
     async def close(self) -> None:
         await self._service.close()
         self._store.close()
+
+
+#: All that a template may say, so that each of it is changed.
+_TEMPLATE: dict[str, Any] = {
+    "job_id": 7,
+    "argv": ["task", "{}"],
+    "name": "words",
+    "count": 5,
+    "first": 1,
+    "step": 2,
+    "further": [[20, 1, 2]],
+    "with_items": True,
+    "env": {"LANG": "C"},
+    "cleanup": ["tidy", "{n}"],
+    "time_limit_seconds": 60.0,
+    "outputs": ["*.txt"],
+    "success_exits": [[0, 3]],
+    "stop_signal": "INT",
+    "stop_grace_seconds": 3.0,
+    "join": True,
+    "keep_logs": True,
+    "inputs": [
+        {
+            "name": "data",
+            "stored": {
+                "sha256": "a" * 64,
+                "size_bytes": 1,
+                "pieces": [{"sha256": "a" * 64, "size_bytes": 1, "url": "https://a.test/1"}],
+            },
+        },
+        {"name": "page", "address": "https://example.org/page"},
+    ],
+    "stages": [{"name": "in", "argv": ["get", "{}"], "time_limit_seconds": 5.0, "tries": 2}],
+    "owner": "ada@users.a.test",
+    "group": "physics",
+}
+
+
+class Lender:
+    """The production manager of a pool that lends, told things by hand as a borrower's pool.
+
+    Attributes:
+        troubles: whatever no message may cause: exceptions, broken invariants, a job that no user
+            could submit, a message that cannot be sent.
+        guests: how many jobs came of it.
+    """
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        self._random = Random(seed)
+        self._mutator = Mutator(self._random)
+        self._to_loan = [each for part in examples(_TO_LOAN).values() for each in part]
+        self._to_flock = [each for part in examples(_TO_FLOCK).values() for each in part]
+        self._numbers = 10**12
+        self.troubles: list[str] = []
+        self.guests: set[int] = set()
+        around = Neighbourhood(directory)
+        self.pool = around.open("b.test", cpus=8)
+        self._home = around.open("a.test", through="b.test", cpus=0)
+        self._said = around.said
+
+    async def tell(self, messages: int) -> None:
+        """Tells the lender so many messages, and checks after each batch of them."""
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: self.troubles.append(repr(context)))
+        await pass_by(5)
+        for number in range(messages):
+            sender, to, payload = self._message()
+            try:
+                self.pool.listener.on_payload(sender, to, payload)
+            except Exception as error:
+                self.troubles.append(f"{payload[:500]!r}: {error!r}")
+            if number % FEW == FEW - 1:
+                await self._settle()
+        await self._settle()
+
+    def _message(self) -> tuple[str, str, str]:
+        loans = [loan for _, loan in self.pool.flock.keeper.loans]
+        if not loans or self._random.random() < 0.05:
+            message = self._random.choice(self._to_flock)
+            return "flock@a.test", "flock@b.test", self._mutator.payload(message)
+        message = self._random.choice(self._to_loan)
+        if self._random.random() < 0.6:
+            self._numbers += 1
+            known = self._numbers
+            self._mutator.known = [*self._mutator.known, known][-50:]
+            message = {
+                "type": "run",
+                "spans": [[known, 7, 0, 1, 0, 9]],
+                "claims": [{"cpus": 1000}],
+                "jobs": [_TEMPLATE],
+                "items": ["delta"],
+                "counts": [[known, 2]],
+                "limits": [[0, {"memory": 10**12}]],
+            }
+        to = loan_of("b.test", self._random.choice(loans))
+        return "pool@a.test", to, self._mutator.payload(message)
+
+    async def _settle(self) -> None:
+        """Lets all come to rest, looks at what came of it, and ends what runs."""
+        await pass_by(1)
+        for job in self.pool.guests():
+            problem = problem_with_job(job.spec, home="a.test")
+            if problem is not None:
+                self.troubles.append(f"job {job.id} is no job: {problem}")
+            if not job.owner.endswith(("@a.test", "@users.a.test")):
+                self.troubles.append(f"job {job.id} is of {job.owner}")
+            self.guests.add(job.id)
+        for _, to, text in self._said:
+            if not codec.fits(text):
+                self.troubles.append(f"{to} is told {len(text)} characters")
+        self._said.clear()
+        self.troubles.extend(violations(self.pool.service.pool.state))
+        for loan in self.pool.flock.keeper.loans.values():
+            if loan.session.ad.assets["cpus"] > 8.0:
+                self.troubles.append(f"a loan offers {loan.session.ad.assets}")
+        self.pool.hands.end()
+        await pass_by(1)
+        if not self.pool.flock.keeper.loans:
+            self._home.submit(6)
+            await pass_by(5)
+
+    async def works(self) -> bool:
+        """Whether it runs a task of its own user after all that."""
+        job = self.pool.submit(argv=("own",))
+        for _ in range(5):  # guests may be in its way, which go in time
+            await pass_by(5)
+            self.pool.hands.end()
+        await pass_by(1)
+        return [str(record.state) for record in self.pool.ended(job)] == ["done"]

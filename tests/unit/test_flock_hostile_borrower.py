@@ -188,6 +188,7 @@ async def test_a_task_index_that_its_job_has_not_is_refused(tmp_path: Path) -> N
 
 
 UNREADABLE: dict[str, dict[str, Any]] = {
+    "a claim of nothing": {"claims": [{"gold": 0}]},
     "a claim below nothing": {"claims": [{"cpus": -4000}]},
     "an index below nothing": {"spans": [[FIRST, FIRST, -1, 1, 0, 7]]},
     "attempts without end": {"spans": [[FIRST, FIRST, 0, 10**12, 0, 7]]},
@@ -362,3 +363,19 @@ async def test_a_task_that_fits_into_no_message_ends_with_that_reason(tmp_path: 
     pool.submit(2)
     await pass_by(1)
     assert len(pool.hands.running) == 2
+
+
+@on_its_own_clock
+async def test_an_attempt_that_is_handed_over_twice_runs_once_and_its_place_is_free_again(
+    tmp_path: Path,
+) -> None:
+    borrower = await Borrower.in_(tmp_path)
+    twice = {"count": 2, "argv": ["twice"]}
+    borrower.hands_over(twice, {"cpus": 250}, spans=[[FIRST, FIRST, 0, 1, 0, 7]] * 3)
+    await pass_by(1)
+    assert [command.argv for command in borrower.lender.hands.started[1:]] == [("twice",)]
+    borrower.lender.hands.end()
+    await pass_by(1)
+    [loan] = borrower.lender.flock.keeper.loans.values()
+    assert loan.used == {}
+    await borrower.goes_on()

@@ -327,9 +327,13 @@ class Agent:
         Returns:
             None if there is no attempt, or the first one does not fit.
         """
-        if not self.can_start:
+        while self.can_start:
+            attempt = self.queue.popleft()
+            # No manager that is right sends one twice; its place would never be free again.
+            if attempt.number not in self.running and attempt.number not in self.unacknowledged:
+                break
+        else:
             return None
-        attempt = self.queue.popleft()
         attempt.waited_seconds = now - attempt.arrived_at
         if attempt.claim.takes_units:
             attempt.claim = attempt.claim.bind(self.free)
