@@ -78,13 +78,18 @@ def mean_no_good(pools: list[FlockedPool], random: Random, seconds: float) -> No
     if not loans:
         return
     home, lender, loan = random.choice(loans)
-    text = json.dumps(_made_up(random, home.domain), separators=(",", ":"))
+    text = json.dumps(made_up(random, home.domain), separators=(",", ":"))
     home.nodes.clock.tell(home.manager.pool_name, "means no good", lender.domain, text)
     stanza = Stanza("on_payload", f"pool@{home.domain}", loan_of(lender.domain, loan), text)
     home.server.streams[lender.domain].send(stanza)
 
 
-def _made_up(random: Random, home: str) -> dict[str, Any]:
+def made_up(random: Random, home: str) -> dict[str, Any]:
+    """A message to a loan that no honest pool sends; none of it may become a job.
+
+    Args:
+        home: the domain of the pool that sends it.
+    """
     if random.random() < 0.3:
         return random.choice(_OTHERS)
     number = MADE_UP_NUMBERS + random.randrange(10**15)
