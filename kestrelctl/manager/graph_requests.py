@@ -65,11 +65,11 @@ class GraphRequests:
 
     async def submit(self, caller: Caller, request: rq.SubmitJobs) -> None:
         lines = self._uploaded(caller, request.upload)
-        jobs = _jobs(lines)
+        jobs = _jobs(lines, self.inside)
         for job in jobs:
             check_parents(self._service, job.spec)
         head = GraphHead(len(jobs), hashlib.sha256("\n".join(lines).encode()).hexdigest())
-        specs = [with_environment(job.spec, self.inside) for job in jobs]
+        specs = [job.spec for job in jobs]
         specs[0] = msgspec.structs.replace(specs[0], graph=head)
         store = self._service.store
         earlier = store.job_of_key(caller.user, request.key) if request.key else None
@@ -168,10 +168,11 @@ def _problem_with_pair(job: GraphJob) -> str | None:
     return problem_with_job(msgspec.structs.replace(job.spec, after_each=parent + 1))
 
 
-def _jobs(lines: list[str]) -> list[GraphJob]:
-    """The jobs that lines describe.
+def _jobs(lines: list[str], inside: Callable[[TaskEnvironment], TaskEnvironment]) -> list[GraphJob]:
+    """The jobs that lines describe, with what the pool says of their environments.
 
     Raises:
+        NotFound: there is no such environment.
         UsageError: the pool does not take them.
     """
     if not 1 <= len(lines) <= MOST_JOBS:
@@ -186,6 +187,8 @@ def _jobs(lines: list[str]) -> list[GraphJob]:
             job = _decoder.decode(line)
         except (msgspec.MsgspecError, UnicodeEncodeError) as error:
             raise UsageError("the jobs cannot be accepted", cause=str(error)[:200]) from None
+        # What is checked is what workers will be sent.
+        job = msgspec.structs.replace(job, spec=with_environment(job.spec, inside))
         problem = (
             problem_with_job(job.spec)
             or problem_with_size(job.spec)

@@ -16,8 +16,9 @@ from kestrelctl.protocol import codec, work
 
 #: The most that one item of a job may take in a message.
 MAX_ITEM_BYTES = 200_000
-#: What else there is in a message that hands out one attempt.
-_FRAME_BYTES = 1000
+#: What else there is in a message that hands out one attempt: the address of the owner and the ids
+#: of the parents among it.
+_FRAME_BYTES = 8000
 #: Between two names of machines: quotes and a comma.
 _QUOTES = 3
 #: A character becomes so many bytes in a message at the most: an escape of JSON.

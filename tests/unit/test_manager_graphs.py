@@ -11,6 +11,7 @@ from managerkit import PlayedManager, settled
 
 from kestrelctl.core.model.after import After, IfParentFails, WantedEnd
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.task_environment import TaskEnvironment
 from kestrelctl.grammar.why_waiting import conclusion
 from kestrelctl.manager import graph_requests
 from kestrelctl.manager.retention import Retention
@@ -259,3 +260,17 @@ async def test_another_user_s_graph_is_not_drawn(manager: PlayedManager) -> None
     refused = await asked(manager, rq.DrawGraph(jobs="1"), BOB)
     assert isinstance(refused, an.Failed), refused
     assert refused.code == "not-allowed"
+
+
+async def test_a_recipe_counts_for_what_a_job_takes_in_a_message(manager: PlayedManager) -> None:
+    """The manager adds it to what the user has sent; a worker gets all of it."""
+    recipe = "r" * 60_000
+    manager.dispatcher._graphs.inside = lambda environment: TaskEnvironment(
+        environment.of, "venv", recipe
+    )
+    large = JobSpec(argv=("x" * 480_000,), environment=TaskEnvironment("science"))
+    assert isinstance(await graph(manager, GraphJob(spec=ONE)), GraphSubmitted)
+    refused = await graph(manager, GraphJob(spec=ONE), GraphJob(spec=large))
+    assert isinstance(refused, an.Failed)
+    assert "is the most" in (refused.cause or "")
+    assert len(manager.store.jobs()) == 1
