@@ -379,3 +379,13 @@ async def test_an_attempt_that_is_handed_over_twice_runs_once_and_its_place_is_f
     [loan] = borrower.lender.flock.keeper.loans.values()
     assert loan.used == {}
     await borrower.goes_on()
+
+
+@on_its_own_clock
+async def test_a_claim_below_nothing_makes_no_room_for_others(tmp_path: Path) -> None:
+    borrower = await Borrower.in_(tmp_path)
+    spans = [[FIRST + n, FIRST, n, 1, int(n > 0), 7] for n in range(5)]
+    claims = [{"cpus": -4000}, {"cpus": 1000}]
+    borrower.hands_over({"count": 5}, spans=spans, claims=claims)
+    await pass_by(0.01)
+    assert len(borrower.lender.guests()) <= 1
