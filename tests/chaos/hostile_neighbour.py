@@ -49,6 +49,8 @@ CPUS = 1.0
 SECONDS = 60.0
 #: Between two messages of an attack.
 PAUSE_SECONDS = 0.005
+#: Half of what the lender's server reads of one domain: what is more would only wait there.
+BYTES_PER_SECOND = 1_000_000.0
 _EMPTY = {
     "sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
     "size_bytes": 0,
@@ -183,9 +185,10 @@ async def attack(neighbour: HostileNeighbour, random: Random, seconds: float) ->
     said = 0
     while time.monotonic() < over:
         message = made_up(random, HOSTILE)
-        neighbour.tell_loan(json.dumps(message, separators=(",", ":")))
+        text = json.dumps(message, separators=(",", ":"))
+        neighbour.tell_loan(text)
         said += 1
-        await asyncio.sleep(PAUSE_SECONDS)
+        await asyncio.sleep(max(PAUSE_SECONDS, len(text) / BYTES_PER_SECOND))
     return said
 
 
