@@ -207,7 +207,11 @@ class ManagerListener:
             self._refuse_worker(sender, reason, typed=typed)
             return
         try:
-            message = codec.from_worker.decode(payload)
+            message: codec.FromAnyWorker
+            if self._access.may_work(sender):
+                message = codec.from_worker.decode(payload)
+            else:
+                message = codec.from_loan.decode(payload)
             self._service.stanzas.received(type(message), len(payload))
             if isinstance(message, profile.Profile | profile.Finish):
                 typed = True

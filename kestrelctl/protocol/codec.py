@@ -21,7 +21,7 @@ from kestrelctl.protocol.profile import FromProfileWorker, ToProfileWorker
 from kestrelctl.protocol.properties import PropertiesHere
 from kestrelctl.protocol.request import RequestId
 from kestrelctl.protocol.requests import AnyRequest
-from kestrelctl.protocol.work import FromWorker, Message, Report, ToLoan, ToWorker
+from kestrelctl.protocol.work import FromLoan, FromWorker, Message, Report, ToLoan, ToWorker
 
 #: The XEP-0335 container that carries a message in a stanza.
 JSON_NAMESPACE = "urn:xmpp:json:0"
@@ -124,6 +124,7 @@ ToAnyWorker: TypeAlias = ToWorker | ToHost | RunCommand | ReadProperties
 from_worker: Codec[FromAnyWorker] = Codec(FromAnyWorker)
 to_profile_worker: Codec[ToProfileWorker] = Codec(ToProfileWorker)
 to_worker: Codec[ToAnyWorker] = Codec(ToAnyWorker)
+from_loan: Codec[FromLoan] = Codec(FromLoan)
 to_loan: Codec[ToLoan] = Codec(ToLoan)
 flock: Codec[FlockMessage] = Codec(FlockMessage)
 from_joiner: Codec[Join] = Codec(Join)

@@ -349,3 +349,7 @@ ToWorker = (
 #: What a neighbour's pool may tell a loan: nobody but the lender changes what it lends, and what
 #: else workers are told is of no use there.
 ToLoan = Welcome | Refused | Who | Run | Kill | Recall | Ack | SetHeartbeat | FetchOutput
+#: And what a loan has to say: it makes no checkpoints, finds no files of parents, does not pull.
+FromLoan = (
+    Hello | Report | Heartbeat | RunningUsage | Staged | Returned | Leaving | Resized | Output
+)
