@@ -29,6 +29,7 @@ from kestrelctl.errors import (
     KestrelError,
     UsageError,
 )
+from kestrelctl.files.archive import add_file, members
 from kestrelctl.grammar.id_ranges import parse_job, parse_tasks
 from kestrelctl.grammar.quantities import size
 from kestrelctl.protocol.answers import JobView
@@ -229,9 +230,6 @@ async def fetch_tar(
             except (FileExpired, FileDamaged) as error:
                 found.missing[each.task_id] = _why(error)
                 return
-            except tarfile.TarError as error:
-                found.missing[each.task_id] = f"it is no archive: {error}"
-                return
             archive.unlink()
             found.tasks += 1
             found.files += each.files
@@ -257,18 +255,25 @@ async def fetch_tar(
 
 
 def _copy(archive: Path, task_id: int, out: tarfile.TarFile) -> None:
-    """Writes the files of a task's archive into the common one.
+    """Writes the files of a task's archive into the common one, with their holes.
 
     Raises:
         FileDamaged: something else is in it, or leads elsewhere; what was before it is written.
     """
-    with tarfile.open(archive, "r:", encoding="utf-8", errors="surrogateescape") as source:
-        for entry in source:
-            names = entry.name.split("/")
-            if not (entry.isreg() or entry.isdir()) or {"", ".", ".."} & set(names):
-                raise FileDamaged(f"{entry.name!r} is nothing that a worker packs")
-            entry.name = f"{task_id}/{entry.name}"
-            out.addfile(entry, source.extractfile(entry) if entry.isreg() else None)
+    with archive.open("rb") as source:
+        for member in members(source):
+            if not member.is_file and member.kind != tarfile.DIRTYPE:
+                raise FileDamaged(f"{member.name!r} is nothing that a worker packs")
+            entry = tarfile.TarInfo(f"{task_id}/{member.name}")
+            entry.mode = member.mode
+            if member.is_file:
+                entry.size = member.size_bytes
+                extents = list(member.extents(source))
+                source.seek(member.data_at)
+                add_file(out, entry, source, extents)
+            else:
+                entry.type = member.kind
+                out.addfile(entry)
 
 
 @contextlib.contextmanager

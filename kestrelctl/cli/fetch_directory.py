@@ -88,6 +88,7 @@ class FetchDirectory:
         Raises:
             UsageError: what is in the place of the task is not from here.
             FileDamaged: it is no archive of files.
+        NoSpace: the disk has not so much free.
             KestrelError: the files cannot be written.
         """
         place, note = self.path / str(task_id), self._notes / f"{task_id}.json"
@@ -96,7 +97,9 @@ class FetchDirectory:
         unpacked = self._notes / f"{task_id}.files"
         try:
             shutil.rmtree(unpacked, ignore_errors=True)
-            unpack(self.archive(task_id), unpacked)
+            # Nothing else is known of how large they may be: no more than what is free.
+            free_bytes = shutil.disk_usage(self._notes).free
+            unpack(self.archive(task_id), unpacked, free_bytes)
             files = [
                 Path(directory, name).relative_to(unpacked)
                 for directory, _, names in os.walk(unpacked)

@@ -16,6 +16,7 @@ from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.pacing.backoff import pause_seconds
 from kestrelctl.errors import FileDamaged, FileExpired, KestrelError, NoSpace
 from kestrelctl.files.archive import unpack
+from kestrelctl.worker.discovery import disk_for_tasks_bytes
 from kestrelctl.worker.own_files import OwnDirectory
 from kestrelctl.worker.trash import Trash
 
@@ -147,4 +148,4 @@ class CheckpointFetch:
 
 def _unpack(archive: Path, place: Path) -> None:
     place.mkdir(mode=0o700)
-    unpack(archive, place)
+    unpack(archive, place, disk_for_tasks_bytes(place))

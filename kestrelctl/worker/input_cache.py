@@ -23,7 +23,7 @@ import msgspec
 from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.errors import FileChanged, KestrelError, NoSpace
-from kestrelctl.files.archive import unpack
+from kestrelctl.files.archive import unpack, unpacked_bytes
 from kestrelctl.worker.addresses.address_state import AddressState, Reader
 from kestrelctl.worker.discovery import disk_for_inputs_bytes
 from kestrelctl.worker.gathered import AT_ONCE, Gathered
@@ -257,11 +257,11 @@ class InputCache:
         brought, below = place / "directory", ""
         if isinstance(wanted, Gathered):
             brought.mkdir()
-            await self._gather(wanted, brought)
+            await self._gather(wanted, entry, brought)
         elif isinstance(wanted, AddressState):
             await self._read_at_address(wanted, entry, brought)
         elif wanted.directory:
-            await self._read_archive(wanted.name, _stored(wanted), brought)
+            await self._read_archive(wanted.name, _stored(wanted), entry, brought)
         else:
             brought = place / "file"
             await self._read(wanted.name, _stored(wanted), brought)
@@ -275,13 +275,13 @@ class InputCache:
         entry.marks = _marks(entry.path) + below
         self._save()
 
-    async def _gather(self, wanted: Gathered, directory: Path) -> None:
+    async def _gather(self, wanted: Gathered, entry: CacheEntry, directory: Path) -> None:
         """Fetches what several tasks left, a few at a time. InputRefused if one cannot be had."""
         parts = iter(wanted.parts)
 
         async def bring() -> None:
             for task_id, stored in parts:
-                await self._read_archive(wanted.name, stored, directory / str(task_id))
+                await self._read_archive(wanted.name, stored, entry, directory / str(task_id))
 
         try:
             async with asyncio.TaskGroup() as bringing:
@@ -291,12 +291,20 @@ class InputCache:
             refused, _ = several.split(InputRefused)
             raise (refused or several).exceptions[0] from None
 
-    async def _read_archive(self, name: str, stored: StoredFile, directory: Path) -> None:
-        """Fetches an archive and unpacks it. InputRefused if it cannot be had."""
+    async def _read_archive(
+        self, name: str, stored: StoredFile, entry: CacheEntry, directory: Path
+    ) -> None:
+        """Fetches an archive and unpacks it. InputRefused if it cannot be had.
+
+        What it says that it holds may be far more than what came of it.
+        """
         archive = directory.with_name(f"{directory.name}.tar")
         await self._read(name, stored, archive)
         with _explained(name):
-            await asyncio.to_thread(unpack, archive, directory)
+            needed_bytes = await asyncio.to_thread(unpacked_bytes, archive)
+            more_bytes = max(0, needed_bytes - stored.size_bytes)
+            self._set_aside(entry, entry.size_bytes + more_bytes, name)
+            await asyncio.to_thread(unpack, archive, directory, needed_bytes)
         archive.unlink()
 
     async def _read(self, name: str, stored: StoredFile, place: Path) -> None:
@@ -307,21 +315,24 @@ class InputCache:
 
     async def _read_at_address(self, state: AddressState, entry: CacheEntry, target: Path) -> None:
         """Fetches what is at an address; how much that is, is known when it has come."""
-        limit = self.limit_bytes
 
         def set_aside(size_bytes: int) -> None:
-            if size_bytes > limit:
-                raise InputRefused(
-                    f"no-input: {state.name!r} does not fit into the worker's cache: it has more"
-                    f" than {limit:,} bytes"
-                )
-            if size_bytes > entry.size_bytes:
-                self._make_room(size_bytes - entry.size_bytes, state.name)
-                entry.size_bytes = size_bytes
+            self._set_aside(entry, size_bytes, state.name)
 
         with _explained(state.name):
             await self._reader.get(state, target, set_aside)
         self.fetched_bytes += entry.size_bytes
+
+    def _set_aside(self, entry: CacheEntry, size_bytes: int, name: str) -> None:
+        """Makes room for so much of an input in all. InputRefused if it does not fit."""
+        if size_bytes > self.limit_bytes:
+            raise InputRefused(
+                f"no-input: {name!r} does not fit into the worker's cache: it has more"
+                f" than {self.limit_bytes:,} bytes"
+            )
+        if size_bytes > entry.size_bytes:
+            self._make_room(size_bytes - entry.size_bytes, name)
+            entry.size_bytes = size_bytes
 
     # -- all of them -------------------------------------------------------------------------------
 

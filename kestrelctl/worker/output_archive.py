@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple
 
 from kestrelctl.core.model.output_globs import OutputGlobs, Places
 from kestrelctl.errors import KestrelError
-from kestrelctl.files.archive import END_BYTES
+from kestrelctl.files.archive import END_BYTES, add_file, too_many
 from kestrelctl.worker.own_files import NO_LINKS
 
 #: Of one task. Deeper directories, and more names, are refused rather than left out in silence.
@@ -25,7 +25,6 @@ MOST_DEPTH = 64
 MOST_FILES = 100_000
 MOST_NAMES = 1_000_000
 _READ = os.O_RDONLY | os.O_NONBLOCK | NO_LINKS
-_CHUNK_BYTES = 1 << 20
 #: So many globs, or names, are told of an attempt.
 _MOST_NAMED = 3
 
@@ -103,6 +102,8 @@ class OutputArchive:
             raise OutputsRefused(self._nothing_is(missing))
         if len(found) > MOST_FILES:
             raise OutputsRefused(f"outputs-too-large: more than {MOST_FILES:,} files")
+        if problem := too_many("/".join(each.names) for each in found):
+            raise OutputsRefused(f"outputs-too-large: {problem}")
         self._must_be_few(sum(each.size_bytes for each in found))
         with tarfile.TarFile(
             fileobj=target,
@@ -110,7 +111,6 @@ class OutputArchive:
             format=tarfile.GNU_FORMAT,
             encoding="utf-8",
             errors="surrogateescape",
-            copybufsize=_CHUNK_BYTES,
         ) as archive:
             packed_bytes = 0
             for each in found:
@@ -196,7 +196,7 @@ class OutputArchive:
             entry.size = state.st_size
             entry.mode = 0o755 if state.st_mode & stat.S_IXUSR else 0o644
             with open(file, "rb", closefd=False) as reader:
-                archive.addfile(entry, _Checked(reader, self._check))
+                add_file(archive, entry, reader, check=self._check)
             return packed_bytes
         finally:
             os.close(file)
@@ -219,15 +219,3 @@ def _shown(name: str) -> str:
     """A name in words for people: short, and without what is no text."""
     text = os.fsencode(name).decode(errors="backslashreplace")
     return repr(text[:80] + ("…" if len(text) > 80 else ""))
-
-
-class _Checked:
-    """A file that is read as long as somebody wants it."""
-
-    def __init__(self, file: BinaryIO, check: Callable[[], None]) -> None:
-        self._file = file
-        self._check = check
-
-    def read(self, size: int = _CHUNK_BYTES) -> bytes:
-        self._check()
-        return self._file.read(size)

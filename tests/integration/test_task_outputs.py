@@ -89,7 +89,7 @@ class Desk(Machine):
         archive = self.home.with_suffix(".tar")
         archive.write_bytes(self.share.archives[-1])
         place = self.home / str(len(self.share.archives))
-        unpack(archive, place)
+        unpack(archive, place, most_bytes=1 << 30)
         files = (path for path in place.rglob("*") if not path.is_dir())
         return {str(path.relative_to(place)): path.read_bytes() for path in files}
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.errors import FileDamaged, FileExpired, KestrelError, Unreachable, UsageError
+from kestrelctl.files.archive import add_file
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.task_file_views import OutputPage, TaskFiles
@@ -338,3 +339,36 @@ def test_job_info_says_what_tasks_left(home: Home) -> None:
     )
     assert "outputs         '*.csv' out/\n" in run(pool, "job", "info", "7").stdout
     assert "files           6 files of 2 tasks, 4 KiB" in run(pool, "job", "info", "7").stdout
+
+
+def bomb(home: Home, size_bytes: int) -> StoredFile:
+    """A few bytes that are a large file of nothing, as its second task left it."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        entry = tarfile.TarInfo("nothing")
+        entry.size = size_bytes
+        add_file(archive, entry, io.BytesIO(), [])
+    data = made.getvalue()
+    sha256 = hashlib.sha256(data).hexdigest()
+    home.share.archives[sha256] = data
+    piece = Piece(sha256=sha256, size_bytes=len(data), url="https://share/1")
+    return StoredFile(sha256=sha256, size_bytes=len(data), pieces=(piece,))
+
+
+def test_files_that_are_larger_than_what_is_free_are_refused_before_they_are_written(
+    home: Home,
+) -> None:
+    home.stored[2] = bomb(home, 1 << 60)
+    result = home.fetch()
+    assert result.exit_code == 1
+    assert "is not unpacked" in result.stderr
+    assert "it would take up to 1,152,921,504,606,851,072 bytes" in result.stderr
+    assert not [path for path in home.path.rglob("nothing") if path.name == "nothing"]
+
+
+def test_one_archive_keeps_the_holes_of_files(home: Home) -> None:
+    home.stored[2] = bomb(home, 1 << 40)
+    assert home.fetch("--tar", "all.tar").exit_code == 0
+    assert (home.path / "all.tar").stat().st_size < 100_000
+    with tarfile.open(home.path / "all.tar", errors="surrogateescape") as archive:
+        assert archive.getmember("2/nothing").size == 1 << 40

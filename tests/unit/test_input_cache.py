@@ -13,6 +13,7 @@ import pytest
 from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.errors import FileDamaged, FileExpired, NoSpace, Unreachable
+from kestrelctl.files.archive import pack
 from kestrelctl.worker import input_cache
 from kestrelctl.worker.addresses.address_reader import AddressReader
 from kestrelctl.worker.gathered import Gathered
@@ -68,11 +69,12 @@ def a_directory(text: str) -> Input:
 def unpacking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Archives here are a text, and become a directory with one file below another."""
 
-    def unpack(archive: Path, directory: Path) -> None:
+    def unpack(archive: Path, directory: Path, most_bytes: int) -> None:
         (directory / "sub").mkdir(parents=True)
         (directory / "sub" / "text").write_text(archive.read_text())
 
     monkeypatch.setattr(input_cache, "unpack", unpack)
+    monkeypatch.setattr(input_cache, "unpacked_bytes", lambda archive: archive.stat().st_size)
 
 
 @pytest.fixture
@@ -400,3 +402,49 @@ async def test_nothing_that_was_left_is_an_empty_directory(caches: Caches) -> No
     entry = await cache.take(ADA, left())
     assert os.listdir(entry.path) == []
     cache.release(entry)
+
+
+class Archives(Share):
+    """Gives an archive that the test has packed."""
+
+    def __init__(self, archive: bytes) -> None:
+        super().__init__()
+        self.archive = archive
+
+    async def get(self, stored: StoredFile, target: Path) -> None:
+        target.write_bytes(self.archive)
+
+
+async def test_a_small_archive_that_holds_more_than_the_cache_is_refused_before_it_is_unpacked(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "nothing").touch()
+    os.truncate(tmp_path / "nothing", 1 << 40)
+    pack({"nothing": tmp_path / "nothing"}, tmp_path / "bomb.tar")
+    share = Archives((tmp_path / "bomb.tar").read_bytes())
+    cache = InputCache(tmp_path / "inputs", 20_000_000, share.get, AddressReader())
+    bomb = a_directory("bomb")
+    for wanted in (bomb, Gathered("in", ((1, stored_of(bomb)), (2, stored_of(bomb))))):
+        with pytest.raises(InputRefused, match="does not fit into the worker's cache"):
+            await cache.take(ADA, wanted)
+    assert cache.used_bytes == 0
+    assert not [path for path in tmp_path.rglob("nothing") if path.parent != tmp_path]
+    await cache.close()
+
+
+async def test_a_file_with_holes_counts_as_what_it_takes(tmp_path: Path) -> None:
+    (tmp_path / "nothing").touch()
+    os.truncate(tmp_path / "nothing", 10_000_000)
+    pack({"nothing": tmp_path / "nothing"}, tmp_path / "holes.tar")
+    share = Archives((tmp_path / "holes.tar").read_bytes())
+    cache = InputCache(tmp_path / "inputs", 20_000_000, share.get, AddressReader())
+    entry = await cache.take(ADA, a_directory("holes"))
+    assert Path(entry.path, "nothing").stat().st_size == 10_000_000
+    assert cache.used_bytes < 100_000
+    cache.release(entry)
+    await cache.close()
+
+
+def stored_of(wanted: Input) -> StoredFile:
+    assert wanted.stored is not None
+    return wanted.stored

@@ -15,6 +15,7 @@ import pytest
 from kestrelctl.core.model.output_globs import OutputGlobs
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.errors import KestrelError, NotAllowed, OverQuota, Unreachable
+from kestrelctl.files.archive import members
 from kestrelctl.worker import output_archive
 from kestrelctl.worker.output_archive import OutputArchive, OutputsRefused, Stopped
 from kestrelctl.worker.output_stage import GIVE_UP_SECONDS, MOST_AT_ONCE, OutputStage
@@ -196,6 +197,28 @@ def test_too_many_names_and_files_are_refused(
     assert len(scratch.pack("f[0-3]")) == 4
     monkeypatch.setattr(output_archive, "MOST_NAMES", 4)
     assert scratch.why_not("f0") == "outputs-too-large: more than 4 names to look at"
+
+
+def test_more_directories_than_can_be_unpacked_again_are_refused(
+    scratch: Scratch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(3):
+        scratch.put(f"d{n}/f", "")
+    monkeypatch.setattr("kestrelctl.files.archive.MOST_MEMBERS", 5)
+    assert len(scratch.pack("d0/", "d1/")) == 2
+    assert "files and directories" in scratch.why_not("*/f")
+
+
+def test_holes_of_an_output_are_not_packed(scratch: Scratch) -> None:
+    scratch.put("state", "first")
+    os.truncate(scratch.path / "state", 1 << 30)
+    made = io.BytesIO()
+    OutputArchive(scratch.fd, OutputGlobs(["state"]), 1 << 30, lambda: False).write(made)
+    assert len(made.getvalue()) < 100_000
+    (found,) = members(made)
+    assert found.size_bytes == 1 << 30
+    with pytest.raises(OutputsRefused, match="outputs-too-large"):
+        OutputArchive(scratch.fd, OutputGlobs(["state"]), LIMIT_BYTES, lambda: False).write(made)
 
 
 def test_packing_ends_soon_when_nobody_wants_it(scratch: Scratch) -> None:

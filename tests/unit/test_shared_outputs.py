@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kestrelctl.errors import KestrelError, NoSpace, NotAllowed, Unreachable, UsageError
+from kestrelctl.files.archive import pack
 from kestrelctl.worker.addresses import shared_outputs
 from kestrelctl.worker.addresses.shared_outputs import SharedOutputs
 from kestrelctl.worker.output_archive import OutputsRefused
@@ -337,3 +338,13 @@ def test_errors_are_told_by_what_another_try_could_change() -> None:
     for number, kind in kinds.items():
         told = shared_outputs._told(OSError(number, os.strerror(number)), "file:///x")
         assert type(told) is kind
+
+
+async def test_holes_of_files_stay_holes(disk: Disk, tmp_path: Path) -> None:
+    (tmp_path / "nothing").touch()
+    os.truncate(tmp_path / "nothing", 1 << 30)
+    pack({"nothing": tmp_path / "nothing"}, disk.archive)
+    await disk.writer.put(disk.archive, f"file://{disk.own}/run", ADA)
+    made = (disk.own / "run" / "nothing").stat()
+    assert made.st_size == 1 << 30
+    assert made.st_blocks * 512 < 1 << 20

@@ -13,17 +13,16 @@ import contextlib
 import errno
 import os
 import stat
-import tarfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from secrets import token_hex
-from typing import IO
+from typing import BinaryIO
 
 from kestrelctl.core.model.input_addresses import path_of, problem_with_address
 from kestrelctl.errors import KestrelError, NoSpace, NotAllowed, Unreachable, UsageError
-from kestrelctl.worker.addresses.addressed_files import PIECE_BYTES
+from kestrelctl.files.archive import Member, members
 from kestrelctl.worker.output_archive import Stopped
 from kestrelctl.worker.own_files import NO_LINKS
 
@@ -90,11 +89,10 @@ class SharedOutputs:
             top = os.open(root, _PASS)
             opened.callback(os.close, top)
             top = _enter(top, names, opened)
-            with tarfile.open(archive, "r:", encoding="utf-8", errors="surrogateescape") as entries:
-                for entry in entries:
-                    source = entries.extractfile(entry)
-                    if source is not None:
-                        _put(top, os.fsencode(entry.name).split(b"/"), entry, source, stopped)
+            source = opened.enter_context(archive.open("rb"))
+            for member in members(source):
+                if member.is_file:
+                    _put(top, member, source, stopped)
 
     def _start(self, address: str, owner: str) -> tuple[bytes, list[bytes]]:
         """A directory that must be there, and the names of those below it on the way."""
@@ -135,29 +133,25 @@ def _enter(directory: int, names: Sequence[bytes], opened: contextlib.ExitStack)
     return directory
 
 
-def _put(
-    top: int,
-    names: Sequence[bytes],
-    entry: tarfile.TarInfo,
-    source: IO[bytes],
-    stopped: Callable[[], bool],
-) -> None:
+def _put(top: int, member: Member, source: BinaryIO, stopped: Callable[[], bool]) -> None:
     """Writes one file beside its place, and then puts it there."""
+    names = os.fsencode(member.name).split(b"/")
+
+    def check() -> None:
+        if stopped():
+            raise Stopped
+
     with contextlib.ExitStack() as opened:
         parent = _enter(top, names[:-1], opened)
         part = f".kestrel-{token_hex(8)}"
-        mode = 0o777 if entry.mode & stat.S_IXUSR else 0o666
+        mode = 0o777 if member.mode & stat.S_IXUSR else 0o666
         made = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINKS, mode, dir_fd=parent)
         try:
             with open(made, "wb") as draft:
-                while piece := source.read(PIECE_BYTES):
-                    if stopped():
-                        raise Stopped
-                    draft.write(piece)
+                member.copy_to(source, draft, check)
                 draft.flush()
                 os.fsync(made)  # some file systems tell only now that there is no room
-            if stopped():
-                raise Stopped
+            check()
             os.rename(part, names[-1], src_dir_fd=parent, dst_dir_fd=parent)
         except BaseException:
             with contextlib.suppress(OSError):
