@@ -38,6 +38,8 @@ LARGEST_UPLOAD_BYTES = 1024 * 1024 * 1024
 FILES_KEPT_SECONDS = round(Config().files_kept_seconds)
 #: Of the disk that the file share may fill.
 _MOST_OF_DISK = 0.5
+#: Beyond all that comes: our storage counts, because Prosody's count knows no place given back.
+_NO_QUOTA_BYTES = 2**53
 #: A longer body goes to the disk as it comes, and only with a place for it.
 _MOST_HELD_BODY_BYTES = 64 * 1024
 #: More than `mod_kestrel_share` reads at once.
@@ -102,8 +104,8 @@ Component {domain}
     http_file_share_access = {{ {workers_domain}, {users_domain}, {pool_address} }}
     http_file_share_size_limit = {largest_upload_bytes}
     http_file_share_expires_after = {files_kept_seconds}
-    http_file_share_daily_quota = {most_stored_bytes}
-    http_file_share_global_quota = {most_stored_bytes}
+    http_file_share_daily_quota = {no_quota_bytes}
+    kestrel_slots_bytes_of_all = {most_stored_bytes}
     storage = {{ uploads = "kestrel_slots", upload_stats = "kestrel_slots" }}
 """
 
@@ -305,6 +307,7 @@ class PrivateServer:
             share_domain=_lua_string(share_of(self.domain)),
             largest_upload_bytes=LARGEST_UPLOAD_BYTES,
             files_kept_seconds=FILES_KEPT_SECONDS,
+            no_quota_bytes=_NO_QUOTA_BYTES,
             most_stored_bytes=int(shutil.disk_usage(self.directory).total * _MOST_OF_DISK),
             metrics_module=', "http_openmetrics"' if self.metrics else "",
             metrics=_METRICS if self.metrics else "",

@@ -58,7 +58,8 @@ def _in_words(error: IqRefused, share: str) -> KestrelError:
         return OverQuota(
             "the pool's file share takes no more now",
             cause=error.text or "a quota is reached",
-            hint="what was sent counts for a day against its owner; old files are deleted in time",
+            hint="what was sent counts for its owner until it is deleted; a place to which nothing"
+            " was sent is given back within minutes",
         )
     if error.condition in _NOBODY:
         return NotFound(

@@ -430,7 +430,8 @@ async def test_what_was_stored_is_there_after_a_restart(tmp_path: Path) -> None:
     path = large(tmp_path / "source")
     async with running(server), logged_in(server) as user:
         stored = await FileShare(user.request_slot).put(path)
-    reconfigured(server, "http_file_share_global_quota", 6 * MIB)
+    reconfigured(server, "kestrel_slots_account_percent", 100)
+    reconfigured(server, "kestrel_slots_bytes_of_all", 6 * MIB)
     async with running(server), logged_in(server, "bob") as user:
         await FileShare().get(stored, tmp_path / "copy")
         with pytest.raises(OverQuota, match="no more"):
@@ -440,7 +441,7 @@ async def test_what_was_stored_is_there_after_a_restart(tmp_path: Path) -> None:
 
 async def test_an_account_stores_so_much_a_day_and_no_more(tmp_path: Path) -> None:
     server = PrivateServer.create(tmp_path / "xmpp")
-    reconfigured(server, "http_file_share_daily_quota", 6 * MIB)
+    reconfigured(server, "kestrel_slots_account_bytes_per_day", 6 * MIB)
     path = large(tmp_path / "source")
     async with running(server), logged_in(server) as alice, logged_in(server, "bob") as bob:
         await FileShare(alice.request_slot).put(path)
@@ -459,6 +460,65 @@ async def test_an_account_has_a_bounded_number_of_files(tmp_path: Path) -> None:
             await alice.request_slot(1, "piece")
         assert caught.value.cause == "Too many files are stored"
         await bob.request_slot(1, "piece")
+
+
+async def places(user: UserConnection, size_bytes: int = MIB) -> int:
+    """Asks for places, sends nothing there, and says how many there were."""
+    for taken in range(100):
+        try:
+            await user.request_slot(size_bytes, "piece")
+        except OverQuota:
+            return taken
+    raise AssertionError("there is no end of places")
+
+
+async def test_one_account_that_sends_nothing_leaves_room_for_others_and_gets_its_own_back(
+    tmp_path: Path,
+) -> None:
+    server = PrivateServer.create(tmp_path / "xmpp")
+    reconfigured(server, "kestrel_slots_bytes_of_all", 32 * MIB)
+    reconfigured(server, "kestrel_slots_account_bytes_per_day", 8 * MIB)
+    reconfigured(server, "kestrel_slots_unused_seconds", 2)
+    path = large(tmp_path / "source")
+    async with running(server), logged_in(server) as alice, logged_in(server, "bob") as bob:
+        assert await places(alice) == 8, "a quarter of the share"
+        stored = await FileShare(bob.request_slot).put(path)
+        async with asyncio.timeout(20):
+            while True:
+                await asyncio.sleep(0.2)
+                with contextlib.suppress(OverQuota):
+                    await FileShare(alice.request_slot).put(path)
+                    break
+        assert await places(alice) == 2, "what was sent stays counted"
+        await FileShare().get(stored, tmp_path / "copy")
+
+
+async def test_a_place_is_given_back_also_over_a_restart_and_never_while_it_is_sent_to(
+    tmp_path: Path,
+) -> None:
+    server = PrivateServer.create(tmp_path / "xmpp")
+    reconfigured(server, "kestrel_slots_bytes_of_all", 32 * MIB)
+    async with running(server), logged_in(server) as alice:
+        assert await places(alice) == 8
+    reconfigured(server, "kestrel_slots_unused_seconds", 1)
+    async with running(server), logged_in(server) as alice:
+        await asyncio.sleep(1.2)
+        slot = await alice.request_slot(8 * MIB, "piece")
+        url = urlsplit(slot.put_url)
+        reader, writer = await asyncio.open_connection(LOOPBACK, server.http_port)
+        token = slot.headers["Authorization"]
+        head = f"PUT {url.path} HTTP/1.1\r\nHost: {LOOPBACK}\r\nAuthorization: {token}\r\n"
+        writer.write(f"{head}Content-Length: {8 * MIB}\r\n\r\n".encode() + b"first")
+        await writer.drain()
+        for _ in range(3):
+            await asyncio.sleep(1.1)
+            assert await places(alice) == 0, "it is being sent to"
+        writer.write(bytes(8 * MIB - 5))
+        await writer.drain()
+        assert b" 201 " in await reader.readline()
+        writer.close()
+        await asyncio.sleep(1.1)
+        assert await places(alice) == 0, "it was sent"
 
 
 async def test_the_share_of_a_pool_with_tls_is_trusted_like_its_server(tmp_path: Path) -> None:

@@ -31,6 +31,10 @@ def test_files_have_a_port_with_tls_by_default() -> None:
     allowed = f'"workers.{DOMAIN}", "users.{DOMAIN}", "pool@{DOMAIN}"'
     assert f"http_file_share_access = {{ {allowed} }}" in text
     assert "http_file_share_expires_after = 604800" in text
+    share = int(values_of("xmpp_server")["xmpp_server_share_max_bytes"])
+    assert f"kestrel_slots_bytes_of_all = {share}" in text
+    assert "kestrel_slots_account_percent = 25" in text
+    assert f"kestrel_slots_account_bytes_per_day = {share // 4}" in text
     in_brackets = configuration(xmpp_server_address="2001:db8::1")
     assert 'http_external_url = "https://[2001:db8::1]:5443/"' in in_brackets
 

@@ -5,45 +5,157 @@
 -- asked for lately, and for the first upload of each account: with 10,000 uploads everybody waits a
 -- tenth of a second, each time. This one keeps them in memory as well, a few hundred bytes each.
 -- It also
--- - bounds how many uploads of an account, and of all, are kept, and how long their names are;
--- - knows at each start how many bytes they are: Prosody counts them once a week;
+-- - bounds how many uploads of an account, and of all, are kept, how many bytes they are, and how long
+--   their names are. An account may have a part of the whole, so that no one can fill it for all;
+-- - gives back a place to which nothing was sent: Prosody counts it until it expires, days later;
+-- - knows at each start how many bytes there are: Prosody counts them once a week;
 -- - has what expired deleted soon after a start, if that was not done for a day: Prosody waits for the
 --   next midnight (UTC), which a server that is not up at night never sees;
 -- - deletes what is left of uploads that a crash cut off.
 --
+-- Prosody's own quotas cannot be told that a place was given back: let them be beyond all that comes, and
+-- set these instead.
+--
 -- Options:
---   kestrel_slots_of_account, kestrel_slots_of_all    how many
+--   kestrel_slots_of_all              how many uploads there may be
+--   kestrel_slots_bytes_of_all        how many bytes they may have, sent or promised
+--   kestrel_slots_account_percent     of both, what an account may have
+--   kestrel_slots_of_account          how many it may have, if not this part
+--   kestrel_slots_account_bytes_per_day    what it may ask places for in a day and does not give back
+--   kestrel_slots_unused_seconds      after so long without a byte a place is given back. Prosody takes an
+--                                     upload that begins within 300 s: it must not be less, but for tests.
 local array = require "util.array";
 local datamanager = require "core.storagemanager".olddm;
 local errors = require "util.error";
 local new_id = require "util.id".long;
+local lfs = require "lfs";
+local monotonic = require "util.time".monotonic;
 local st = require "util.stanza";
 
 local host = module.host;
-local most_of_account = module:get_option_number("kestrel_slots_of_account", 100000);
 local most_of_all = module:get_option_number("kestrel_slots_of_all", 300000);
+local most_bytes = module:get_option_number("kestrel_slots_bytes_of_all", math.huge);
+local part = module:get_option_number("kestrel_slots_account_percent", 25) / 100;
+local most_of_account = module:get_option_number("kestrel_slots_of_account", most_of_all * part);
+local most_bytes_a_day = module:get_option_number("kestrel_slots_account_bytes_per_day", math.huge);
+local unused_seconds = module:get_option_number("kestrel_slots_unused_seconds", 360);
 
 local SHARE = "http_file_share";
 local LOG = "kestrel_slots";
 local NAMESPACE = "urn:xmpp:http:upload:0";
 local LONGEST_NAME_BYTES = 200; -- of a file, and of its type
+local DAY_SECONDS = 86400;
+local MOST_FORGOTTEN = 10000; -- more lines of the log than this are in vain before it is written anew
 
-local slots, of_account, count, bytes;
+local slots, accounts, count, bytes;
+local forgotten = 0; -- given back, and still in the log
+local unsent = { first = 1, last = 0 }; -- places to which nothing was sent when we looked
+local of_today = setmetatable({}, { __mode = "k" }); -- slots that count for the day of their account
+
+local function account_of(with)
+	local account = accounts[with];
+	if not account then
+		account = { count = 0, bytes = 0, day_bytes = 0, day = {}, first = 1, last = 0 };
+		accounts[with] = account;
+	end
+	return account;
+end
+
+local function take_off_day(account, slot)
+	if of_today[slot] then
+		of_today[slot] = nil;
+		account.day_bytes = account.day_bytes - slot.size;
+	end
+end
 
 local function note(slot, sign)
 	slots[slot.key] = sign > 0 and slot or nil;
-	of_account[slot.with] = (of_account[slot.with] or 0) + sign;
-	if of_account[slot.with] == 0 then of_account[slot.with] = nil; end
+	local account = account_of(slot.with);
+	account.count, account.bytes = account.count + sign, account.bytes + sign * slot.size;
 	count, bytes = count + sign, bytes + sign * slot.size;
+	if sign < 0 then
+		take_off_day(account, slot);
+		if account.count == 0 then accounts[slot.with] = nil; end
+	elseif slot.when > os.time() - DAY_SECONDS then
+		of_today[slot] = true;
+		account.day_bytes = account.day_bytes + slot.size;
+		account.last = account.last + 1;
+		account.day[account.last] = slot;
+	end
+end
+
+local function bytes_of_day(account)
+	local day, yesterday = account.day, os.time() - DAY_SECONDS;
+	while day[account.first] and day[account.first].when <= yesterday do
+		take_off_day(account, day[account.first]);
+		day[account.first] = nil;
+		account.first = account.first + 1;
+	end
+	return account.day_bytes;
+end
+
+local function path_of(slot)
+	return datamanager.getpath(slot.key, host, SHARE, "bin");
+end
+
+local function is_there(path)
+	return lfs.attributes(path, "mode") ~= nil;
+end
+
+local function watch(slot)
+	unsent.last = unsent.last + 1;
+	unsent[unsent.last] = { slot = slot, at = monotonic() + unused_seconds };
+end
+
+-- Gives back places to which nothing was sent in time. What is being sent is looked at again later.
+local function give_back()
+	local now = monotonic();
+	while unsent.first <= unsent.last and unsent[unsent.first].at <= now do
+		local slot = unsent[unsent.first].slot;
+		unsent[unsent.first] = nil;
+		unsent.first = unsent.first + 1;
+		local path = path_of(slot);
+		if slots[slot.key] == slot and not is_there(path) then
+			if is_there(path .. "~") then
+				watch(slot);
+			else
+				note(slot, -1);
+				forgotten = forgotten + 1;
+			end
+		end
+	end
 end
 
 local function load()
 	if slots then return true; end
 	local kept, err = datamanager.list_load(nil, host, LOG);
 	if not kept and err then return nil, err; end
-	slots, of_account, count, bytes = {}, {}, 0, 0;
-	for _, slot in ipairs(kept or {}) do note(slot, 1); end
+	slots, accounts, count, bytes = {}, {}, 0, 0;
+	kept = kept or {};
+	table.sort(kept, function (a, b) return a.when < b.when; end);
+	for _, slot in ipairs(kept) do
+		if is_there(path_of(slot)) then
+			note(slot, 1);
+		else -- it gets its time once more: nobody knows how the clock went on
+			os.remove(path_of(slot) .. "~");
+			note(slot, 1);
+			watch(slot);
+		end
+	end
 	return true;
+end
+
+-- Writes the log anew, with what is there and nothing else.
+local function write_log(kept)
+	local ok, err = datamanager.list_store(nil, host, LOG, kept);
+	if ok then forgotten = 0; end
+	return ok, err;
+end
+
+local function all_slots()
+	local found = array();
+	for _, slot in pairs(slots) do found:push(slot); end
+	return found;
 end
 
 local function request_of(slot)
@@ -68,12 +180,25 @@ function archive:append(_, _, request, when, with) -- luacheck: ignore 212/self
 	if #slot.name > LONGEST_NAME_BYTES or #(slot.type or "") > LONGEST_NAME_BYTES then
 		return refusal("modify", "bad-request", "Name or type is too long");
 	end
-	if (of_account[with] or 0) >= most_of_account or count >= most_of_all then
+	give_back();
+	local account = accounts[with] or { count = 0, bytes = 0 };
+	if account.count >= most_of_account or count >= most_of_all then
 		return refusal("wait", "resource-constraint", "Too many files are stored");
+	elseif account.bytes + slot.size > most_bytes * part then
+		return refusal("wait", "resource-constraint", "This account's part of the file share is full");
+	elseif account.day and bytes_of_day(account) + slot.size > most_bytes_a_day or slot.size > most_bytes_a_day then
+		return refusal("wait", "resource-constraint", "Daily quota reached");
+	elseif bytes + slot.size > most_bytes then
+		return refusal("wait", "resource-constraint", "The file share is full");
+	end
+	if forgotten > count + MOST_FORGOTTEN then
+		ok, err = write_log(all_slots());
+		if not ok then return nil, err; end
 	end
 	ok, err = datamanager.list_append(nil, host, LOG, slot);
 	if not ok then return nil, err; end
 	note(slot, 1);
+	watch(slot);
 	return slot.key;
 end
 
@@ -120,11 +245,11 @@ function archive:delete(_, query) -- luacheck: ignore 212/self
 	for key, slot in pairs(slots) do
 		if not goes[key] then kept:push(slot); end
 	end
-	ok, err = datamanager.list_store(nil, host, LOG, kept);
+	ok, err = write_log(kept);
 	if not ok then return nil, err; end
 	for _, slot in ipairs(found) do
 		note(slot, -1);
-		os.remove(datamanager.getpath(slot.key, host, SHARE, "bin") .. "~");
+		os.remove(path_of(slot) .. "~");
 	end
 	return #found;
 end
