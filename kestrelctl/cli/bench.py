@@ -19,7 +19,7 @@ from kestrelctl.cli.bench_environments import bench_environments
 from kestrelctl.cli.bench_flock import flock
 from kestrelctl.cli.bench_flock_simulation import simulate_flocks
 from kestrelctl.cli.bench_properties import bench_properties
-from kestrelctl.cli.command import Invocation, Noun, common_options, pass_invocation
+from kestrelctl.cli.command import Invocation, Noun, common_options, pass_invocation, pool_option
 from kestrelctl.cli.command_output import CommandOutput, Record, Table
 from kestrelctl.cli.grid import Grid
 from kestrelctl.cli.screen import Screen
@@ -50,7 +50,8 @@ class Bench(Noun):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.no_args_is_help = False
-        self.params.extend(common_options(talks=True))
+        self.params.append(pool_option("Pool to measure; KESTREL_POOL names none for a bench."))
+        self.params.extend(common_options(talks=False))
 
 
 @click.group("bench", cls=Bench, invoke_without_command=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from kestrelctl.cli.screen import PROGRAM, Screen, parse_mode
+from kestrelctl.errors import UsageError
 
 if TYPE_CHECKING:
     from kestrelctl.cli.command_output import CommandOutput
@@ -182,10 +183,18 @@ class CommonOption(click.Option):
         super().__init__(*args, is_eager=True, **kwargs)
 
 
+def pool_option(help_text: str) -> CommonOption:
+    """`--pool`, which says which pool a command is about."""
+    return CommonOption(
+        ["--pool"], metavar="NAME", expose_value=False, callback=_on_pool, help=help_text
+    )
+
+
 def common_options(*, talks: bool, taken: Collection[str] = ()) -> list[click.Parameter]:
-    """The options of every command; `--pool` only for those that talk to one.
+    """The options of every command; `--pool` only for those that are about a pool.
 
     Args:
+        talks: whether the command talks to a pool, or starts, stops or copies one.
         taken: names that mean something else to the command.
     """
     options: list[click.Parameter] = [
@@ -220,14 +229,8 @@ def common_options(*, talks: bool, taken: Collection[str] = ()) -> list[click.Pa
         ),
     ]
     if talks:
-        pool = CommonOption(
-            ["--pool"],
-            metavar="NAME",
-            expose_value=False,
-            callback=_on_pool,
-            help="Pool to talk to: one of `up`, or of the configuration. [env: KESTREL_POOL]",
-        )
-        options.insert(0, pool)
+        what = "Pool to talk to: one of `up`, or of the configuration. [env: KESTREL_POOL]"
+        options.insert(0, pool_option(what))
     return options
 
 
@@ -301,12 +304,26 @@ def write_sections(
 
 
 class CliCommand(_Helped):
-    """A command with the common options, listed after its own."""
+    """A command with the common options, listed after its own.
+
+    Args:
+        talks: whether it is about the pool of `--pool`; otherwise it refuses that option.
+    """
 
     def __init__(self, *args: Any, talks: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         taken = {name for param in self.params for name in param.opts}
         self.params.extend(common_options(talks=talks, taken=taken))
+        self._talks = talks
+
+    def invoke(self, ctx: click.Context) -> Any:
+        if not self._talks and ctx.ensure_object(Invocation).pool:
+            raise UsageError(
+                f"--pool before `{ctx.command_path}` means nothing to it",
+                cause="it neither talks to a pool of `up` or of the configuration, nor changes one",
+                hint=f"{ctx.command_path} --help",
+            )
+        return super().invoke(ctx)
 
 
 class Noun(_Helped, click.Group):

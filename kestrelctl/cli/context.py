@@ -24,7 +24,7 @@ import msgspec
 
 from kestrelctl.errors import Unreachable, UsageError
 from kestrelctl.grammar.nearest import did_you_mean
-from kestrelctl.local.pool_state import PoolState, pools_directory, read_state
+from kestrelctl.local.pool_state import PoolState, known_pools, pools_directory, read_state
 
 DEFAULT_LOCAL_POOL = "default"
 #: The configuration for all users of this machine.
@@ -84,17 +84,18 @@ class _Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def find_context(wanted: str) -> Context:
-    """The pool that is meant.
+    """The pool that is meant, to talk to it.
 
-    In this order: `wanted` (a context or a running local pool of that name), the configuration's
-    `default`, its only context, the only running local pool or the one called `default`.
+    In this order: `wanted` (a context or a running local pool of that name), `KESTREL_POOL`
+    likewise, the configuration's `default`, its only context, the only running local pool or the
+    one called `default`.
 
     Raises:
         Unreachable: there is none.
         UsageError: there are several, or the configuration is wrong.
     """
     default, configured = _read_configs()
-    wanted = wanted or os.environ.get("KESTREL_POOL", "") or default
+    wanted = wanted or _of_environment() or default
     if not wanted and len(configured) == 1:
         wanted = next(iter(configured))
     if wanted in configured:
@@ -129,6 +130,58 @@ def find_context(wanted: str) -> Context:
             "no pool runs on this machine, and none is configured", hint="kestrelctl up"
         )
     return _local(local.get(DEFAULT_LOCAL_POOL) or next(iter(local.values())))
+
+
+def named_local_pool(wanted: str) -> str:
+    """The pool of this machine that is meant by its name, whether it runs or exists or not.
+
+    In this order: `wanted`, `KESTREL_POOL`, the configuration's `default` unless it is a context.
+
+    Returns:
+        Its name; empty if none of them names one.
+
+    Raises:
+        UsageError: the configuration has a context of that name, so that name means another pool
+            to the commands that talk to one; or the configuration is wrong.
+    """
+    default, configured = _read_configs()
+    name = wanted or _of_environment()
+    if not name:
+        return "" if default in configured else default
+    if name in configured:
+        raise UsageError(
+            f"the pool {name} is not one that `kestrelctl up` started on this machine",
+            cause=f"{name} is a context of the configuration",
+            hint="`--pool NAME` of `kestrelctl manager`, and `--name NAME` of `kestrelctl up` and "
+            "`kestrelctl down`, take the name of a pool of this machine",
+        )
+    return name
+
+
+def usual_local_pool() -> str:
+    """The pool of this machine that is meant where nothing names one, whether it runs or not.
+
+    Returns:
+        `default`, or the only pool that there is if it has another name.
+
+    Raises:
+        UsageError: there are several, and none has the name `default`.
+    """
+    known = known_pools()
+    if DEFAULT_LOCAL_POOL in known or not known:
+        return DEFAULT_LOCAL_POOL
+    if len(known) > 1:
+        raise UsageError(
+            "which pool?",
+            cause=f"there are {', '.join(known)}",
+            hint="--pool NAME, or KESTREL_POOL",
+        )
+    return known[0]
+
+
+def _of_environment() -> str:
+    """The pool that `KESTREL_POOL` names; empty if it does not."""
+    return os.environ.get("KESTREL_POOL", "")
 
 
 def running_pools() -> dict[str, PoolState]:

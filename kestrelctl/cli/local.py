@@ -11,7 +11,7 @@ import click
 
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Record
-from kestrelctl.cli.context import DEFAULT_LOCAL_POOL
+from kestrelctl.cli.context import DEFAULT_LOCAL_POOL, named_local_pool, usual_local_pool
 from kestrelctl.cli.mail_options import mail_options, mail_words
 from kestrelctl.core.model.isolation import RUNGS
 from kestrelctl.core.model.plural import plural
@@ -31,7 +31,6 @@ FIRST_JOB = (
 @click.command(
     "up",
     cls=CliCommand,
-    talks=False,
     examples=("kestrelctl up", "kestrelctl up --name test --workers 2"),
     option_sections={
         "The pool": "name workers isolation flock executor",
@@ -41,7 +40,7 @@ FIRST_JOB = (
         "Mail": "smtp smtp-tls smtp-user smtp-password-file mail-from",
     },
 )
-@click.option("--name", default=DEFAULT_LOCAL_POOL, show_default=True, help="Name of the pool.")
+@click.option("--name", help="Name of the pool, as --pool.  [default: default]")
 @click.option(
     "--workers",
     type=WholeNumber(0),
@@ -144,7 +143,7 @@ FIRST_JOB = (
 @pass_invocation
 def up(
     invocation: Invocation,
-    name: str,
+    name: str | None,
     workers: int,
     executor: str,
     isolation: str,
@@ -168,6 +167,7 @@ def up(
     """
     from kestrelctl.local import control, other_servers
 
+    pool_name = _named(invocation, name) or DEFAULT_LOCAL_POOL
     words = mail_words(mail)
     if domain:
         domain = other_servers.parse_domain(domain)
@@ -182,7 +182,7 @@ def up(
 
     async def work() -> None:
         pool = await control.up(
-            name,
+            pool_name,
             workers,
             executor,
             isolation,
@@ -198,13 +198,30 @@ def up(
         )
         summary = f"pool {pool.name} is up: {plural(pool.workers, 'worker')}"
         await invocation.show(Record(pool.name, pool, [summary]))
-        kept = control.kept_jobs(name)
+        kept = control.kept_jobs(pool_name)
         if kept and kept.jobs:
             invocation.screen.say(f"it goes on with {kept}")
 
     asyncio.run(work())
-    invocation.screen.pool = _named_if_needed(invocation, name)
+    invocation.screen.pool = _named_if_needed(invocation, pool_name)
     invocation.screen.say(f"next: {FIRST_JOB}")
+
+
+def _named(invocation: Invocation, name: str | None) -> str:
+    """The pool of this machine that `--name`, `--pool` or `KESTREL_POOL` names; empty for none.
+
+    Raises:
+        UsageError: the two options differ, or the pool is not one of this machine.
+    """
+    if name is None:
+        return named_local_pool(invocation.pool)
+    if invocation.pool not in ("", name):
+        raise UsageError(
+            "--name and --pool name two pools",
+            cause=f"--name is {name}, --pool is {invocation.pool}",
+            hint="leave one of them out",
+        )
+    return name
 
 
 def _named_if_needed(invocation: Invocation, name: str) -> str:
@@ -221,27 +238,32 @@ def _named_if_needed(invocation: Invocation, name: str) -> str:
 @click.command(
     "down",
     cls=CliCommand,
-    talks=False,
     examples=("kestrelctl down", "kestrelctl down --name test"),
 )
-@click.option("--name", default=DEFAULT_LOCAL_POOL, show_default=True, help="Name of the pool.")
+@click.option(
+    "--name", help="Name of the pool, as --pool.  [default: default, or the only one here]"
+)
 @click.option(
     "--delete", is_flag=True, help="Delete its jobs and results, too.  [default: keep them]"
 )
 @click.option("--yes", "-y", is_flag=True, help="Go ahead without asking.")
 @pass_invocation
-def down(invocation: Invocation, name: str, delete: bool, yes: bool) -> None:
+def down(invocation: Invocation, name: str | None, delete: bool, yes: bool) -> None:
     """Stop a pool on this machine; `up` goes on with its jobs."""
     from kestrelctl.local import control
 
+    named = _named(invocation, name)
+    pool = named or usual_local_pool()
+
     async def work() -> None:
-        running = await control.running_tasks(name)
-        kept = control.kept_jobs(name)
+        running = await control.running_tasks(pool)
+        kept = control.kept_jobs(pool)
         if not yes and sys.stdin.isatty():
-            _confirm(name, running, _deleted(kept) if delete else "")
-        await control.down(name, delete=delete)
-        await invocation.show(Record(name, {"name": name}, [f"pool {name} is down"]))
-        up = "kestrelctl up" if name == DEFAULT_LOCAL_POOL else f"kestrelctl up --name {name}"
+            _confirm(pool, running, _deleted(kept) if delete else "")
+        await control.down(pool, delete=delete)
+        await invocation.show(Record(pool, {"name": pool}, [f"pool {pool} is down"]))
+        is_bare = not named and pool == DEFAULT_LOCAL_POOL
+        up = "kestrelctl up" if is_bare else f"kestrelctl up --name {pool}"
         if running:
             again = "" if delete else f"; they run again after `{up}`"
             invocation.screen.say(f"running tasks were ended: {running:,}{again}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -394,8 +393,8 @@ def backup(invocation: Invocation, file: Path, data_dir: Path | None) -> None:
     """Copy the store into FILE; the manager may be running."""
     from kestrelctl.store.backup import back_up
 
-    data_dir = data_dir or _store_of(invocation.pool)
-    _show_copy(invocation, back_up(data_dir, file), "holds")
+    copy = back_up(_store_of(invocation, data_dir), file)
+    _show_copy(invocation, copy, "holds")
 
 
 @manager.command("restore", cls=CliCommand)
@@ -412,7 +411,7 @@ def restore(invocation: Invocation, file: Path, data_dir: Path | None, dry_run: 
     if dry_run:
         _show_copy(invocation, backup.checked(file), "holds")
         return
-    data_dir = data_dir or _store_of(invocation.pool)
+    data_dir = _store_of(invocation, data_dir)
     set_aside = data_dir / time.strftime("replaced-%Y%m%dT%H%M%SZ", time.gmtime(invocation.now()))
     _show_copy(invocation, backup.restore(file, data_dir, set_aside), "now holds")
     if set_aside.exists():
@@ -431,21 +430,29 @@ def _default_data_dir() -> Path:
     return pools_directory().parent / "manager"
 
 
-def _store_of(pool: str) -> Path:
-    """Where the manager of a pool on this machine keeps its store, whether the pool runs or not.
+def _store_of(invocation: Invocation, data_dir: Path | None) -> Path:
+    """Where a manager on this machine keeps its store, whether it runs or not.
 
     Args:
-        pool: its name; empty for the manager's default directory, or else the only pool of `up`,
-            or the one called `default`.
+        data_dir: as `--data-dir` says; None for the directory of the pool that is named, or else
+            the manager's default directory, or else that of the usual pool of `up`.
 
     Raises:
         NotFound: there is no such pool.
-        UsageError: there are several.
+        UsageError: there are several, or both options name one.
     """
-    from kestrelctl.cli.context import DEFAULT_LOCAL_POOL
+    from kestrelctl.cli.context import named_local_pool, usual_local_pool
     from kestrelctl.local.pool_state import known_pools, manager_directory
 
-    pool = pool or os.environ.get("KESTREL_POOL", "")
+    if data_dir is not None:
+        if invocation.pool:
+            raise UsageError(
+                "--data-dir and --pool do not go together",
+                cause="each of them says whose store is meant",
+                hint="leave one of them out",
+            )
+        return data_dir
+    pool = named_local_pool(invocation.pool)
     known = known_pools()
     if pool:
         if pool not in known:
@@ -456,8 +463,4 @@ def _store_of(pool: str) -> Path:
             )
         return manager_directory(pool)
     own = _default_data_dir()
-    if own.exists() or not known:
-        return own
-    if len(known) > 1 and DEFAULT_LOCAL_POOL not in known:
-        raise UsageError("which pool?", cause=f"there are {', '.join(known)}", hint="--pool NAME")
-    return manager_directory(DEFAULT_LOCAL_POOL if DEFAULT_LOCAL_POOL in known else known[0])
+    return own if own.exists() or not known else manager_directory(usual_local_pool())

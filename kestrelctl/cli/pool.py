@@ -104,9 +104,7 @@ def chat(invocation: Invocation, show_password: bool) -> None:
 @pass_invocation
 def metrics(invocation: Invocation, text: bool) -> None:
     """Show where a pool on this machine serves metrics for Prometheus."""
-    from kestrelctl.cli.context import find_context
-
-    context = find_context(invocation.pool)
+    context = invocation.find_context(invocation.pool)
     if not context.metrics:
         raise NotFound(
             f"it is not known where {context.name} serves its metrics",

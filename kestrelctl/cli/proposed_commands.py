@@ -6,10 +6,11 @@ import re
 import shlex
 
 #: The beginning of a command that talks to a pool. These do not, and have no such option or one
-#: that means something else.
+#: that means something else, or name the pool themselves.
 _TALKS = re.compile(
     r"\bkestrelctl (?=[a-z])"
-    r"(?!(?:up|down|manager|fleet|bench|dashboards|worker (?:environment|join|run))(?![a-z-]))"
+    r"(?!(?:up|down|manager|fleet|bench|dashboards|worker (?:environment|join|run|service))"
+    r"(?![a-z-]))"
 )
 #: The beginning of any command. These are for another machine, which has no such checkout.
 _CALLED = re.compile(r"\bkestrelctl (?=[a-z-])(?!worker (?:environment|join)(?![a-z-]))")

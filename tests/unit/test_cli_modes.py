@@ -297,6 +297,8 @@ def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
 
 def test_every_command_has_the_common_options() -> None:
     by_name = {
+        "up",
+        "down",
         "bench",
         "job fetch",
         "pool chat",

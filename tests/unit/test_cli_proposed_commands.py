@@ -18,7 +18,9 @@ def talks(command: click.Command) -> bool:
 
 
 #: Whose `--pool` is about something else: which of those on this machine, or what to measure.
-OWN_MEANING = {"worker run", "worker join", "manager backup", "manager restore", "bench"}
+OWN_MEANING = {
+    "up", "down", "worker run", "worker service", "manager backup", "manager restore", "bench",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", LEAVES)
