@@ -14,7 +14,7 @@ from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.mail_options import mail_options, mail_server
 from kestrelctl.cli.metrics_options import metrics_allow
 from kestrelctl.cli.send_limit_option import send_limit_option
-from kestrelctl.cli.share_options import parse_stored_bound
+from kestrelctl.cli.share_options import parse_byte_bound
 from kestrelctl.core.model.config import (
     SHORTEST_HALF_LIFE_SECONDS,
     SHORTEST_STARVING_SECONDS,
@@ -117,7 +117,7 @@ def manager() -> None:
     talks=False,
     option_sections={
         "The server": "domain secret-file host port tls ca-file data-dir",
-        "Accounts": "user-host worker-host user admin share-jobs max-account-cpus",
+        "Accounts": "user-host worker-host user admin share-jobs max-account-cpus max-queued-size",
         "What is kept": "keep-jobs keep-jobs-for keep-logs files-kept max-stored events-kept",
         "Scheduling": "usage-half-life starving-after usage-interval",
         "Files that the pool reads": "environments handlers triggers",
@@ -266,11 +266,21 @@ def manager() -> None:
 @click.option(
     "--max-stored",
     "max_stored_bytes",
-    type=parse_stored_bound,
+    type=parse_byte_bound,
     default="none",
     show_default=True,
     metavar="SIZE",
     help="Size of what each user's tasks may keep in the file share; `user set` overrides it.",
+)
+@click.option(
+    "--max-queued-size",
+    "max_queued_bytes",
+    type=parse_byte_bound,
+    default=f"{(Config().max_queued_bytes or 0) >> 20}M",
+    show_default=True,
+    metavar="SIZE",
+    help="Size of what the jobs of an account that have not ended may say together: commands, "
+    "variables, items. `user set` overrides it; `none` is no limit.",
 )
 @click.option(
     "--files-kept",

@@ -9,12 +9,12 @@ import click
 from msgspec import UNSET, UnsetType
 
 from kestrelctl.core.model.assets import amounts, describe
-from kestrelctl.core.model.share_change import ShareChange, problem_with_weight
-from kestrelctl.core.model.stored_limit import (
+from kestrelctl.core.model.byte_limit import (
     AS_FOR_ALL,
-    StoredLimit,
-    problem_with_stored_limit,
+    ByteLimit,
+    problem_with_byte_limit,
 )
+from kestrelctl.core.model.share_change import ShareChange, problem_with_weight
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.asset_words import limited_assets
 from kestrelctl.grammar.quantities import parse_size, size
@@ -31,19 +31,23 @@ def parse_bound(text: str) -> int | None:
     return int(text)
 
 
-def parse_stored_bound(text: str) -> int | None:
-    """Bytes; None for `none`."""
+def parse_byte_bound(text: str) -> int | None:
+    """Bytes; None for `none`.
+
+    Raises:
+        UsageError: it is no size, or more than any sum of sizes.
+    """
     if text.strip() == "none":
         return None
     size_bytes = parse_size(text)
-    if problem := problem_with_stored_limit(size_bytes):
+    if problem := problem_with_byte_limit("a limit", size_bytes):
         raise UsageError(problem)
     return size_bytes
 
 
-def parse_stored_limit(text: str) -> StoredLimit:
+def parse_byte_limit(text: str) -> ByteLimit:
     """The same, or `default`: what holds for all."""
-    return AS_FOR_ALL if text.strip() == AS_FOR_ALL else parse_stored_bound(text)
+    return AS_FOR_ALL if text.strip() == AS_FOR_ALL else parse_byte_bound(text)
 
 
 def share_options(command: F) -> F:
@@ -105,8 +109,8 @@ def bound(number: int | None) -> str:
     return "" if number is None else f"{number:,}"
 
 
-def stored_bound(size_bytes: int | None) -> str:
-    """A bound on what is stored; empty for none."""
+def byte_bound(size_bytes: int | None) -> str:
+    """A bound on bytes as a table shows it; empty for none."""
     return "" if size_bytes is None else size(size_bytes) or "0 B"
 
 

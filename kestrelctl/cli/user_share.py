@@ -14,11 +14,11 @@ from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.share_options import (
     bound,
+    byte_bound,
     limits_shown,
-    parse_stored_limit,
+    parse_byte_limit,
     share_change,
     share_options,
-    stored_bound,
     usage_shown,
 )
 from kestrelctl.cli.user_mail import parse_mail
@@ -39,8 +39,10 @@ _COLUMNS: list[Column[UserView]] = [
     Column("USAGE", lambda u: usage_shown(u.usage_seconds), right=True),
     Column("MAX RUNNING", lambda u: bound(u.max_running), right=True),
     Column("MAX QUEUED", lambda u: bound(u.max_queued), right=True),
+    Column("QUEUED SIZE", lambda u: size(u.queued_bytes), right=True, wide=True),
+    Column("MAX QUEUED SIZE", lambda u: byte_bound(u.max_queued_bytes), right=True, wide=True),
     Column("STORED", lambda u: size(u.stored_bytes), right=True),
-    Column("MAX STORED", lambda u: stored_bound(u.max_stored_bytes), right=True),
+    Column("MAX STORED", lambda u: byte_bound(u.max_stored_bytes), right=True),
     Column("LIMITS", lambda u: limits_shown(u.limits)),
 ]
 
@@ -98,12 +100,19 @@ def _described(user: UserView) -> CommandOutput:
         ("usage", f"{usage_shown(user.usage_seconds)} lately, weighted"),
         ("max running", bound(user.max_running)),
         ("max queued", bound(user.max_queued)),
+        ("queued size", _queued_size(user)),
         ("stored", size(user.stored_bytes)),
-        ("max stored", stored_bound(user.max_stored_bytes)),
+        ("max stored", byte_bound(user.max_stored_bytes)),
         ("limits", limits_shown(user.limits)),
         ("mail", user.mail),
     ]
     return Record(user.user, user, blocks)
+
+
+def _queued_size(user: UserView) -> str:
+    have = size(user.queued_bytes) or "0 B"
+    most = user.max_queued_bytes
+    return have if most is None else f"{have} of at most {byte_bound(most)}"
 
 
 @click.command("set", cls=CliCommand)
@@ -114,6 +123,12 @@ def _described(user: UserView) -> CommandOutput:
     metavar="SIZE",
     help="Size of what the user's tasks may keep in the file share: 20G; `none` is no limit, "
     "`default` that of all users.",
+)
+@click.option(
+    "--max-queued-size",
+    metavar="SIZE",
+    help="Size of what the user's jobs that have not ended may say together: 64M; `none` is no "
+    "limit, `default` that of all users.",
 )
 @click.option(
     "--group", metavar="GROUP", help="Group whose weight and limits the user shares from now on."
@@ -135,6 +150,7 @@ def set_(
     max_queued: str | None,
     limits: tuple[str, ...],
     max_stored: str | None,
+    max_queued_size: str | None,
     group: str | None,
     no_group: bool,
     mail: str | None,
@@ -154,7 +170,8 @@ def set_(
         group="" if no_group else group,
         reset_usage=reset_usage,
         mail=mail,
-        max_stored_bytes=UNSET if max_stored is None else parse_stored_limit(max_stored),
+        max_stored_bytes=UNSET if max_stored is None else parse_byte_limit(max_stored),
+        max_queued_bytes=UNSET if max_queued_size is None else parse_byte_limit(max_queued_size),
     )
     if request == ChangeUser(user=name, change=ShareChange()):
         raise UsageError("nothing to set", hint="kestrelctl user set --help")

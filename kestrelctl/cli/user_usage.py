@@ -11,7 +11,7 @@ from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Column, Listing
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.jobview import memory_time
-from kestrelctl.cli.share_options import stored_bound
+from kestrelctl.cli.share_options import byte_bound
 from kestrelctl.grammar.quantities import duration, parse_duration, size
 from kestrelctl.protocol.answers import UsedByUsers, UserLine
 from kestrelctl.protocol.requests import UsageBy, UserUsage
@@ -25,7 +25,9 @@ _COLUMNS: list[Column[UserLine]] = [
     Column("MEMORY TIME", lambda u: memory_time(u.memory_byte_seconds), right=True),
     Column("MOST MEMORY", lambda u: size(u.peak_bytes), right=True, wide=True),
     Column("STORED", lambda u: size(u.stored_bytes), right=True),
-    Column("MAX STORED", lambda u: stored_bound(u.max_stored_bytes), right=True, wide=True),
+    Column("MAX STORED", lambda u: byte_bound(u.max_stored_bytes), right=True, wide=True),
+    Column("QUEUED SIZE", lambda u: size(u.queued_bytes), right=True),
+    Column("MAX QUEUED SIZE", lambda u: byte_bound(u.max_queued_bytes), right=True, wide=True),
     Column("WAIT OF A TASK", lambda u: duration(u.wait_seconds / (u.tasks or 1)), right=True),
 ]
 

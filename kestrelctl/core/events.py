@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.after import After
 from kestrelctl.core.model.assets import Amounts
+from kestrelctl.core.model.byte_limit import ByteLimit
 from kestrelctl.core.model.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.index_ranges import IndexRange
 from kestrelctl.core.model.records import EndedTasks, FlockRecord, JobRecord
@@ -15,7 +16,6 @@ from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.stored_limit import StoredLimit
 from kestrelctl.core.model.use import Use
 
 
@@ -159,6 +159,7 @@ class SetUser(Event, frozen=True, kw_only=True):
         reset_usage: whether what he has used counts no more.
         mail: where he is sent word of ends of his jobs; empty for nowhere, None to leave that.
         max_stored_bytes: how much he may have in the file share; unset to leave that.
+        max_queued_bytes: how large his jobs may be that have not ended; unset to leave that.
     """
 
     request: str
@@ -167,7 +168,8 @@ class SetUser(Event, frozen=True, kw_only=True):
     group: str | None = None
     reset_usage: bool = False
     mail: str | None = None
-    max_stored_bytes: StoredLimit | UnsetType = UNSET
+    max_stored_bytes: ByteLimit | UnsetType = UNSET
+    max_queued_bytes: ByteLimit | UnsetType = UNSET
 
 
 class SetGroup(Event, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from typing import Protocol
 from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import Standing
+from kestrelctl.core.jobs.queued_bytes import account_of, encoded_bytes
 from kestrelctl.core.jobs.quota import Quota, counted
 from kestrelctl.core.jobs.sharer import weight_of
 from kestrelctl.core.members.availability import closed
@@ -206,6 +207,11 @@ def _sharing_violations(state: State, must: Must) -> None:
                 if quota not in held:
                     held[quota] = Quota(quota.whose, quota.max_running, quota.limits)
                 held[quota].take(counted(attempt.claim.amounts, attempt.tokens), 1)
+    queued: Counter[str] = Counter()
+    for job in state.jobs.values():
+        queued[account_of(job.owner, job.spec.guest)] += encoded_bytes(job.spec)
+    counted_bytes = dict(state.queued_bytes.by_account)
+    must(counted_bytes == queued, "active jobs have %s bytes, really %s", counted_bytes, queued)
     waiting = Counter(turn.sharer.name for turn in state.demand.turns())
     together = 0
     for turn in state.demand.turns():

@@ -89,6 +89,7 @@ from kestrelctl.core.handlers import (
 )
 from kestrelctl.core.invariants import violations
 from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.jobs.queued_bytes import QueuedBytes
 from kestrelctl.core.jobs.sharer import Sharers
 from kestrelctl.core.members.availability import closed
 from kestrelctl.core.members.worker import Worker
@@ -401,6 +402,11 @@ class Pool:
     def sharers(self) -> Sharers:
         """Users and groups: what is set for them, what they run and have used."""
         return self.state.sharers
+
+    @property
+    def queued_bytes(self) -> QueuedBytes:
+        """How large the jobs of each account are that have not ended."""
+        return self.state.queued_bytes
 
     def census(self, now: float) -> Census:
         """Everything, counted."""

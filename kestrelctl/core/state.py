@@ -13,6 +13,7 @@ from kestrelctl.core.counting.totals import Totals
 from kestrelctl.core.effects import Effect, MemberChanged, Note, Persist
 from kestrelctl.core.jobs.dependencies import Dependencies
 from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.jobs.queued_bytes import QueuedBytes, encoded_bytes
 from kestrelctl.core.jobs.quota import Quota
 from kestrelctl.core.jobs.sharer import Sharers
 from kestrelctl.core.jobs.story import happening
@@ -47,6 +48,7 @@ class State:
         seals: prove to this start what earlier ones handed out.
         ending: jobs whose end is not yet durable: to users they are still active.
         guests: those of `jobs` that are guests.
+        queued_bytes: how large `jobs` are, by account.
         forgetting: jobs that the store still has, but shall not.
         keys: (owner, key) of submissions that are not yet durable -> the job that each made. Later
             the store knows them.
@@ -85,6 +87,7 @@ class State:
         self.jobs: dict[int, Job] = {}
         self.ending: dict[int, Job] = {}
         self.guests: set[int] = set()
+        self.queued_bytes = QueuedBytes()
         self.forgetting: set[int] = set()
         self.keys: dict[tuple[str, str], int] = {}
         self.workers: dict[str, Worker] = {}
@@ -133,8 +136,14 @@ class State:
 
     # -- jobs, workers, and what they have in common -----------------------------------------------
 
-    def new_job(self, job_id: int, owner: str, spec: JobSpec, submitted_at: float) -> Job:
-        """A job whose tasks all wait."""
+    def new_job(
+        self, job_id: int, owner: str, spec: JobSpec, submitted_at: float, size_bytes: int
+    ) -> Job:
+        """A job whose tasks all wait.
+
+        Args:
+            size_bytes: of its spec, `encoded_bytes`.
+        """
         if self.demand.too_many_shapes():
             used = {line.shape for job in self.jobs.values() for line in job.lines()}
             self.demand.forget_shapes(used)
@@ -149,9 +158,10 @@ class State:
             sharer.at_home = True
         else:
             self.guests.add(job_id)
-        job = Job(job_id, sharer, spec, shape, submitted_at)
+        job = Job(job_id, sharer, spec, shape, submitted_at, size_bytes)
         job.stores_files = spec.stores_files(keep_logs=self.config.keep_logs)
         self.jobs[job_id] = job
+        self.queued_bytes.add(job)
         deadline = spec.deadline(submitted_at)
         if deadline is not None:
             heapq.heappush(self.deadlines, (deadline, job_id))
@@ -159,7 +169,10 @@ class State:
 
     def restored_job(self, record: JobRecord) -> Job:
         """A job as the store has it, with counts of its own."""
-        job = self.new_job(record.job_id, record.owner, record.spec, record.submitted_at)
+        size_bytes = encoded_bytes(record.spec)
+        job = self.new_job(
+            record.job_id, record.owner, record.spec, record.submitted_at, size_bytes
+        )
         job.stored = True
         job.key = record.key
         job.cursor = record.cursor
@@ -170,6 +183,20 @@ class State:
         job.settled = record.settled
         job.resumed = record.resumed
         return job
+
+    def respecify(self, job: Job, spec: JobSpec) -> None:
+        """Gives a job another spec: that of a service with more copies."""
+        self.queued_bytes.drop(job)
+        job.respecify(spec, encoded_bytes(spec))
+        self.queued_bytes.add(job)
+
+    def remove_job(self, job: Job) -> None:
+        """A job is active no more."""
+        del self.jobs[job.id]
+        self.guests.discard(job.id)
+        self.queued_bytes.drop(job)
+        self.dependencies.release(job)
+        self.unpair(job)
 
     def class_of(self, ad: WorkerAd | None, jid: str) -> WorkerClass:
         """The class of a worker with this ad; None if it is not known."""

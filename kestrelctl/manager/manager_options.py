@@ -42,6 +42,8 @@ class ManagerOptions:
         max_stored_bytes: how much tasks of a user may have in the file share, unless something else
             is set for him; None for any number.
         files_kept_seconds: how long the share keeps it.
+        max_queued_bytes: how large the jobs of an account may be together that have not ended, as
+            encoded, unless something else is set for it; None for any size.
         metrics: HOST:PORT for Prometheus; empty for none.
         metrics_allow: addresses and networks that may read them, beside this machine.
         share_jobs: whether users see each other's jobs whole, except for output and story.
@@ -85,6 +87,7 @@ class ManagerOptions:
     keep_logs: bool = False
     max_stored_bytes: int | None = None
     files_kept_seconds: float = Config().files_kept_seconds
+    max_queued_bytes: int | None = Config().max_queued_bytes
     metrics: str = ""
     metrics_allow: tuple[str, ...] = ()
     mail: MailServer | None = None
@@ -112,4 +115,5 @@ class ManagerOptions:
             keep_logs=self.keep_logs,
             max_stored_bytes=self.max_stored_bytes,
             files_kept_seconds=self.files_kept_seconds,
+            max_queued_bytes=self.max_queued_bytes,
         )

@@ -66,6 +66,7 @@ class ShareRequests:
                 reset_usage=request.reset_usage,
                 mail=request.mail,
                 max_stored_bytes=request.max_stored_bytes,
+                max_queued_bytes=request.max_queued_bytes,
             )
         )
         caller.reply(an.Changed(id=request.id, what=[account]))
@@ -156,6 +157,7 @@ class _Standing:
     def __init__(self, service: Service) -> None:
         self._now = service.now()
         self._sharers = service.pool.sharers
+        self._queued_bytes = service.pool.queued_bytes
         self._unfinished: Counter[str] = Counter()
         for job in service.pool.jobs:
             self._unfinished[job.owner] += job.remaining
@@ -178,6 +180,8 @@ class _Standing:
             mail=record.mail if caller.owns(sharer.name) else "",
             stored_bytes=sharer.stored.total_bytes,
             max_stored_bytes=sharer.stored.limit_bytes,
+            queued_bytes=self._queued_bytes.of(sharer.name),
+            max_queued_bytes=self._sharers.max_queued_bytes(sharer.name),
         )
 
     def group(self, record: GroupRecord, caller: Caller) -> GroupView:

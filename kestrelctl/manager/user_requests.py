@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import NotAllowed, UsageError
 from kestrelctl.manager import views
@@ -30,6 +32,9 @@ class UserRequests:
         if request.by == "group" and not everybody:
             raise NotAllowed("what groups have used is not yours to see")
         found = self._service.store.used_by_owner(day, None if everybody else caller.user)
+        for account in self._service.pool.queued_bytes.by_account:
+            if everybody or account == caller.user:  # also of whom nothing has run yet
+                found.setdefault(account, Used())
         if request.by == "group":
             found = self._by_group(found)
             found = {who: used for who, used in found.items() if request.user in ("", who)}
@@ -49,12 +54,22 @@ class UserRequests:
         )
 
     def _line(self, who: str, used: Used, by: rq.UsageBy) -> an.UserLine:
-        sharers = self._service.pool.sharers
+        sharers, queued = self._service.pool.sharers, self._service.pool.queued_bytes
         if by == "group":
-            stored = [member.stored for member in sharers.members(who)]
-            return views.user_line(who, used, stored, group=True)
+            members = sharers.members(who)
+            return msgspec.structs.replace(
+                views.user_line(who, used),
+                stored_bytes=sum(member.stored.total_bytes for member in members),
+                queued_bytes=sum(queued.of(member.name) for member in members),
+            )
         sharer = sharers.find(who)
-        return views.user_line(who, used, [sharer.stored] if sharer else [], group=False)
+        return msgspec.structs.replace(
+            views.user_line(who, used),
+            stored_bytes=sharer.stored.total_bytes if sharer else 0,
+            max_stored_bytes=sharer.stored.limit_bytes if sharer else None,
+            queued_bytes=queued.of(who),
+            max_queued_bytes=sharers.max_queued_bytes(who),
+        )
 
     def _by_group(self, found: dict[str, Used]) -> dict[str, Used]:
         """What the present members of each group have used; of those in none under ""."""

@@ -10,7 +10,6 @@ import msgspec
 from kestrelctl.core.counting.percentile import percentile
 from kestrelctl.core.jobs.attempt import Attempt, Phase
 from kestrelctl.core.jobs.job import Job
-from kestrelctl.core.jobs.stored_bytes import StoredBytes
 from kestrelctl.core.members.availability import worker_state
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.assets import MILLI, natural, unit_key, without_units
@@ -243,12 +242,8 @@ def with_spread(view: JobView, used: Used, found: Spread) -> JobView:
     )
 
 
-def user_line(user: str, used: Used, stored: list[StoredBytes], *, group: bool) -> UserLine:
-    """What a user, or a group, has used.
-
-    Args:
-        stored: what he, or each member, has in the file share.
-    """
+def user_line(user: str, used: Used) -> UserLine:
+    """What a user, or a group, has used."""
     return UserLine(
         user=user,
         attempts=used.attempts,
@@ -258,8 +253,6 @@ def user_line(user: str, used: Used, stored: list[StoredBytes], *, group: bool) 
         wait_seconds=used.wait_seconds,
         memory_byte_seconds=used.byte_seconds,
         peak_bytes=used.peak_bytes,
-        stored_bytes=sum(each.total_bytes for each in stored),
-        max_stored_bytes=stored[0].limit_bytes if stored and not group else None,
     )
 
 

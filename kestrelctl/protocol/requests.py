@@ -15,12 +15,12 @@ from msgspec import UNSET, UnsetType
 from kestrelctl.core.classad.syntax import MAX_CHARACTERS as MAX_EXPRESSION_CHARACTERS
 from kestrelctl.core.members.enrollment import DEFAULT_SECONDS
 from kestrelctl.core.model.ad import AssetChange
+from kestrelctl.core.model.byte_limit import ByteLimit
 from kestrelctl.core.model.hold import MAX_HOLD_REASON_CHARACTERS
 from kestrelctl.core.model.result import Count, Seconds, Whole
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.shell_line import numbered
 from kestrelctl.core.model.spec import JobSpec, Notify
-from kestrelctl.core.model.stored_limit import StoredLimit
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.policies.policy_text import MAX_CHARACTERS as MAX_POLICY_CHARACTERS
 from kestrelctl.protocol.command_messages import CommandRequest
@@ -460,6 +460,8 @@ class ChangeUser(Request, frozen=True, kw_only=True, tag="user_set"):
         mail: where he is sent word of ends of his jobs; empty for nowhere, None to leave that.
         max_stored_bytes: with so much in the file share, none of his tasks begins that stores more;
             None for any number, `default` for what holds for all.
+        max_queued_bytes: how large his jobs may be together that have not ended, as encoded;
+            likewise.
     """
 
     user: str
@@ -467,7 +469,8 @@ class ChangeUser(Request, frozen=True, kw_only=True, tag="user_set"):
     group: str | None = None
     reset_usage: bool = False
     mail: str | None = None
-    max_stored_bytes: StoredLimit | UnsetType = UNSET
+    max_stored_bytes: ByteLimit | UnsetType = UNSET
+    max_queued_bytes: ByteLimit | UnsetType = UNSET
 
 
 class ListGroups(Request, frozen=True, kw_only=True, tag="groups"):

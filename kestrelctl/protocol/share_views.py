@@ -17,6 +17,8 @@ class UserView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         mail: where he is sent word of ends of his jobs; shown to him and to admins.
         stored_bytes: what his tasks have in the file share.
         max_stored_bytes: with so much there, none begins that stores more; None for any number.
+        queued_bytes: how large his jobs are together that have not ended, as encoded.
+        max_queued_bytes: the most of that; None for any size.
     """
 
     user: str
@@ -32,6 +34,8 @@ class UserView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mail: str = ""
     stored_bytes: int = 0
     max_stored_bytes: int | None = None
+    queued_bytes: int = 0
+    max_queued_bytes: int | None = None
 
 
 class GroupView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -17,6 +17,8 @@ class UserLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         peak_bytes: the most that an attempt took.
         stored_bytes: what tasks have in the file share now, whenever they put it there.
         max_stored_bytes: of a user the most of that; None for any number.
+        queued_bytes: how large jobs are together that have not ended, as encoded.
+        max_queued_bytes: of a user the most of that; None for any size.
     """
 
     user: str
@@ -29,6 +31,8 @@ class UserLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     peak_bytes: int = 0
     stored_bytes: int = 0
     max_stored_bytes: int | None = None
+    queued_bytes: int = 0
+    max_queued_bytes: int | None = None
 
 
 class UsedByUsers(Reply, frozen=True, kw_only=True, tag="user_usage"):

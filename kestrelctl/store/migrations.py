@@ -425,6 +425,11 @@ _TWENTY_SEVENTH = (
     "ALTER TABLE pool ADD COLUMN term INTEGER NOT NULL DEFAULT 0",
 )
 
+_TWENTY_EIGHTH = (
+    # How large a user's jobs may be together that have not ended: NULL as for all, -1 for any size.
+    "ALTER TABLE users ADD COLUMN max_queued_bytes INTEGER",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _SECOND,
@@ -453,6 +458,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _TWENTY_FIFTH,
     _TWENTY_SIXTH,
     _TWENTY_SEVENTH,
+    _TWENTY_EIGHTH,
 )
 
 

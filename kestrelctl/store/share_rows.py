@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from kestrelctl.core.model.assets import Amounts
+from kestrelctl.core.model.byte_limit import (
+    AS_FOR_ALL,
+    MOST_STORED_SUM_BYTES,
+    ByteLimit,
+    problem_with_byte_limit,
+)
 from kestrelctl.core.model.mail_address import problem_with_mail
 from kestrelctl.core.model.records import GroupRecord, StoredRecord, UserRecord
 from kestrelctl.core.model.share_change import problem_with_number, problem_with_weight
-from kestrelctl.core.model.stored_limit import (
-    AS_FOR_ALL,
-    MOST_STORED_SUM_BYTES,
-    StoredLimit,
-    problem_with_stored_limit,
-)
 from kestrelctl.store.rows import Unreadable, readable
 
 log = logging.getLogger(__name__)
@@ -26,12 +26,15 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 _USER_COLUMNS = (
-    "name, weight, member_of, max_running, max_queued, limits, usage, usage_at, mail, max_stored"
+    "name, weight, member_of, max_running, max_queued, limits, usage, usage_at, mail, max_stored,"
+    " max_queued_bytes"
 )
 _GROUP_COLUMNS = "name, weight, max_running, max_queued, limits"
 
 #: With the values of `user_row` and of `group_row`.
-PUT_USER = f"INSERT OR REPLACE INTO users ({_USER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+PUT_USER = (
+    f"INSERT OR REPLACE INTO users ({_USER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
 PUT_GROUP = f"INSERT OR REPLACE INTO user_groups ({_GROUP_COLUMNS}) VALUES (?, ?, ?, ?, ?)"
 
 #: With the values of a `StoredRecord`.
@@ -57,23 +60,24 @@ def user_row(record: UserRecord) -> tuple[Any, ...]:
         record.usage_at,
         record.mail,
         _limit_column(record.max_stored_bytes),
+        _limit_column(record.max_queued_bytes),
     )
 
 
-def _limit_column(limit: StoredLimit) -> int | None:
+def _limit_column(limit: ByteLimit) -> int | None:
     if limit == AS_FOR_ALL:
         return None
     return _NO_LIMIT if limit is None else limit
 
 
-def _stored_limit(column: object) -> StoredLimit:
+def _byte_limit(column: object) -> ByteLimit:
     """The inverse; raises ValueError for what no manager writes."""
     if column is None:
         return AS_FOR_ALL
     if column == _NO_LIMIT:
         return None
-    if not isinstance(column, int) or problem_with_stored_limit(column):
-        raise ValueError(f"what may be stored cannot be {column!r}")
+    if not isinstance(column, int) or problem_with_byte_limit("a limit", column):
+        raise ValueError(f"a limit of bytes cannot be {column!r}")
     return column
 
 
@@ -121,7 +125,7 @@ def _those_readable(
 
 def _user_record(row: tuple[Any, ...]) -> UserRecord:
     name, weight, group, max_running, max_queued, limits, usage, usage_at, *others = row
-    mail, max_stored = others
+    mail, max_stored, max_queued_bytes = others
     if not all(isinstance(n, float) and n >= 0 for n in (usage, usage_at)):
         raise ValueError(f"usage cannot be {usage!r} at {usage_at!r}")
     if mail != "" and problem_with_mail(str(mail)):
@@ -137,7 +141,8 @@ def _user_record(row: tuple[Any, ...]) -> UserRecord:
         usage=usage,
         usage_at=usage_at,
         mail=mail,
-        max_stored_bytes=_stored_limit(max_stored),
+        max_stored_bytes=_byte_limit(max_stored),
+        max_queued_bytes=_byte_limit(max_queued_bytes),
     )
 
 

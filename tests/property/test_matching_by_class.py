@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from kestrelctl.core.classad.evaluation import Ad, Expression
 from kestrelctl.core.classad.syntax import parse, references
+from kestrelctl.core.jobs.queued_bytes import encoded_bytes
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
@@ -120,7 +121,7 @@ def test_matching_by_class_equals_matching_each_worker(
         else:
             owner, spec = comer
             assert problem_with_job(spec) is None
-            state.new_job(place, owner, spec, 0.0)
+            state.new_job(place, owner, spec, 0.0, encoded_bytes(spec))
     for job in state.jobs.values():
         for jid, worker in state.workers.items():
             terms = state.supply.of(worker).terms(job.shape)

@@ -36,6 +36,7 @@ from kestrelctl.core.members.availability import closed
 from kestrelctl.core.members.worker import Worker as Member
 from kestrelctl.core.model.ad import AssetChange, AssetUnit, WorkerAd, changed
 from kestrelctl.core.model.after import After, IfParentFails, WantedEnd, ids_of
+from kestrelctl.core.model.byte_limit import ByteLimit
 from kestrelctl.core.model.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
@@ -47,7 +48,6 @@ from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.core.model.stage import STAGES, Stage
 from kestrelctl.core.model.stored_file import Piece, StoredFile
-from kestrelctl.core.model.stored_limit import StoredLimit
 from kestrelctl.core.model.task_state import FINAL_STATES, TaskState
 from kestrelctl.core.model.use import Use
 from kestrelctl.core.pool import Pool
@@ -101,7 +101,12 @@ ADS = {
         assets={"cpus": 1.5, "memory": 100.0 * MEBIBYTE}, unknown={"db": 75, "tapes": 69}
     ),
 }
-CONFIG = Config(away_seconds=20.0, quarantine_failures=3, forget_worker_seconds=100.0)
+CONFIG = Config(
+    away_seconds=20.0,
+    quarantine_failures=3,
+    forget_worker_seconds=100.0,
+    max_queued_bytes=4_000,
+)
 
 names = st.sampled_from(sorted(ADS))
 specs = st.builds(
@@ -175,6 +180,9 @@ charges = st.sampled_from(
 outcomes = st.sampled_from(
     [Outcome.DONE, Outcome.FAILED, Outcome.KILLED, Outcome.UNABLE, Outcome.GOES_ON]
 )
+
+
+byte_limits = st.sampled_from([None, "default", 0, 200, 1_000])
 
 
 def checkpoint_of(job_id: int, index: int, n: int) -> MadeCheckpoint:
@@ -276,7 +284,10 @@ class PoolMachine(RuleBasedStateMachine):
         self.tell(ev.Reconnected(at=self.now))
 
     def tell(self, event: ev.Event) -> None:
-        self.do(self.pool.handle(event))
+        had = dict(self.pool.queued_bytes.by_account)
+        effects = self.pool.handle(event)
+        self.must_grow_no_more(had)
+        self.do(effects)
         tokens = self.pool.state.tokens
         before = tokens.held.get("seats", 0)
         effects = self.pool.schedule(self.now)
@@ -293,6 +304,13 @@ class PoolMachine(RuleBasedStateMachine):
             stored = job.sharer.stored
             limit = stored.limit_bytes
             assert limit is None or sum(stored.by_hour.values()) < limit, "too much is stored"
+
+    def must_grow_no_more(self, had: dict[str, int]) -> None:
+        """Nobody's jobs grow beyond what they may be together."""
+        for account, size_bytes in self.pool.queued_bytes.by_account.items():
+            limit = self.pool.sharers.max_queued_bytes(account)
+            allowed = limit is None or size_bytes <= max(limit, had.get(account, 0))
+            assert allowed, f"{account} has {size_bytes} bytes of jobs, and may have {limit}"
 
     def do(self, effects: list[fx.Effect]) -> None:
         for effect in effects:
@@ -612,11 +630,20 @@ class PoolMachine(RuleBasedStateMachine):
             self.tell(ev.SetUser(at=self.now, request="s", name="ada", change=bounds, group="g"))
 
     @rule(limit=st.sampled_from([None, "default", 0, 1, 3]))
-    def limit_what_is_stored(self, limit: StoredLimit) -> None:
+    def limit_what_is_stored(self, limit: ByteLimit) -> None:
         """An admin says how much the user may have in the file share."""
         self.tell(
             ev.SetUser(
                 at=self.now, request="s", name="ada", change=ShareChange(), max_stored_bytes=limit
+            )
+        )
+
+    @rule(account=st.sampled_from(["ada", "home.example"]), limit=byte_limits)
+    def limit_how_large_jobs_are(self, account: str, limit: ByteLimit) -> None:
+        """An admin says how large the jobs of an account may be, perhaps less than they are."""
+        self.tell(
+            ev.SetUser(
+                at=self.now, request="s", name=account, change=ShareChange(), max_queued_bytes=limit
             )
         )
 

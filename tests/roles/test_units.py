@@ -316,6 +316,8 @@ def test_logs_are_kept_only_where_the_operator_says_so() -> None:
 
 def test_what_users_may_have_stored_counts_as_long_as_the_share_keeps_it() -> None:
     assert "--max-stored none --files-kept 7d" in unit("manager")
+    assert "--max-queued-size 16M" in unit("manager")
+    assert "--max-queued-size 64M" in unit("manager", manager_max_queued_size="64M")
     assert values_of("xmpp_server")["xmpp_server_share_kept_days"] == 7
     of_server = {**POOL["hostvars"]["srv"], "xmpp_server_share_kept_days": 30}
     command = unit("manager", manager_max_stored="20G", hostvars={"srv": of_server})

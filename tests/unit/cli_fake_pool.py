@@ -301,6 +301,8 @@ USED_BY_USERS = an.UsedByUsers(
             peak_bytes=3 << 20,
             stored_bytes=5 << 30,
             max_stored_bytes=20 << 30,
+            queued_bytes=2 << 20,
+            max_queued_bytes=16 << 20,
         )
     ],
 )
@@ -318,6 +320,8 @@ USER = UserView(
     limits={"gpus": 4.0, "fpga": 0.0},
     stored_bytes=3 << 30,
     max_stored_bytes=20 << 30,
+    queued_bytes=2 << 20,
+    max_queued_bytes=16 << 20,
 )
 GROUP = GroupView(
     group="physics",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -50,6 +51,23 @@ def test_what_may_be_stored_is_sent_as_bytes(said: str, sent: int | str | None) 
     assert changed("--max-stored", said).max_stored_bytes == sent
 
 
+def test_how_large_jobs_may_be_is_sent_as_bytes() -> None:
+    assert changed("--max-queued-size", "64M").max_queued_bytes == 64 << 20
+    assert changed("--max-queued-size", "none").max_queued_bytes is None
+    assert changed("--max-queued-size", "default").max_queued_bytes == "default"
+    assert changed("--max-queued", "7").max_queued_bytes is msgspec.UNSET
+
+
+def test_how_large_jobs_are_is_shown() -> None:
+    shown = run(FakePool(), "user", "info", "ada").stdout
+    assert "queued size  2 MiB of at most 16 MiB\n" in shown
+    for line in ("list", "usage"):
+        table = run(FakePool(), "user", line, "-o", "wide").stdout
+        assert "QUEUED SIZE" in table
+        assert re.search(r"\b2 MiB +16 MiB\b", table), line
+    assert "QUEUED SIZE" in run(FakePool(), "user", "usage").stdout
+
+
 def _plain(value: object) -> object:
     return msgspec.to_builtins(value)
 
@@ -75,6 +93,7 @@ def test_a_user_is_put_into_a_group_or_taken_out() -> None:
         ["--max-queued", "1" + "0" * 18],
         ["--max-stored", "much"],
         ["--max-stored", "9000T"],
+        ["--max-queued-size", "9000T"],
         ["--limit", "gpus"],
         ["--limit", "gpus=-1"],
         ["--limit", "gpus=1", "--limit", "gpus=2"],
@@ -186,9 +205,11 @@ def test_how_much_is_stored_for_whom_and_for_how_long_is_the_operators_to_say() 
         data_dir=Path("d"),
         max_stored_bytes=5,
         files_kept_seconds=60.0,
+        max_queued_bytes=7,
     )
     config = options.config()
     assert (config.max_stored_bytes, config.files_kept_seconds) == (5, 60.0)
+    assert config.max_queued_bytes == 7
     assert Config().max_stored_bytes is None
     assert Config().files_kept_seconds == FILES_KEPT_SECONDS
 

@@ -9,6 +9,7 @@ import pytest
 from managerkit import NOW, PlayedManager
 from store_samples import job, result
 
+from kestrelctl.core.jobs.queued_bytes import encoded_bytes
 from kestrelctl.core.jobs.stored_bytes import hour_of
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.records import StoredRecord, TaskRecord
@@ -102,6 +103,7 @@ async def test_only_an_admin_sets_something(manager: PlayedManager) -> None:
         rq.ChangeUser(user="ada", change=ShareChange(weight=100.0)),
         rq.ChangeUser(user="ada", max_stored_bytes=None),
         rq.ChangeUser(user="ada", mail="", max_stored_bytes=None),
+        rq.ChangeUser(user="ada", max_queued_bytes=None),
         rq.ChangeGroup(name="mine"),
         rq.RemoveGroup(name="physics"),
     ):
@@ -201,6 +203,38 @@ async def test_users_and_admins_see_what_is_stored_and_the_limit(tmp_path: Path)
     assert await used(ROOT) == [(10, 70), (20, 30)]
     assert await used(BOB) == [(20, 30)]
     assert await used(ROOT, by="group") == [(30, None)]
+
+
+async def test_it_is_shown_how_large_the_jobs_of_each_are_and_may_be(tmp_path: Path) -> None:
+    manager = PlayedManager(tmp_path, max_queued_bytes=1_000)
+    await said(manager, ROOT, rq.ChangeGroup(name="physics"))
+    for name in ("ada", "bob"):
+        await said(manager, ROOT, rq.ChangeUser(user=f"{name}@users.pool", group="physics"))
+    spec = JobSpec(argv=("x" * 300,), held=True)
+    size_bytes = encoded_bytes(spec)
+    for who, jobs in ((ADA, 2), (BOB, 1)):
+        for _ in range(jobs):
+            await said(manager, who, rq.SubmitJob(spec=spec))
+    await said(manager, ROOT, rq.ChangeUser(user="bob", max_queued_bytes=None))
+    found = await users(manager, ROOT)
+    seen = {name: (view.queued_bytes, view.max_queued_bytes) for name, view in found.items()}
+    assert seen == {"ada": (2 * size_bytes, 1_000), "bob": (size_bytes, None)}
+
+    async def used(who: str, **asked: Any) -> list[tuple[int, int | None]]:
+        found = await said(manager, who, rq.UserUsage(since=0.0, **asked))
+        assert isinstance(found, an.UsedByUsers), found
+        return [(line.queued_bytes, line.max_queued_bytes) for line in found.users]
+
+    assert await used(ROOT) == [(2 * size_bytes, 1_000), (size_bytes, None)]
+    assert await used(BOB) == [(size_bytes, None)], "though nothing has run yet"
+    assert await used(ROOT, by="group") == [(3 * size_bytes, None)]
+
+
+async def test_a_job_that_is_too_large_is_refused_with_a_cause(tmp_path: Path) -> None:
+    manager = PlayedManager(tmp_path, max_queued_bytes=1_000)
+    refused = await said(manager, ADA, rq.SubmitJob(spec=JobSpec(argv=("x" * 1_000,))))
+    assert isinstance(refused, an.Failed)
+    assert (refused.code, bool(refused.cause), bool(refused.hint)) == ("over-quota", True, True)
 
 
 async def test_what_groups_have_used_is_the_sum_of_their_present_members(tmp_path: Path) -> None:

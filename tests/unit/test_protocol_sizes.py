@@ -25,7 +25,7 @@ from kestrelctl.xmpp.xmpp_session import MOST_STANZA_BYTES
 
 def job(job_id: int, **spec: Any) -> Job:
     ada = Sharer(UserRecord(name="ada"), Config())
-    return Job(job_id, ada, JobSpec(**{"argv": ("x",), **spec}), Shape({}, frozenset()), 0.0)
+    return Job(job_id, ada, JobSpec(**{"argv": ("x",), **spec}), Shape({}, frozenset()), 0.0, 0)
 
 
 ONE_CPU = {"cpus": 1000}

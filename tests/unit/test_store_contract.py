@@ -27,6 +27,7 @@ from kestrelctl.core.effects import Persist, Run
 from kestrelctl.core.events import Drain, JobStored, Joined, Reconnected, Reported, Submit
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.after import After, WantedEnd
+from kestrelctl.core.model.byte_limit import MOST_STORED_SUM_BYTES
 from kestrelctl.core.model.checkpoint import Checkpoint
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.hold import Hold
@@ -56,7 +57,6 @@ from kestrelctl.core.model.seal import SECRET_BYTES
 from kestrelctl.core.model.spec import JobSpec, Notify
 from kestrelctl.core.model.stage import StageRun
 from kestrelctl.core.model.stored_file import Piece, StoredFile
-from kestrelctl.core.model.stored_limit import MOST_STORED_SUM_BYTES
 from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import StoreFull
@@ -239,9 +239,10 @@ class TestShares:
             usage_at=1_700_000_000.25,
             mail="ada+jobs@example.org",
             max_stored_bytes=MOST_STORED_SUM_BYTES,
+            max_queued_bytes=None,
         )
         await store.commit([UserRecord(name="bob", max_stored_bytes=0), ada])
-        bob = UserRecord(name="bob", weight=2.0, max_stored_bytes=None)
+        bob = UserRecord(name="bob", weight=2.0, max_stored_bytes=None, max_queued_bytes=7)
         await store.commit([bob, UserRecord(name="carl")])
         assert reopened(store).users == [ada, bob, UserRecord(name="carl")]
 

@@ -349,6 +349,7 @@ def test_a_snapshot_of_a_sound_store_sets_nothing_aside(data_dir: Path) -> None:
         "mail = x'00'",
         "max_stored = -2",
         "max_stored = 'much'",
+        "max_queued_bytes = 'much'",
     ],
 )
 def test_a_damaged_user_counts_as_one_of_whom_nothing_is_set(

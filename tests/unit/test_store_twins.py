@@ -86,6 +86,7 @@ users = st.builds(
     usage_at=durations,
     mail=st.sampled_from(["", "ada@example.org"]),
     max_stored_bytes=st.none() | st.just("default") | st.integers(0, 2**53),
+    max_queued_bytes=st.none() | st.just("default") | st.integers(0, 2**53),
     **bounds,
 )
 rule_names = st.sampled_from(["night", "eve"])

@@ -272,11 +272,8 @@ def settle_job(state: State, job: Job, now: float) -> None:
             state.supply.wake_for(line.shape)
     if job.live or job.remaining or job.id not in state.jobs or not job.stored:
         return
-    del state.jobs[job.id]
-    state.guests.discard(job.id)
+    state.remove_job(job)
     state.ending[job.id] = job
-    state.dependencies.release(job)
-    state.unpair(job)
     outcome = job.counts.outcome()
     state.totals.jobs_finished[outcome] += 1
     record = job.record(outcome, now)

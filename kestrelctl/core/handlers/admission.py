@@ -1,4 +1,4 @@
-"""How many tasks without an end a user, and the group that he is in, may have."""
+"""How much may be without an end: tasks of a user and his group, bytes of an account's jobs."""
 
 from __future__ import annotations
 
@@ -27,6 +27,24 @@ def over_quota(state: State, sharer: Sharer, more: int) -> tuple[str, str] | Non
         if have + more > bound:
             return _said(f"group {group}", have, bound, more), _hint(f"group set {group}")
     return None
+
+
+def too_large(state: State, account: str, more_bytes: int) -> tuple[str, str, str] | None:
+    """Why an account may not have so much more of jobs, with cause and hint; None if it may.
+
+    Args:
+        account: as `queued_bytes.account_of` has it.
+        more_bytes: of what is to come, as encoded.
+    """
+    bound = state.sharers.max_queued_bytes(account)
+    have = state.queued_bytes.of(account)
+    if bound is None or have + more_bytes <= bound:
+        return None
+    text = f"the jobs of {account} that have not ended would be too large together"
+    cause = f"they have {have:,} bytes and may have {bound:,}; this would add {more_bytes:,}"
+    ask = f"ask an admin for `kestrelctl user set {account} --max-queued-size SIZE`"
+    first = "wait until some have ended" if more_bytes <= bound else "submit it as several jobs"
+    return text, cause, f"{first}, put what is long into files (`submit --input`), or {ask}"
 
 
 def _unfinished(state: State, owners: set[str]) -> int:

@@ -108,6 +108,7 @@ def _grow(state: State, job: Job, more: int) -> None:
     state.totals.tasks_submitted += more
     fresh = more - len(stopped)
     if fresh:
-        job.respecify(msgspec.structs.replace(job.spec, count=job.spec.count + fresh))
+        spec = msgspec.structs.replace(job.spec, count=job.spec.count + fresh)
+        state.respecify(job, spec)
         for worker in state.workers.values():
             worker.known_jobs.discard(job.id)  # its template says how many tasks there are

@@ -10,11 +10,11 @@ from kestrelctl.core.effects import Answer
 from kestrelctl.core.events import DropGroup, SetGroup, SetUser
 from kestrelctl.core.handlers.stored_sums import hold_or_let_go
 from kestrelctl.core.handlers.submission import refuse
+from kestrelctl.core.model.byte_limit import problem_with_byte_limit
 from kestrelctl.core.model.mail_address import problem_with_mail
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import GroupGone, UserRecord
 from kestrelctl.core.model.share_change import changed, problem_with_change
-from kestrelctl.core.model.stored_limit import problem_with_stored_limit
 from kestrelctl.core.state import State
 
 #: How many groups a pool may have.
@@ -34,7 +34,9 @@ def on_set_user(state: State, event: SetUser) -> None:
     if event.mail:
         problem = problem or problem_with_mail(event.mail)
     if event.max_stored_bytes is not UNSET:
-        problem = problem or problem_with_stored_limit(event.max_stored_bytes)
+        problem = problem or problem_with_byte_limit("max_stored", event.max_stored_bytes)
+    if event.max_queued_bytes is not UNSET:
+        problem = problem or problem_with_byte_limit("max_queued_bytes", event.max_queued_bytes)
     if problem:
         refuse(state, event.request, "usage", problem)
         return
@@ -43,6 +45,8 @@ def on_set_user(state: State, event: SetUser) -> None:
         record = msgspec.structs.replace(record, mail=event.mail)
     if event.max_stored_bytes is not UNSET:
         record = msgspec.structs.replace(record, max_stored_bytes=event.max_stored_bytes)
+    if event.max_queued_bytes is not UNSET:
+        record = msgspec.structs.replace(record, max_queued_bytes=event.max_queued_bytes)
     if event.group is not None:
         record = msgspec.structs.replace(record, group=event.group)
     was_full = sharers.of(event.name).stored.is_full

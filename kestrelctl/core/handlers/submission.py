@@ -22,7 +22,7 @@ from kestrelctl.core.events import (
     Submit,
     SubmitGraph,
 )
-from kestrelctl.core.handlers.admission import over_quota
+from kestrelctl.core.handlers.admission import over_quota, too_large
 from kestrelctl.core.handlers.pairs import (
     feed_cancel,
     pair,
@@ -41,6 +41,7 @@ from kestrelctl.core.handlers.waits import (
     why_not,
 )
 from kestrelctl.core.jobs.job import Job, Standing, Task
+from kestrelctl.core.jobs.queued_bytes import account_of, encoded_bytes
 from kestrelctl.core.model.after import shifted
 from kestrelctl.core.model.hold import MAX_HOLD_REASON_CHARACTERS, POOL, SUBMITTED_SO, Hold
 from kestrelctl.core.model.index_ranges import IndexRange, IndexRanges, as_ranges
@@ -67,7 +68,8 @@ def on_submit(state: State, event: Submit) -> None:
     """
     if event.key and _was_submitted(state, event, event.spec, event.spec.count):
         return
-    if not _may_submit(state, event, [event.spec]):
+    size_bytes = encoded_bytes(event.spec)
+    if not _may_submit(state, event, [event.spec], size_bytes):
         return
     refusal = why_not(state, event.owner, [event.spec.after], [event.spec.after], event.ended)
     if refusal is not None:
@@ -78,7 +80,7 @@ def on_submit(state: State, event: Submit) -> None:
     if why is not None:
         _refuse_pair(state, event.request, why)
         return
-    job = _take_in(state, event, event.spec)
+    job = _take_in(state, event, event.spec, size_bytes)
     if event.key:
         job.key = event.key
         state.keys[event.owner, event.key] = job.id
@@ -92,7 +94,8 @@ def on_submit_graph(state: State, event: SubmitGraph) -> None:
     tasks = sum(spec.count for spec in event.specs)
     if event.key and _was_submitted(state, event, event.specs[0], tasks):
         return
-    if not _may_submit(state, event, event.specs):
+    sizes = [encoded_bytes(spec) for spec in event.specs]
+    if not _may_submit(state, event, event.specs, sum(sizes)):
         return
     first = state.next_job_id
     afters = [
@@ -112,14 +115,17 @@ def on_submit_graph(state: State, event: SubmitGraph) -> None:
         if why is not None:
             _refuse_pair(state, event.request, why, spec.name)
             return
-    for spec, after, each in zip(event.specs, afters, event.after_each, strict=True):
+    for spec, after, each, size_bytes in zip(
+        event.specs, afters, event.after_each, sizes, strict=True
+    ):
         after_each = spec.after_each if each is None else first + each
         if after or after_each:
             files = located(spec.parent_files, first)
             spec = msgspec.structs.replace(
                 spec, after=after, after_each=after_each, parent_files=files
             )
-        job = _take_in(state, event, spec)
+            size_bytes = encoded_bytes(spec)  # a little more, now that ids of its parents are known
+        job = _take_in(state, event, spec, size_bytes)
         if event.key and job.id == first:
             job.key = event.key
             state.keys[event.owner, event.key] = first
@@ -129,8 +135,14 @@ def on_submit_graph(state: State, event: SubmitGraph) -> None:
     state.emit(Answer(request=event.request, job_id=first, tasks=tasks))
 
 
-def _may_submit(state: State, event: Submit | SubmitGraph, specs: list[JobSpec]) -> bool:
-    """Whether a user may have these jobs too; if not, he has been told why."""
+def _may_submit(
+    state: State, event: Submit | SubmitGraph, specs: list[JobSpec], size_bytes: int
+) -> bool:
+    """Whether a user may have these jobs too; if not, he has been told why.
+
+    Args:
+        size_bytes: of all of them together, as encoded.
+    """
     if _has_too_many_expressions(state, event.request, event.owner, specs):
         return False
     for spec in specs:
@@ -142,13 +154,25 @@ def _may_submit(state: State, event: Submit | SubmitGraph, specs: list[JobSpec])
         if deadline is not None and deadline <= event.at:
             text = f"the deadline was {event.at - deadline:,.0f} s ago"
             return refuse(state, event.request, "usage", text, "give one that is still to come")
+    account = account_of(event.owner, specs[0].guest)
+    if _refuse_too_large(state, event.request, account, size_bytes):
+        return False
     tasks = sum(spec.count for spec in specs)
     return not refuse_over_quota(state, event.request, event.owner, tasks)
 
 
-def _take_in(state: State, event: Submit | SubmitGraph, spec: JobSpec) -> Job:
+def _refuse_too_large(state: State, request: str, account: str, more_bytes: int) -> bool:
+    """Whether an account may not have so much more of jobs; if so, whoever asked has been told."""
+    found = too_large(state, account, more_bytes)
+    if found is not None:
+        text, cause, hint = found
+        refuse(state, request, "over-quota", text, hint, cause)
+    return found is not None
+
+
+def _take_in(state: State, event: Submit | SubmitGraph, spec: JobSpec, size_bytes: int) -> Job:
     """A new job; the caller has it recorded."""
-    job = state.new_job(state.next_job_id, event.owner, spec, event.at)
+    job = state.new_job(state.next_job_id, event.owner, spec, event.at, size_bytes)
     state.next_job_id += 1
     state.totals.jobs_submitted += 1
     state.totals.tasks_submitted += spec.count
@@ -356,10 +380,7 @@ def on_retry(state: State, event: Retry) -> None:
         state.record(job.record())
         state.touch_job(job)
     elif not before:
-        del state.jobs[job.id]
-        state.guests.discard(job.id)
-        state.dependencies.release(job)
-        state.unpair(job)
+        state.remove_job(job)
     if not brought_back and job.pairing is not None:
         parent = job.pairing.parent
         text = f"the tasks of job {job.id} wait for tasks of job {parent} that did not end well"
@@ -416,6 +437,9 @@ def _may_retry(state: State, event: Retry) -> bool:
         return refuse(state, event.request, "usage", orphaned, "submit it anew")
     if job is None and record is not None:
         if _has_too_many_expressions(state, event.request, owner, [record.spec]):
+            return False
+        account = account_of(owner, record.spec.guest)
+        if _refuse_too_large(state, event.request, account, encoded_bytes(record.spec)):
             return False
         refusal = retried_in_vain(state, record, event.ended)
         if refusal is not None:
@@ -508,6 +532,8 @@ def refuse_over_quota(state: State, request: str, owner: str, more: int) -> bool
     return found is not None
 
 
-def refuse(state: State, request: str, code: str, message: str, hint: str = "") -> bool:
-    state.emit(Answer(request=request, error=code, message=message, hint=hint))
+def refuse(
+    state: State, request: str, code: str, message: str, hint: str = "", cause: str = ""
+) -> bool:
+    state.emit(Answer(request=request, error=code, message=message, cause=cause, hint=hint))
     return False

@@ -104,6 +104,7 @@ class Job:
         happenings: how many records its story has.
         resumed: how many attempts were begun from a checkpoint.
         stores_files: whether its tasks put something into the file share.
+        encoded_bytes: of its spec as JSON.
     """
 
     __slots__ = (
@@ -113,6 +114,7 @@ class Job:
         "cancelling",
         "counts",
         "cursor",
+        "encoded_bytes",
         "failed_in_row",
         "freed",
         "happenings",
@@ -149,7 +151,13 @@ class Job:
     )
 
     def __init__(
-        self, job_id: int, sharer: Sharer, spec: JobSpec, shape: Shape, submitted_at: float
+        self,
+        job_id: int,
+        sharer: Sharer,
+        spec: JobSpec,
+        shape: Shape,
+        submitted_at: float,
+        encoded_bytes: int,
     ) -> None:
         self.id = job_id
         self.sharer = sharer
@@ -190,15 +198,17 @@ class Job:
         self.happenings = 0
         self.resumed = 0
         self.stores_files = False
+        self.encoded_bytes = encoded_bytes
 
     @property
     def whole(self) -> Job:
         """The job that this is a line of: itself."""
         return self
 
-    def respecify(self, spec: JobSpec) -> None:
+    def respecify(self, spec: JobSpec, encoded_bytes: int) -> None:
         """Gives it another spec: that of a service with more copies."""
         self.spec = spec
+        self.encoded_bytes = encoded_bytes
         self._template = None
 
     @property
@@ -519,7 +529,9 @@ class LargerRequest(Job):
     __slots__ = ("_asks", "_whole")
 
     def __init__(self, whole: Job, asks: JobSpec, shape: Shape) -> None:
-        super().__init__(whole.id, whole.sharer, whole.spec, shape, whole.submitted_at)
+        super().__init__(
+            whole.id, whole.sharer, whole.spec, shape, whole.submitted_at, whole.encoded_bytes
+        )
         self._asks = asks
         self._whole = whole
         self.cursor = whole.spec.count

@@ -20,10 +20,10 @@ import msgspec
 
 from kestrelctl.core.jobs.quota import Quota
 from kestrelctl.core.jobs.stored_bytes import StoredBytes
+from kestrelctl.core.model.byte_limit import AS_FOR_ALL, limit_in_force
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import GroupRecord, StoredRecord, UserRecord
-from kestrelctl.core.model.stored_limit import AS_FOR_ALL
 
 #: Usage tilts a weight by this factor at most, either way.
 MOST_TILT = 2.0
@@ -243,9 +243,18 @@ class Sharers:
 
     def _limit(self, sharer: Sharer) -> None:
         """Sets how much a user may have stored: what is set for him, or else for everybody."""
-        limit = sharer.record.max_stored_bytes
         of_all = self._config.max_stored_bytes
-        sharer.stored.limit_bytes = of_all if limit == AS_FOR_ALL else limit
+        sharer.stored.limit_bytes = limit_in_force(sharer.record.max_stored_bytes, of_all)
+
+    def max_queued_bytes(self, account: str) -> int | None:
+        """How large the jobs of an account may be together; None for any size.
+
+        Args:
+            account: a user, or a pool whose guests they are.
+        """
+        known = self._users.get(account)
+        limit = AS_FOR_ALL if known is None else known.record.max_queued_bytes
+        return limit_in_force(limit, self._config.max_queued_bytes)
 
     def find(self, name: str) -> Sharer | None:
         """The user with this account; None if nothing is known of him."""

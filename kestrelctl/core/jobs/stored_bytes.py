@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from kestrelctl.core.model.byte_limit import MOST_STORED_SUM_BYTES
 from kestrelctl.core.model.result import Result
-from kestrelctl.core.model.stored_limit import MOST_STORED_SUM_BYTES
 
 HOUR_SECONDS = 3600
 

@@ -51,6 +51,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     files_kept_seconds: float = 7 * 86_400.0
     max_stored_bytes: int | None = None
 
+    #: How large the jobs of an account may be together that have not ended, as encoded, unless
+    #: something else is set for it; None for any size. Forty accounts with so much, in words of
+    #: eight letters, fill a manager of 4 GiB (docs/operations.md has the measurement).
+    max_queued_bytes: int | None = 16 << 20
+
     #: How long after its start a manager waits for workers to say what they still run.
     reconcile_seconds: float = 3.0
     #: How long attempts of jobs with `on_worker_lost = wait` wait for their worker.

@@ -8,13 +8,13 @@ import msgspec
 
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import Amounts
+from kestrelctl.core.model.byte_limit import AS_FOR_ALL, ByteLimit
 from kestrelctl.core.model.checkpoint import Checkpoint
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.index_ranges import IndexRange, as_ranges
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.stored_limit import AS_FOR_ALL, StoredLimit
 from kestrelctl.core.model.task_state import Counts, TaskState
 
 
@@ -163,6 +163,7 @@ class UserRecord(msgspec.Struct, frozen=True, kw_only=True):
         max_queued: tasks without a final state that he may have; None for any number.
         limits: thousandths of assets that may be charged for him at once; of others any amount.
         max_stored_bytes: with so much in the file share, none of his tasks begins that stores more.
+        max_queued_bytes: how large his jobs may be together that have not ended, as encoded.
         usage: weighted seconds, decayed up to `usage_at`.
         usage_at: in seconds since the epoch.
         mail: where he is sent word of the ends of his jobs; empty for nowhere.
@@ -177,7 +178,8 @@ class UserRecord(msgspec.Struct, frozen=True, kw_only=True):
     usage: float = 0.0
     usage_at: float = 0.0
     mail: str = ""
-    max_stored_bytes: StoredLimit = AS_FOR_ALL
+    max_stored_bytes: ByteLimit = AS_FOR_ALL
+    max_queued_bytes: ByteLimit = AS_FOR_ALL
 
 
 class StoredRecord(msgspec.Struct, frozen=True):
