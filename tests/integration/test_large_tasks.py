@@ -14,7 +14,12 @@ ARGUMENTS = ("x" * 100_000,) * 4
 
 async def test_answers_come_while_large_tasks_are_handed_out() -> None:
     """All of these are handed out at once, and the first answer would come when all have ended."""
-    async with throw_away_pool(WORKERS) as pool, connect_local(pool) as user:
+    async with (
+        throw_away_pool(WORKERS) as pool,
+        connect_local(pool) as user,
+        connect_local(pool, admin=True) as admin,
+    ):
+        await admin.ask(requests.ChangeUser(user=pool.user, max_queued_bytes=None))
         for _ in range(JOBS):
             spec = JobSpec(argv=("true", *ARGUMENTS), held=True)
             await user.ask(requests.SubmitJob(spec=spec))
