@@ -51,9 +51,10 @@ class EnrollmentRequests:
         self._used = set(temporary_accounts.used)
         #: Those that an earlier manager left behind; they are deleted as soon as that is possible.
         self._left_behind = set(temporary_accounts.used)
-        #: Workers' accounts that were deleted. One that was just logging in may yet get a session:
-        #: Prosody looks for the account when it sees the password, and not again.
-        self._gone: set[str] = set()
+        #: Workers' accounts that are deleted or about to be -> who wants it. One that was just
+        #: logging in may yet get a session: Prosody looks for the account when it sees the
+        #: password, and not again.
+        self._gone: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweeping: asyncio.TimerHandle | None = None
 
@@ -118,9 +119,18 @@ class EnrollmentRequests:
         Raises:
             KestrelError: the server does not delete it.
         """
-        await self._accounts.delete(jid)
+        is_temporary = parse_invitation(jid.partition("@")[0]) is not None
+        if not is_temporary:
+            # Before the server ends its session: that end is no failure then.
+            self._gone[jid] = by
+        try:
+            await self._accounts.delete(jid)
+        except KestrelError:
+            self._gone.pop(jid, None)
+            raise
         log.info("%s revoked %s", by, jid)
-        (self._used if parse_invitation(jid.partition("@")[0]) else self._gone).add(jid)
+        if is_temporary:
+            self._used.add(jid)
         self._temporary_accounts.discard(jid)
         for worker in [each for each in self._service.pool.workers if bare(each) == jid]:
             at = self._service.now()
@@ -138,9 +148,9 @@ class EnrollmentRequests:
         named = sorted(jid for jid in known if jid.partition("@")[0] == account)
         return named or [f"{account}@{self._hosts[0]}"]
 
-    def doubts(self, worker: str) -> bool:
-        """Whether a worker's account was deleted, as far as the manager knows."""
-        return bool(self._gone) and bare(worker) in self._gone
+    def revoked_by(self, worker: str) -> str:
+        """Who had a worker's account deleted; empty if nobody, as far as the manager knows."""
+        return self._gone.get(bare(worker), "") if self._gone else ""
 
     def check(self, worker: str) -> None:
         """Makes such a worker log in again, which it can only if it has a new account."""
@@ -150,7 +160,7 @@ class EnrollmentRequests:
         try:
             await self._accounts.end_sessions(account)
             if await self._accounts.exists(account):
-                self._gone.discard(account)
+                self._gone.pop(account, None)
         except KestrelError as error:
             log.warning("%s is not checked: %s (%s)", account, error.message, error.cause)
 
@@ -196,7 +206,7 @@ class EnrollmentRequests:
             self._used.discard(temporary)
             self._temporary_accounts.take_back_use(temporary)
             raise
-        self._gone.discard(jid)
+        self._gone.pop(jid, None)
         log.info("%s has joined with %s", jid, temporary)
         # The answer goes first: deleting the temporary account ends its session.
         reply(NewAccount(jid=jid, password=password))

@@ -130,7 +130,14 @@ class ManagerListener:
 
     def _lost(self, worker: str) -> None:
         self._service.profiles.on_presence(worker, "unavailable")
-        self._service.handle(ev.Lost(at=self._now(), worker=worker, cause="unavailable"))
+        self._service.handle(
+            self._revoked(worker) or ev.Lost(at=self._now(), worker=worker, cause="unavailable")
+        )
+
+    def _revoked(self, worker: str) -> ev.Revoked | None:
+        """What the end of a session means whose account is being deleted: it is on a wish."""
+        by = self._dispatcher.enrollment.revoked_by(worker)
+        return ev.Revoked(at=self._now(), cause=by, worker=worker, by=bare(by)) if by else None
 
     def on_bounce(self, sender: str, condition: str) -> None:
         self._service.stanzas.received(stanzas.BOUNCE)
@@ -140,7 +147,9 @@ class ManagerListener:
             self._others.on_bounce(sender, condition)
         if condition in GONE and self._may_work(sender):
             self._service.profiles.on_presence(sender, "unavailable")
-            self._service.handle(ev.Bounced(at=self._now(), cause=sender, worker=sender))
+            self._service.handle(
+                self._revoked(sender) or ev.Bounced(at=self._now(), cause=sender, worker=sender)
+            )
         elif condition in GONE:
             dropped = self._dispatcher.forget(sender)
             if dropped:
@@ -196,7 +205,7 @@ class ManagerListener:
         if self._access.may_join(sender):
             self._from_joiner(sender, payload)
             return
-        if self._dispatcher.enrollment.doubts(sender):
+        if self._dispatcher.enrollment.revoked_by(sender):
             self._dispatcher.enrollment.check(sender)
             return
         if not self._may_work(sender):

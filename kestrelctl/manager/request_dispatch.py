@@ -60,8 +60,8 @@ class Enrollment(Protocol):
     async def revoke(self, caller: Caller, request: rq.RevokeWorkers) -> None:
         """Takes workers' accounts away."""
 
-    def doubts(self, worker: str) -> bool:
-        """Whether a worker's account was deleted, as far as the manager knows."""
+    def revoked_by(self, worker: str) -> str:
+        """Who had a worker's account deleted; empty if nobody, as far as the manager knows."""
         ...
 
     def check(self, worker: str) -> None:

@@ -257,8 +257,8 @@ class NobodyJoins:
     async def revoke(self, caller: Caller, request: requests.RevokeWorkers) -> None:
         raise NotAllowed("nobody leaves")
 
-    def doubts(self, worker: str) -> bool:
-        return False
+    def revoked_by(self, worker: str) -> str:
+        return ""
 
     def check(self, worker: str) -> None:
         pass

@@ -150,6 +150,10 @@ async def test_the_whole_way_from_a_token_to_the_end(
     assert status == NotAllowed.exit_status
     assert "Account deleted" in err
     assert await workers_called(user, "lab7") == []
+    _, out, _ = await head.run("pool", "events", "--worker", "lab7", "-o", "jsonl")
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [event["kind"] for event in events] == ["join", "leave"]
+    assert events[-1]["reason"] == f"revoked by {local_pool.admin}"
 
     status, _, err = await lab7.run("worker", "run")
     assert status == NotAllowed.exit_status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,11 +30,16 @@ TURNS = 200
 class AccountsThatWork:
     """The twin of `xmpp.accounts.Accounts` on a server that does what it is told."""
 
+    def __init__(self) -> None:
+        #: Hears which account is deleted, before it is.
+        self.on_delete: Callable[[str], None] = lambda jid: None
+
     async def create(self, jid: str, password: str) -> bool:
         return True
 
     async def delete(self, jid: str) -> None:
-        """It is gone."""
+        """It is gone, and so are its sessions."""
+        self.on_delete(jid)
 
     async def exists(self, jid: str) -> bool:
         return False
@@ -72,7 +78,8 @@ class PlayedManager:
         self.now = NOW
         clock: Any = SimpleNamespace(now=lambda: self.now)
         self.service = Service(Pool(self.store.open(), found.config()), self.store, "pool", clock)
-        accounts: Any = AccountsThatWork()
+        self.accounts = AccountsThatWork()
+        accounts: Any = self.accounts
         enrollment = EnrollmentRequests(
             self.service, accounts, access, TemporaryAccounts(directory / "invited")
         )

@@ -269,8 +269,8 @@ async def test_revoked_workers_are_forgotten_one_by_one_as_they_are_deleted(hous
     with pytest.raises(KestrelError, match="did not delete"):
         await house.revoke("lab7", "lab8")
     assert list(house.driver.pool.state.workers) == [f"lab8@{HOME}/one"]
-    assert house.enrollment.doubts(f"lab7@{HOME}/one")
-    assert not house.enrollment.doubts(f"lab8@{HOME}/one")
+    assert house.enrollment.revoked_by(f"lab7@{HOME}/one")
+    assert not house.enrollment.revoked_by(f"lab8@{HOME}/one")
 
 
 async def test_parts_of_names_and_other_peoples_accounts_are_not_revoked(house: House) -> None:
@@ -297,16 +297,16 @@ async def test_a_name_that_no_account_can_have_is_not_looked_up_at_the_server(
 async def test_a_revoked_account_is_looked_for_before_it_may_work_again(house: House) -> None:
     lab7 = f"lab7@{HOME}/one"
     house.accounts.passwords[f"lab7@{HOME}"] = "secret"
-    assert not house.enrollment.doubts(lab7)
+    assert not house.enrollment.revoked_by(lab7)
     await house.revoke("lab7")
     house.enrollment.check(lab7)
     await house.quiet()
-    assert house.enrollment.doubts(lab7)
+    assert house.enrollment.revoked_by(lab7)
     assert house.accounts.story[-1] == "ended lab7"
     house.accounts.passwords[f"lab7@{HOME}"] = "new"
     house.enrollment.check(lab7)
     await house.quiet()
-    assert not house.enrollment.doubts(lab7), "it was made anew"
+    assert not house.enrollment.revoked_by(lab7), "it was made anew"
 
 
 async def test_who_joins_under_a_revoked_name_is_welcome(house: House) -> None:
@@ -314,7 +314,7 @@ async def test_who_joins_under_a_revoked_name_is_welcome(house: House) -> None:
     await house.revoke("lab7")
     temporary = await house.enroll()
     await house.join(temporary, "lab7")
-    assert not house.enrollment.doubts(f"lab7@{HOME}/one")
+    assert not house.enrollment.revoked_by(f"lab7@{HOME}/one")
 
 
 async def test_a_session_without_its_account_cannot_join(house: House) -> None:

@@ -10,10 +10,13 @@ from managerkit import PlayedManager, settled
 from kestrelctl.core import events as ev
 from kestrelctl.core.handlers.health import quarantine
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.errors import KestrelError
 from kestrelctl.manager.events import member_log
 from kestrelctl.manager.events.member_log import MemberEvents
+from kestrelctl.manager.listener import GONE
 from kestrelctl.manager.retention import Retention
 from kestrelctl.membership.worker_group_definition import WorkerGroup
+from kestrelctl.protocol import requests
 from kestrelctl.store.memory import MemoryStore
 
 W1, W2 = "w1@hosts.pool/a", "w2@hosts.pool/b"
@@ -84,6 +87,39 @@ async def test_one_whose_account_is_taken_away_leaves(played: Played) -> None:
     await played.happens(ev.Revoked, by="root")
     assert played.told() == [("join", W1), ("leave", W1)]
     assert played.reasons()[-1] == "revoked by root"
+
+
+@pytest.mark.parametrize("how", ["unavailable", "bounce"])
+async def test_a_session_that_ends_with_its_account_is_no_failure(played: Played, how: str) -> None:
+    """The server ends the session before it answers that the account is deleted."""
+    worker = "w1@workers.pool/a"
+    await played.joins(worker)
+
+    def end_session(jid: str) -> None:
+        assert jid == "w1@workers.pool"
+        if how == "bounce":
+            played.listener.on_bounce(worker, GONE[0])
+        else:
+            played.listener.on_presence(worker, "pool@pool", "unavailable")
+
+    played.accounts.on_delete = end_session
+    await played.ask("root@users.pool/1", requests.RevokeWorkers(id="1", names=[worker]))
+    assert played.told() == [("join", worker), ("leave", worker)]
+    assert played.reasons()[-1] == "revoked by root@users.pool"
+
+
+async def test_a_session_that_ends_while_its_account_stays_has_failed(played: Played) -> None:
+    worker = "w1@workers.pool/a"
+    await played.joins(worker)
+
+    def refuse(jid: str) -> None:
+        raise KestrelError(f"the server did not delete the account {jid}")
+
+    played.accounts.on_delete = refuse
+    await played.ask("root@users.pool/1", requests.RevokeWorkers(id="1", names=[worker]))
+    played.listener.on_presence(worker, "pool@pool", "unavailable")
+    await played.settled()
+    assert played.told() == [("join", worker), ("failed", worker)]
 
 
 async def test_another_process_at_the_same_address_is_another_join(played: Played) -> None:

@@ -54,7 +54,7 @@ class Told:
                 lambda *_: None, lambda *_: None, lambda _: Claim({}), lambda: 1000.0
             ),
         )
-        nobody = SimpleNamespace(doubts=lambda worker: False)
+        nobody = SimpleNamespace(revoked_by=lambda worker: "")
         session = SimpleNamespace(
             send=lambda text, to, sender: self.sent.append((text, to)), backlog_bytes=lambda: 0
         )
