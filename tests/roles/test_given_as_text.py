@@ -40,7 +40,8 @@ def uncast(name: str, kind: str, text: str) -> Iterator[str]:
         for use in re.finditer(rf"(?<![\w.]){name}\b", code):
             before, after = code[: use.start()], code[use.end() :]
             alone = bool(_ALONE[0].search(before) and _ALONE[1].match(after))
-            if not (_CAST.match(after) or after.startswith(":") or (alone and kind != "bool")):
+            named = after.startswith(":") or re.match(r"=\w", after)  # as in -e name=value
+            if not (named or _CAST.match(after) or (alone and kind != "bool")):
                 yield line.strip()
 
 

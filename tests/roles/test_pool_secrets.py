@@ -67,6 +67,16 @@ def test_only_a_new_worker_gets_a_password(plugin: ModuleType, wanted: Any) -> N
     assert after[WORKERS] == before[WORKERS] | {"w3": after[WORKERS]["w3"]}
 
 
+def test_the_password_of_who_is_closed_is_forgotten(plugin: ModuleType, wanted: Any) -> None:
+    before, _ = plugin.complete({}, replace(wanted, users=("ada", "bob")), plain)
+    assert plugin.complete(before, wanted, plain) == (before, [])
+    after, made = plugin.complete(before, replace(wanted, close_users=True), plain)
+    assert after == before | {USERS: {"ada": before[USERS]["ada"]}}
+    assert made == ["the vault without the password of bob"]
+    again, _ = plugin.complete(after, replace(wanted, users=("ada", "bob")), plain)
+    assert again[USERS]["bob"] != before[USERS]["bob"]
+
+
 def test_what_others_keep_in_the_file_stays(plugin: ModuleType, wanted: Any) -> None:
     content, _ = plugin.complete({"mine": {"deep": [1, "two"]}}, wanted, plain)
     assert content["mine"] == {"deep": [1, "two"]}

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
+import os
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from role_files import ROLES
 
 ADDRESS = "w1@workers.pool.internal"
 
@@ -116,3 +121,81 @@ def test_an_address_that_prosody_would_change_is_refused(module: ModuleType, add
 def test_a_password_that_prosody_would_change_is_refused(module: ModuleType, password: str) -> None:
     with pytest.raises(module.BadAccount):
         module.check(ADDRESS, password)
+
+
+def test_the_accounts_of_a_host_are_listed_as_they_are_written_elsewhere(
+    storage: Any, tmp_path: Path
+) -> None:
+    people = ["ada@users.pool.internal", "b_o-b.2@users.pool.internal"]
+    for address in (*people, ADDRESS):
+        storage.store(address, "secret")
+    assert storage.addresses("users.pool.internal") == people
+    assert storage.addresses("nowhere.internal") == []
+
+
+BOB = "bob@users.pool.internal"
+#: Prosody's tool, which notes what it is told and which accounts there are then.
+PROSODYCTL = """\
+#!/bin/sh
+case $1 in
+    status) exit {runs} ;;
+esac
+echo "$@: $(ls users%2epool%2einternal/accounts)" >>told
+echo "OK: {answer}"
+"""
+
+
+class Removal:
+    """An account that is removed from a server, which runs or not."""
+
+    def __init__(self, storage: Any, directory: Path) -> None:
+        self.storage, self.directory = storage, directory
+        storage.store(BOB, "secret")
+
+    def __call__(self, runs: bool, answer: str = "Total: 1 sessions closed") -> dict[str, Any]:
+        program = self.directory / "prosodyctl"
+        program.write_text(PROSODYCTL.format(runs=0 if runs else 2, answer=answer))
+        program.chmod(0o755)
+        arguments = {"absent": [BOB], "data_path": str(self.directory)}
+        done = subprocess.run(
+            [sys.executable, str(ROLES / "xmpp_server/library/prosody_account.py")],
+            input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
+            env={**os.environ, "PATH": f"{self.directory}:{os.environ['PATH']}"},
+            cwd=self.directory,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said: dict[str, Any] = json.loads(done.stdout)
+        return said
+
+    def told(self) -> list[str]:
+        file = self.directory / "told"
+        return file.read_text().splitlines() if file.exists() else []
+
+
+@pytest.fixture
+def remove(storage: Any, tmp_path: Path) -> Removal:
+    return Removal(storage, tmp_path)
+
+
+def test_the_sessions_of_a_removed_account_end_also_of_who_comes_back_at_once(
+    remove: Removal,
+) -> None:
+    assert remove(runs=True)["removed"] == [BOB]
+    assert remove.told() == [
+        f'shell c2s:close("{BOB}"): bob.dat',
+        f'shell c2s:close("{BOB}"): ',
+    ]
+
+
+def test_an_account_stays_to_be_removed_if_its_sessions_cannot_be_ended(remove: Removal) -> None:
+    said = remove(runs=True, answer="Error: no such command")
+    assert said["failed"]
+    assert f"did not end the sessions of {BOB}" in said["msg"]
+    assert remove.storage.addresses("users.pool.internal") == [BOB]
+
+
+def test_a_server_that_does_not_run_has_no_sessions(remove: Removal) -> None:
+    assert remove(runs=False)["removed"] == [BOB]
+    assert remove.told() == []

@@ -17,7 +17,9 @@
 --    it makes the server send, read and write is paid for like what an account sends, and refused to
 --    an account that owes more than pauses collect. The pool is told of each subscriber who comes and
 --    goes, of all who are there when its manager comes back; and they are told when it goes.
--- 6. The file share is a component as well. It is asked by IQ, by the pool's own accounts, and gets no presence.
+-- 6. Who has logged in, and whose account is deleted before the session begins, gets none: Prosody
+--    looks for the account when it sees the password, and minutes may lie between.
+-- 7. The file share is a component as well. It is asked by IQ, by the pool's own accounts, and gets no presence.
 --
 -- Options (workers: of hosts that are named in kestrel_guard_worker_hosts; users: all others):
 --   kestrel_guard_worker_hosts            a set
@@ -39,6 +41,7 @@ local jid_split = require "util.jid".split;
 local monotonic = require "util.time".monotonic;
 local st = require "util.stanza";
 local timer = require "util.timer";
+local user_exists = require "core.usermanager".user_exists;
 
 local new_bucket = module:require "kestrel_bucket";
 
@@ -499,6 +502,12 @@ function module.add_host(module)
 		module:hook("message/full", to_a_session_that_is_gone, 10);
 		module:hook("message/offline/handle", keep_message, 10);
 	end
+
+	module:hook("pre-resource-bind", function (event)
+		if user_exists(event.session.username, module.host) then return; end
+		event.error = { type = "auth", condition = "not-authorized", text = "Account deleted" };
+		return false;
+	end);
 
 	module:hook("stanza/urn:ietf:params:xml:ns:xmpp-sasl:auth", function (event)
 		local session, stanza = event.origin, event.stanza;

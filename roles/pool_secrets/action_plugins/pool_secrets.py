@@ -71,7 +71,11 @@ _Loader.add_constructor("!vault", lambda loader, node: Ciphertext(loader.constru
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Whom secrets are for, and which of them to make anew."""
+    """Whom secrets are for, and which of them to make anew.
+
+    Attributes:
+        close_users: passwords of people who are not among `users` are forgotten.
+    """
 
     domain: str
     workers: tuple[str, ...]
@@ -80,6 +84,7 @@ class Wanted:
     authority: bool
     rotate: frozenset[str]
     authority_days: int
+    close_users: bool = False
 
 
 def read(text: str) -> dict[str, Any]:
@@ -153,6 +158,12 @@ def complete(
         passwords.update({name: password() for name in fresh})
         new[key] = passwords
         made += [f"the password of the {what} {name}" for name in fresh]
+    if wanted.close_users:
+        # Whoever gets that name one day must not let the former one in.
+        gone = [name for name in new[USERS] if name not in wanted.users]
+        for name in gone:
+            del new[USERS][name]
+        made += [f"the vault without the password of {name}" for name in gone]
     if wanted.grafana and (GRAFANA not in new or "grafana" in wanted.rotate):
         new[GRAFANA] = password()
         made.append("the password of Grafana's admin")
@@ -301,6 +312,7 @@ class ActionModule(ActionBase):
                 "rotate": {"type": "list", "elements": "str", "choices": list(ROTATABLE)},
                 "authority_days": {"type": "int", "required": True},
                 "flock": {"type": "bool", "default": False},
+                "close_users": {"type": "bool", "default": False},
             }
         )
         # Pools of a flock may share a file by links, which stay.
@@ -314,6 +326,7 @@ class ActionModule(ActionBase):
             authority=arguments["authority"],
             rotate=frozenset(arguments["rotate"] or ()),
             authority_days=arguments["authority_days"],
+            close_users=arguments["close_users"],
         )
         content = self._read(file)
         vault = VaultLib(self._loader._vault.secrets)

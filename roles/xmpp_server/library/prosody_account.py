@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -25,7 +26,7 @@ description:
     needs no reload, and a thousand accounts take seconds.
   - A stored key (RFC 5802) is compared with the wanted password; nothing is written if it fits.
   - Accounts that are not named are left alone. Sessions that are open stay open, except those of
-    accounts that are removed.
+    accounts that are removed; if a server that runs does not end these, it fails.
 options:
   accounts:
     description: Address of each account that must exist, and its password.
@@ -33,6 +34,11 @@ options:
     default: {}
   absent:
     description: Addresses of accounts that must not exist.
+    type: list
+    elements: str
+    default: []
+  list_hosts:
+    description: Hosts whose accounts are listed, as they are before anything is changed.
     type: list
     elements: str
     default: []
@@ -73,6 +79,9 @@ updated:
 removed:
   description: Addresses of accounts that were removed.
   type: list
+found:
+  description: Addresses of the accounts at C(list_hosts), in order.
+  type: list
 """
 
 _DIGESTS = {"SHA-1": "sha1", "SHA-256": "sha256"}
@@ -103,6 +112,11 @@ class Storage:
         """Return where an account is kept."""
         name, _, host = address.partition("@")
         return self.data_path / encode(host) / "accounts" / f"{encode(name)}.dat"
+
+    def addresses(self, host: str) -> list[str]:
+        """Return the addresses of all accounts at a host, in order."""
+        files = (self.data_path / encode(host) / "accounts").glob("*.dat")
+        return sorted(f"{unquote(file.stem)}@{host}" for file in files)
 
     def fits(self, address: str, password: str) -> bool | None:
         """Tell whether the account has this password; None if there is no account."""
@@ -216,6 +230,7 @@ def main() -> None:
         argument_spec={
             "accounts": {"type": "dict", "default": {}, "no_log": True},
             "absent": {"type": "list", "elements": "str", "default": []},
+            "list_hosts": {"type": "list", "elements": "str", "default": []},
             "data_path": {"type": "path", "default": "/var/lib/prosody"},
             "password_hash": {
                 "type": "str",
@@ -234,11 +249,13 @@ def main() -> None:
         module.params["iterations"],
     )
     result: dict[str, list[str]] = {"created": [], "updated": [], "removed": []}
+    found: list[str] = []
     try:
         for address, password in accounts.items():
             check(address, password)
         for address in module.params["absent"]:
             check(address, None)
+        found = [each for host in module.params["list_hosts"] for each in storage.addresses(host)]
         # Hashing lets other threads run.
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             verdicts = dict(
@@ -252,10 +269,14 @@ def main() -> None:
             ]
             if not module.check_mode:
                 list(pool.map(lambda address: storage.store(address, accounts[address]), wrong))
-        if not module.check_mode:
+        if result["removed"] and not module.check_mode:
+            ends_sessions = _server_runs(module)
             for address in result["removed"]:
+                if ends_sessions:  # while the account is there: if it fails, the next run tries again
+                    _end_sessions(module, address)
                 storage.remove(address)
-                _end_sessions(module, address)
+                if ends_sessions:  # of whoever has just come back
+                    _end_sessions(module, address)
     except BadAccount as error:
         module.fail_json(msg=str(error))
     except OSError as error:
@@ -263,13 +284,24 @@ def main() -> None:
             msg=f"accounts cannot be kept in {storage.data_path}: {error.strerror}"
             + (f" ({error.filename})" if error.filename else "")
         )
-    module.exit_json(changed=any(result.values()), **result)
+    module.exit_json(changed=any(result.values()), found=found, **result)
+
+
+def _server_runs(module: AnsibleModule) -> bool:
+    if not shutil.which("prosodyctl"):
+        return False
+    status, _, _ = module.run_command(["prosodyctl", "status"])
+    return bool(status == 0)
 
 
 def _end_sessions(module: AnsibleModule, address: str) -> None:
-    """Close what the account has open, if the server runs and lets itself be told."""
-    if shutil.which("prosodyctl"):
-        module.run_command(["prosodyctl", "shell", f'c2s:close("{address}")'])
+    """Close what the account has open, or fail."""
+    status, out, error = module.run_command(["prosodyctl", "shell", f'c2s:close("{address}")'])
+    if status != 0 or "sessions closed" not in out:
+        module.fail_json(
+            msg=f"the server did not end the sessions of {address}: {(error or out).strip()}"
+            " (prosodyctl shell c2s show lists them; a restart of Prosody ends all)"
+        )
 
 
 if __name__ == "__main__":
