@@ -82,9 +82,11 @@ class Prometheus:
         return sum(float(series["value"][1]) for series in found)
 
     async def firing(self) -> dict[str, dict[str, Any]]:
-        """The alerts that fire now, by name."""
+        """The alerts that fire now, by name; not the one that always does."""
         found = (await self.ask("alerts"))["alerts"]
-        return {each["labels"]["alertname"]: each for each in found if each["state"] == "firing"}
+        firing = {each["labels"]["alertname"]: each for each in found if each["state"] == "firing"}
+        firing.pop("Watchdog", None)
+        return firing
 
 
 def _configuration(pool: PoolState) -> dict[str, Any]:
