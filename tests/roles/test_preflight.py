@@ -88,7 +88,16 @@ def test_python_may_be_named_as_ansible_takes_it(tmp_path: Path, sudo: Path, pyt
     assert played.returncode == 0, played.stdout
 
 
-@pytest.mark.parametrize("playbook", ["site", "playbooks/upgrade", "playbooks/rollback"])
-def test_what_changes_machines_looks_first(playbook: str) -> None:
+@pytest.mark.parametrize(
+    ("playbook", "changes"),
+    [
+        ("site", "server.yml"),
+        ("playbooks/upgrade", "manager.yml"),
+        ("playbooks/rollback", "become: true"),
+        ("playbooks/rotate_credentials", "become: true"),
+    ],
+)
+def test_what_changes_machines_looks_first(playbook: str, changes: str) -> None:
     text = (CHECKOUT / f"{playbook}.yml").read_text()
-    assert text.index("preflight.yml") < text.index("become: true" if "/" in playbook else "server")
+    text = text[text.index("- name:") :]
+    assert text.index("preflight.yml") < text.index(changes)

@@ -1,9 +1,14 @@
-"""Which release a rollback goes back to, and which ones an upgrade leaves on a host."""
+"""Which release a checkout makes, a rollback goes back to, and an upgrade leaves on a host."""
 
 from __future__ import annotations
 
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import pytest
 from role_files import ROLES, load
 from templating import render, values_of
 
@@ -125,3 +130,84 @@ def test_what_came_back_after_a_rollback_can_be_left_again() -> None:
     host.rollback()
     host.upgrade(BAD)
     assert host.rollback() == version(OLD)
+
+
+# -- which release it is ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def program(load: Callable[[str], ModuleType], tmp_path: Path) -> Callable[..., str]:
+    """Returns a function from what is in a wheel to the digest of its program."""
+    plugin = load("kestrel_package/action_plugins/kestrel_wheel")
+
+    def digest(version: str, code: str = "print(1)", about: str = "A README.") -> str:
+        wheel = tmp_path / "a.whl"
+        own = f"kestrelctl-{version}.dist-info"
+        with zipfile.ZipFile(wheel, "w") as archive:
+            for name, text in {
+                "kestrelctl/__init__.py": f'__version__ = "{version}"',
+                "kestrelctl/a.py": code,
+                f"{own}/METADATA": f"Version: {version}\n\n{about}",
+                f"{own}/entry_points.txt": "kestrelctl = kestrelctl.a",
+                f"{own}/RECORD": f"a digest of {about}",
+            }.items():
+                archive.writestr(name, text)
+        found, program = plugin._program(wheel)
+        assert found == version
+        return str(program)
+
+    return digest
+
+
+def test_a_commit_that_changes_nothing_of_the_program_makes_no_other(
+    program: Callable[..., str],
+) -> None:
+    first = program("0.3.0.dev0+g111111111")
+    assert program("0.3.0.dev0+g222222222", about="Another README.") == first
+    assert program("0.3.0.dev0+g222222222", code="print(2)") != first
+    assert program("0.3.0") != first
+
+
+def named(present: str, built: str) -> tuple[str, str]:
+    """Release and version of a host that has the one, when a checkout has made the other."""
+    link = {"stat": {"lnk_target": f"{present}/venv"} if present else {}}
+    given = values_of("kestrel_package") | {
+        "__kestrel_package_link": link,
+        "__kestrel_package_wheel": {"release": built},
+    }
+    name = task("main.yml", "Name the release")
+    facts = name["ansible.builtin.set_fact"]
+    release = str(render(name["vars"]["release"], given))
+    given |= {"release": release}
+    return release, str(render(facts["kestrel_package_version"], given))
+
+
+def test_a_host_keeps_the_release_that_it_has_if_only_the_commit_is_another() -> None:
+    has = "0.3.0.dev0+g111111111-0123456789ab-py3.11"
+    assert named("", has) == (has, "0.3.0.dev0+g111111111")
+    assert named(has, has.replace("g1111", "g2222")) == (has, "0.3.0.dev0+g111111111")
+    for other in ("g222222222-1123456789ab-py3.11", "g222222222-0123456789ac-py3.11",
+                  "g222222222-0123456789ab-py3.13"):  # fmt: skip
+        built = f"0.3.0.dev0+{other}"
+        assert named(has, built) == (built, "0.3.0.dev0+g222222222")
+
+
+def fits(host: str, release: str, manager_has: str) -> bool:
+    """Whether a host may go back to a release when the manager's host goes to the other."""
+    given = values_of("kestrel_package") | {
+        "inventory_hostname": host,
+        "hostvars": {"srv": {"kestrel_package_release": manager_has}},
+        "kestrel_package_version": version(manager_has),
+        "release": release,
+    }
+    return bool(render("{{ release is match(__kestrel_package_fitting) }}", given))
+
+
+def test_a_host_that_was_set_up_at_a_later_commit_goes_back_with_the_others() -> None:
+    """As long as that commit had the same program."""
+    manager_has = "0.3.0.dev0+g111111111-0123456789ab-py3.11"
+    assert fits("srv", manager_has, manager_has)
+    assert fits("w1", "0.3.0.dev0+g111111111-ba9876543210-py3.13", manager_has)
+    assert fits("w1", "0.3.0.dev0+g222222222-012345670000-py3.13", manager_has)
+    assert not fits("w1", "0.3.0.dev0+g222222222-112345670000-py3.13", manager_has)
+    assert not fits("srv", "0.3.0.dev0+g222222222-0123456789ab-py3.11", manager_has)

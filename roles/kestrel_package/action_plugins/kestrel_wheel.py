@@ -1,8 +1,9 @@
 """Build the wheel of a checkout on the controller, and tell which release it makes.
 
-The release is named after what is in it: the version and a digest of the wheel's contents, the
-pinned requirements, and the host's Python. Building the same checkout twice makes the same release,
-with any version of the build tools.
+The release is named after what is in it: the version, a digest of the program, one of the pinned
+requirements, and the host's Python. Building the same checkout twice makes the same release, with
+any version of the build tools, and so does another commit that changes nothing of the program: only
+the commit in the version differs then, and a host that has the one needs no other.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+#: Of the name of a release: of the program, and of it and the requirements together. The role reads
+#: them (`__kestrel_package_program`).
+_PROGRAM_DIGITS = 8
+_DIGITS = 12
 _NO_BUILDER = """\
 There is nothing here that could build the wheel of {source}. One of these helps:
   {source}/kestrel --version      (makes its .venv, with the build tool in it)
@@ -47,14 +52,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             raise AnsibleActionFail(f"{requirements} does not exist")
         given = arguments.get("wheel")
         wheel = Path(given).expanduser().resolve() if given else _built(source)
-        version, contents = _contents(wheel)
-        digest = hashlib.sha256(contents + requirements.read_bytes()).hexdigest()[:12]
+        version, program = _program(wheel)
+        digest = program[:_PROGRAM_DIGITS] + hashlib.sha256(requirements.read_bytes()).hexdigest()
         result.update(
             changed=False,
             wheel=str(wheel),
             requirements=str(requirements),
             version=version,
-            release=f"{version}-{digest}-py{arguments['python']}",
+            release=f"{version}-{digest[:_DIGITS]}-py{arguments['python']}",
         )
         return result
 
@@ -90,14 +95,23 @@ def _builder(source: Path) -> list[str]:
     raise AnsibleActionFail(_NO_BUILDER.format(source=source))
 
 
-def _contents(wheel: Path) -> tuple[str, bytes]:
-    """Version, and what the wheel's own list of files says of all but its list and its maker."""
+def _program(wheel: Path) -> tuple[str, str]:
+    """The version, and a digest of what runs: neither of the commit nor of what only describes it.
+
+    What it depends on stands in the pinned requirements.
+    """
+    digest = hashlib.sha256()
     try:
         with zipfile.ZipFile(wheel) as archive:
             record = next(n for n in archive.namelist() if n.endswith(".dist-info/RECORD"))
-            lines = archive.read(record).splitlines()
+            about = record.partition("/")[0]
+            version = about.removesuffix(".dist-info").partition("-")[2]
+            number = version.partition("+")[0]
+            for name in sorted(archive.namelist()):
+                if name.startswith(about) and not name.endswith("/entry_points.txt"):
+                    continue
+                text = archive.read(name).replace(version.encode(), number.encode())
+                digest.update(f"{name.removeprefix(about)} {len(text)}\n".encode() + text)
     except (OSError, zipfile.BadZipFile, StopIteration) as error:
         raise AnsibleActionFail(f"{wheel} is no wheel: {error}") from error
-    version = record.partition("/")[0].removesuffix(".dist-info").partition("-")[2]
-    kept = [line for line in lines if b".dist-info/WHEEL," not in line]
-    return version, b"\n".join(sorted(kept))
+    return version, digest.hexdigest()

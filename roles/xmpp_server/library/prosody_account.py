@@ -272,7 +272,7 @@ def main() -> None:
         if result["removed"] and not module.check_mode:
             ends_sessions = _server_runs(module)
             for address in result["removed"]:
-                if ends_sessions:  # while the account is there: if it fails, the next run tries again
+                if ends_sessions:  # while there is the account: after a failure a run tries again
                     _end_sessions(module, address)
                 storage.remove(address)
                 if ends_sessions:  # of whoever has just come back
