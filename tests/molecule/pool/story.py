@@ -118,6 +118,12 @@ def playbook(name: str, limit: str = "all", **variables: str) -> str:
     return run("ansible-playbook", "-i", str(INVENTORY), *words)
 
 
+def site(**variables: Any) -> str:
+    """Play the whole pool, with variables that an inventory would have."""
+    command = ("ansible-playbook", "-i", str(INVENTORY), "site.yml", "-e", json.dumps(variables))
+    return run(*command)
+
+
 def wait_until(condition: Callable[[], object], timeout_seconds: float = 60) -> None:
     deadline = time.monotonic() + timeout_seconds
     while not condition():
@@ -128,8 +134,9 @@ def wait_until(condition: Callable[[], object], timeout_seconds: float = 60) -> 
 class Client:
     """kestrelctl on the controller, with the context that playbooks/client.yml makes."""
 
-    def __init__(self, directory: Path) -> None:
-        playbook("client", client_directory=str(directory / "kestrel"), client_context="pool")
+    def __init__(self, directory: Path, user: str = "ada") -> None:
+        kept = str(directory / "kestrel")
+        playbook("client", client_directory=kept, client_context="pool", client_user=user)
         self.environment = {**os.environ, "XDG_CONFIG_HOME": str(directory)}
         self.command = [sys.executable, "-m", "kestrelctl", "--pool", "pool"]
 
@@ -181,6 +188,71 @@ def echo_after(seconds: float) -> tuple[str, ...]:
 def test_a_thousand_tasks(client: Client) -> None:
     tasks = client.require_all_done(client.submit(1000, *echo_after(0)), 1000)
     assert {task["worker"].partition("@")[0] for task in tasks} == {"w1", "w2"}
+
+
+def test_who_is_taken_out_of_the_inventory_is_closed(client: Client, tmp_path: Path) -> None:
+    bob = Client(tmp_path, "bob")
+    job_id = bob.submit(1, "sleep", "600")
+    wait_until(lambda: bob.jobs([job_id])[job_id]["running"] == 1)
+    inventory = ("ansible-playbook", "-i", str(INVENTORY))
+    without = {"kestrel_users": [{"name": "ada", "admin": True}]}
+    said = run(*inventory, "playbooks/server.yml", "-e", json.dumps(without), status=2)
+    assert "bob@users.pool.internal. No account was changed." in " ".join(said.split())
+    assert bob.jobs([job_id])[job_id]["running"] == 1
+    with subprocess.Popen([*bob.command, "job", "wait", job_id], env=bob.environment) as waits:
+        site(**without, kestrel_close_users=True)
+        assert waits.wait(timeout=60) != 0
+    bob("job", "list", status=4)
+    assert client.jobs([job_id])[job_id]["state"] == "cancelled"
+    vault = (INVENTORY / "group_vars/all/vault.yml").read_text()
+    assert "ada:" in vault
+    assert "bob:" not in vault
+    client.require_all_done(client.submit(10, *echo_after(0)), 10)
+
+
+def service_pids() -> list[str]:
+    """The processes of manager and workers."""
+    asked = {"mgr": "kestrel-manager", "w1": "kestrel-worker", "w2": "kestrel-worker"}
+    return [
+        lab("ssh", host, f"systemctl show --value --property=MainPID {unit}").strip()
+        for host, unit in asked.items()
+    ]
+
+
+def copied_checkout(directory: Path) -> Path:
+    """A checkout without its repository, which so names no commit."""
+    directory.mkdir()
+    shutil.copytree(CHECKOUT / "kestrelctl", directory / "kestrelctl")
+    for file in (
+        "LICENSE",
+        "README.md",
+        "hatch_build.py",
+        "pyproject.toml",
+        *(f.name for f in CHECKOUT.glob("*.lock")),
+    ):
+        shutil.copy(CHECKOUT / file, directory)
+    return directory
+
+
+def test_another_commit_with_the_same_program_starts_nobody_anew(
+    client: Client, tmp_path: Path
+) -> None:
+    before, running = versions(client), service_pids()
+    same = copied_checkout(tmp_path / "same")
+    (same / "README.md").write_text("Another one.\n")
+    playbook("upgrade", kestrel_package_source=str(same))
+    assert (versions(client), service_pids()) == (before, running)
+
+
+def test_a_changed_tag_kills_nothing(client: Client) -> None:
+    job_id = client.submit(8, *echo_after(60))
+    wait_until(lambda: client.jobs([job_id])[job_id]["running"] == 8)
+    site(worker_tags=["FRESH"])
+    tasks = client.require_all_done(job_id, 8)
+    assert sum(task["losses"] for task in tasks) == 0
+    assert all("FRESH" in client.workers()[name]["tags"] for name in ("w1", "w2"))
+    site()
+    assert not any("FRESH" in client.workers()[name]["tags"] for name in ("w1", "w2"))
 
 
 def mpi(client: Client, *words: str) -> str:
@@ -388,17 +460,7 @@ def test_every_panel_shows_what_the_pool_does(client: Client) -> None:
 
 
 def test_an_upgrade_under_load(client: Client, tmp_path: Path) -> None:
-    newer = tmp_path.parent / "newer"
-    newer.mkdir()
-    shutil.copytree(CHECKOUT / "kestrelctl", newer / "kestrelctl")
-    for file in (
-        "LICENSE",
-        "README.md",
-        "hatch_build.py",
-        "pyproject.toml",
-        *(f.name for f in CHECKOUT.glob("*.lock")),
-    ):
-        shutil.copy(CHECKOUT / file, newer)
+    newer = copied_checkout(tmp_path.parent / "newer")
     (newer / "kestrelctl/__init__.py").write_text('"""Newer."""\n\n__version__ = "99.1"\n')
     before = versions(client)
     assert len(set(before.values())) == 1
@@ -464,6 +526,14 @@ def test_a_rollback_under_load(client: Client, tmp_path: Path) -> None:
     assert set(versions(client).values()) == {before}
     assert "has no release from before" in refused("rollback")
     assert set(versions(client).values()) == {before}
+
+
+def test_new_credentials_after_a_rollback_keep_the_release_that_runs(client: Client) -> None:
+    before = versions(client)
+    source = str(CHECKOUT.parent / "nowhere")  # it is not even looked at
+    with load(client):
+        playbook("rotate_credentials", rotate="workers,component", kestrel_package_source=source)
+    assert versions(client) == before
 
 
 def test_a_way_back_from_a_manager_that_does_not_start(client: Client, tmp_path: Path) -> None:
