@@ -139,7 +139,7 @@ LIST = f"""job list --state active --limit 0 -o quiet --where member(Owner, {{"b
 
 def test_active_jobs_of_who_is_closed_are_cancelled_and_nobody_elses(manager: Manager) -> None:
     manager.people(*WHOSE, kestrel_close_users="true")
-    assert manager.asked() == ["user list -o json", LIST, "job cancel 4,7"]
+    assert manager.asked() == ["user list -o json", LIST, "job cancel 4-4,7-7"]
 
 
 def test_without_a_word_they_go_on_and_are_told_of(manager: Manager) -> None:
