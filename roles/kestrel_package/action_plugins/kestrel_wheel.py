@@ -22,10 +22,8 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-#: Of the name of a release: of the program, and of it and the requirements together. The role reads
-#: them (`__kestrel_package_program`).
-_PROGRAM_DIGITS = 8
-_DIGITS = 12
+#: Of each digest in the name of a release; the role reads them there (`__kestrel_package_digest`).
+_DIGITS = 8
 _NO_BUILDER = """\
 There is nothing here that could build the wheel of {source}. One of these helps:
   {source}/kestrel --version      (makes its .venv, with the build tool in it)
@@ -53,13 +51,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         given = arguments.get("wheel")
         wheel = Path(given).expanduser().resolve() if given else _built(source)
         version, program = _program(wheel)
-        digest = program[:_PROGRAM_DIGITS] + hashlib.sha256(requirements.read_bytes()).hexdigest()
+        pinned = hashlib.sha256(requirements.read_bytes()).hexdigest()
         result.update(
             changed=False,
             wheel=str(wheel),
             requirements=str(requirements),
             version=version,
-            release=f"{version}-{digest[:_DIGITS]}-py{arguments['python']}",
+            release=f"{version}-{program[:_DIGITS]}{pinned[:_DIGITS]}-py{arguments['python']}",
         )
         return result
 

@@ -494,9 +494,10 @@ def load(client: Client) -> Iterator[None]:
         assert sum(task["losses"] for task in tasks) == 0
 
 
-def refused(name: str) -> str:
+def refused(name: str, *variables: str) -> str:
     """Play a playbook that must not do anything, and return what it says."""
-    command = ["ansible-playbook", "-i", str(INVENTORY), f"playbooks/{name}.yml"]
+    extra = [word for each in variables for word in ("-e", each)]
+    command = ["ansible-playbook", "-i", str(INVENTORY), f"playbooks/{name}.yml", *extra]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "changed=0" in done.stdout
@@ -570,3 +571,20 @@ def test_a_machine_that_is_gone_is_removed(client: Client) -> None:
         *("--limit", "w2"),
     )
     assert client.state("w2") == "not listed"
+
+
+def test_a_reset_goes_through_where_the_store_is_on_a_disk_of_its_own(client: Client) -> None:
+    """The last of all: nothing is left of the pool."""
+    lab("start", "w2")
+    store, unit = "/var/lib/kestrel/manager", "kestrel-manager"
+    lab("ssh", "mgr", f"systemctl stop {unit}; mount -t tmpfs store {store}")
+    lab("ssh", "mgr", f"chown kestrel:kestrel {store} && systemctl start {unit}")
+    wait_until(lambda: "kestrel.db" in lab("ssh", "mgr", f"ls {store}"))
+    lab("ssh", "srv", "mount -t tmpfs data /var/lib/prosody")
+    assert "/var/lib/prosody is mounted" in refused("reset", "confirm=yes")
+    lab("ssh", "srv", "umount /var/lib/prosody")
+    playbook("reset", confirm="yes")
+    assert lab("ssh", "mgr", f"ls -A {store}; mountpoint {store}") == f"{store} is a mountpoint\n"
+    for host in ("mgr", "w1", "w2"):
+        assert "kestrel" not in lab("ssh", host, "ls /opt /etc; systemctl list-unit-files")
+    assert lab("ssh", "w1", "ls -d /var/lib/kestrel || true") == ""
