@@ -470,10 +470,10 @@ def test_a_stored_job_that_would_not_be_taken_now_is_held_at_the_start(text: str
             spec = msgspec.structs.replace(record.spec, requirements=text)
             driver.records[n] = msgspec.structs.replace(record, spec=spec)
     driver.restart()
-    driver.join("w", cpus=9)
-    assert driver.jobs_at("w") == [other]
     hold = driver.pool.state.jobs[job].hold
     assert hold is not None
     assert hold.reason.startswith("requirements: ")
+    driver.join("w", cpus=9)
+    assert driver.jobs_at("w") == [other]
     driver.release(job)
     assert why(driver, job).reason is Reason.ERROR
