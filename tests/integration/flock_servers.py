@@ -121,7 +121,7 @@ class Servers:
         *,
         authority: Authority | None = None,
         names: tuple[str, ...] = (),
-        days: int = 1,
+        expired: bool = False,
         pins: dict[str, str] | None = None,
         users: tuple[str, ...] = (),
         in_flock: bool = True,
@@ -131,13 +131,13 @@ class Servers:
         Args:
             authority: that signs it; the flock's if none is named.
             names: for which it is; the domain's if none is named.
-            days: how long it is valid; -1 if it has expired.
+            expired: its certificate was valid until yesterday.
             pins: what it believes of others.
             users: domains of users elsewhere.
         """
         directory = self.directory / domain
         directory.mkdir(exist_ok=True)
-        (authority or self.authority).issue(directory, *(names or (domain,)), days=days)
+        (authority or self.authority).issue(directory, *(names or (domain,)), expired=expired)
         return Federation(
             domains=users,
             certificate=str(directory / "server.crt"),

@@ -14,6 +14,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from certificates import expire
+
 from kestrelctl.local.pool_state import PoolState
 from kestrelctl.xmpp import prosody
 from kestrelctl.xmpp.prosody import PrivateServer
@@ -76,11 +78,11 @@ class Authority:
             "-addext", "keyUsage=critical,keyCertSign,cRLSign",
         )  # fmt: skip
 
-    def issue(self, directory: Path, *names: str, days: int = 1) -> None:
+    def issue(self, directory: Path, *names: str, expired: bool = False) -> None:
         """Writes `server.crt` and `server.key`.
 
         Args:
-            days: how long they are valid; -1 for a certificate that has expired.
+            expired: the certificate was valid until yesterday; otherwise it is valid for a day.
         """
         request, names_too = directory / "server.csr", ",".join(f"DNS:{name}" for name in names)
         openssl(
@@ -90,8 +92,10 @@ class Authority:
         openssl(
             "x509", "-req", "-in", request, "-out", directory / "server.crt",
             "-CA", self.file, "-CAkey", self._directory / "ca.key", "-CAcreateserial",
-            "-days", days, "-copy_extensions", "copyall",
+            "-days", 1, "-copy_extensions", "copyall",
         )  # fmt: skip
+        if expired:
+            expire(directory / "server.crt", self._directory / "ca.key")
 
 
 _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
@@ -171,17 +175,17 @@ class EncryptedServer:
 
 @asynccontextmanager
 async def encrypted_server(
-    directory: Path, *names: str, days: int = 1
+    directory: Path, *names: str, expired: bool = False
 ) -> AsyncIterator[EncryptedServer]:
     """A server that takes nothing in the clear from clients.
 
     Args:
         names: for which its certificate is; those of the pool by default.
-        days: how long it is valid; -1 if it has expired.
+        expired: its certificate was valid until yesterday.
     """
     authority = Authority(directory / "authority")
     private = PrivateServer.create(directory / "server", DOMAIN)
-    authority.issue(private.directory, *(names or (*NAMES, "localhost")), days=days)
+    authority.issue(private.directory, *(names or (*NAMES, "localhost")), expired=expired)
     port, share_port = prosody.free_ports(2)
     file = private.directory / "prosody.cfg.lua"
     tls = _TLS.format(port=port, share_port=share_port, directory=private.directory)

@@ -71,7 +71,7 @@ async def test_a_pool_without_a_certificate_of_the_flock_is_refused(
     if fault == "authority":
         birch_side = servers.federation(BIRCH, authority=Authority(servers.directory / "other"))
     elif fault == "expired":
-        birch_side = servers.federation(BIRCH, days=-1)
+        birch_side = servers.federation(BIRCH, expired=True)
     else:
         birch_side = servers.federation(BIRCH, names=(CEDAR,))
     async with (

@@ -171,7 +171,7 @@ async def test_a_certificate_for_other_names_is_refused(daemon: Says, tmp_path: 
 async def test_an_expired_certificate_is_refused_until_it_is_renewed(
     daemon: Says, tmp_path: Path
 ) -> None:
-    async with encrypted_server(tmp_path, days=-1) as server:
+    async with encrypted_server(tmp_path, expired=True) as server:
         with pytest.raises(Untrusted, match="not valid now") as caught:
             async with server.connect("ada"):
                 pass
