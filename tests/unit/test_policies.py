@@ -188,6 +188,7 @@ def test_a_request_that_was_not_made_counts_as_none() -> None:
         ("ConsumptionCpus = TARGET.RequestCpus > 7 ? undefined : 1", 8, "comes to undefined"),
         ("ConsumptionCpus = TARGET.RequestCpus > 7 ? 0 : 1", 8, "nothing at all is charged"),
         ("ConsumptionCpus = TARGET.RequestCpus > 7 ? 1.0E300 : 1", 8, "which is too much to count"),
+        ("ConsumptionCpus = pow(10.0, TARGET.RequestCpus)", 308, "1e+308, which is too much"),
     ],
 )
 def test_what_cannot_be_known_when_it_is_loaded(text: str, asked: float, said: str) -> None:
@@ -195,6 +196,14 @@ def test_what_cannot_be_known_when_it_is_loaded(text: str, asked: float, said: s
     found = charged(text, machine(asked), machine(200))
     assert isinstance(found, Spoiled)
     assert said in str(found)
+
+
+def test_a_cost_beyond_all_numbers_is_none() -> None:
+    """Otherwise a match would cost infinity, which nothing can be added to or taken from."""
+    policy = load("SlotWeight = Cpus > 7 ? 1.0E308 : Cpus > 3 ? -1.0E308 : 0", [machine(1)])
+    found = policy.cost(machine(4), machine(8))
+    assert isinstance(found, Spoiled)
+    assert "-1e+308 after it, which is too much to count" in str(found)
 
 
 def test_true_counts_as_one() -> None:

@@ -69,9 +69,10 @@ class Consumption:
                 return Spoiled(rule, value)
             if value < 0:
                 return Spoiled(rule, f"{value:g}, which is negative")
-            counted = math.ceil(value * ASSET_UNITS.get(asset, 1) * MILLI - _SLIP)
-            if counted > MOST:
+            amount = value * ASSET_UNITS.get(asset, 1) * MILLI  # infinite, if beyond all numbers
+            if amount > MOST:
                 return Spoiled(rule, f"{value:g}, which is too much to count")
+            counted = math.ceil(amount - _SLIP)
             if counted:
                 charged[asset] = counted
             seen[f"Consumption{asset}"] = value
@@ -99,6 +100,9 @@ class Consumption:
             return after
         if after > before:
             return Spoiled(self.policy.weight, f"{before:g} before a match and {after:g} after it")
+        if not math.isfinite(before - after):
+            told = f"{before:g} before a match and {after:g} after it, which is too much to count"
+            return Spoiled(self.policy.weight, told)
         return before - after
 
     def _worth(self, amounts: Amounts, every: Iterable[str]) -> float | Spoiled:
