@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from kestrelctl.core.model.task_array import MAX_ID
 from kestrelctl.errors import UsageError
 
 #: `int` refuses thousands of digits.
@@ -50,9 +51,12 @@ def parse_tasks(text: str) -> list[int]:
     """Task ids in `17` or `3,5-9`, in that order.
 
     Raises:
-        UsageError: they are none, or too many.
+        UsageError: they are none, too large, or too many.
     """
     ranges = _ranges(text.replace(" ", ""), "tasks")
+    largest = max(last for _, last in ranges)
+    if largest > MAX_ID:
+        raise UsageError(f"there is no task {largest}", cause=f"task ids go up to {MAX_ID:,}")
     if sum(last - first + 1 for first, last in ranges) > _MOST_IDS:
         raise UsageError(
             f"more than {_MOST_IDS:,} tasks selected", hint="leave the tasks out for all"

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 import click
 
 from kestrelctl.core.model.neighbour import FLOCK
 from kestrelctl.errors import UsageError
+
+#: The largest number in a message.
+MOST_WHOLE = (1 << 63) - 1
 
 
 class Number(click.FloatRange):
@@ -19,9 +23,20 @@ class Number(click.FloatRange):
 
 
 class WholeNumber(click.IntRange):
-    """A whole number from a range; click calls it an "integer range" to users."""
+    """A whole number from a range; click calls it an "integer range" to users.
+
+    One that no message can hold is refused here, in words about the option.
+    """
 
     name = "whole number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        number = int(super().convert(value, param, ctx))
+        if number > MOST_WHOLE:
+            self.fail(f"{number} is more than {MOST_WHOLE:,}, the largest number", param, ctx)
+        return number
 
 
 #: Of hundreds of digits, a float makes infinity.

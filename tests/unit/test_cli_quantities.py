@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,8 @@ from kestrelctl.errors import UsageError
 from kestrelctl.grammar.id_ranges import parse_job, parse_jobs, parse_tasks
 from kestrelctl.grammar.nearest import did_you_mean
 from kestrelctl.grammar.quantities import (
+    MOST_WHOLE,
+    WholeNumber,
     ago,
     duration,
     parse_duration,
@@ -163,6 +166,8 @@ def test_tasks_are_selected_by_id() -> None:
     assert parse_tasks("0") == [0]
     with pytest.raises(UsageError, match="100,000"):
         parse_tasks("1-10000000000")
+    with pytest.raises(UsageError, match="no task 99999999999999999999"):
+        parse_tasks("99999999999999999999")
 
 
 @pytest.mark.parametrize(
@@ -232,3 +237,9 @@ def test_ids_stay_exact_in_json_and_none_is_there_twice(text: str, cause: str) -
 def test_a_word_that_was_probably_meant_is_named_unless_it_is_very_long() -> None:
     assert did_you_mean("cancle", ["cancel", "jobs"]) == "did you mean cancel?"
     assert did_you_mean("c" * 101, ["c" * 101]) is None
+
+
+def test_a_number_that_no_message_holds_is_refused_where_it_is_typed() -> None:
+    assert WholeNumber(0).convert(str(MOST_WHOLE), None, None) == MOST_WHOLE
+    with pytest.raises(click.BadParameter, match="the largest number"):
+        WholeNumber(0).convert(str(MOST_WHOLE + 1), None, None)
