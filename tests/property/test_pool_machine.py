@@ -106,6 +106,7 @@ CONFIG = Config(
     quarantine_failures=3,
     forget_worker_seconds=100.0,
     max_queued_bytes=4_000,
+    most_offline_sessions=1,
 )
 
 names = st.sampled_from(sorted(ADS))

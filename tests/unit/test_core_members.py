@@ -370,6 +370,21 @@ def test_a_worker_is_forgotten_long_after_it_went_and_not_before() -> None:
     assert records_of(driver, "w") == [WorkerRecord("w", ad=ad), WorkerGone("w")]
 
 
+def test_an_account_that_comes_with_ever_new_sessions_fills_no_list() -> None:
+    driver = PoolDriver(Config(most_offline_sessions=2))
+    driver.join("drained@w/0", "stays@w/1", "other@w/1")
+    driver.tell(ev.Drain(at=driver.now, worker="drained@w/0", by="root"))
+    for name in ("drained@w/0", "other@w/1"):
+        driver.lose(name)
+    for session in range(5):
+        driver.join(f"drained@w/{session + 1}")
+        driver.lose(f"drained@w/{session + 1}")
+        driver.wait(1.0)
+    left = set(driver.pool.state.workers)
+    assert left == {"drained@w/0", "drained@w/4", "drained@w/5", "stays@w/1", "other@w/1"}
+    assert records_of(driver, "drained@w/1")[-1] == WorkerGone("drained@w/1")
+
+
 @pytest.mark.parametrize("hours", [0.0, 100.0])
 def test_a_drain_outlasts_restarts_of_both_sides(hours: float) -> None:
     driver = PoolDriver()

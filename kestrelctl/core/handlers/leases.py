@@ -40,8 +40,24 @@ def on_tick(state: State, event: Tick) -> None:
             let_go(state, worker, cause="away", keep_waiting=False)
         elif not worker.held and worker.offline_since + state.config.forget_worker_seconds <= now:
             forget(state, worker)
+    if len(state.workers) - state.online > state.config.most_offline_sessions:
+        _drop_first_gone(state)
     if state.reconcile_until is not None and state.reconcile_until <= now:
         end_reconciliation(state)
+
+
+def _drop_first_gone(state: State) -> None:
+    """Keeps of the offline sessions of each account no more than may be: one that comes anew all
+    the time would fill memory, store and lists. What an admin or the pool decided of one, stays.
+    """
+    gone: dict[str, list[Worker]] = {}
+    for worker in state.workers.values():
+        if not (worker.online or worker.held or worker.draining or worker.quarantined_until):
+            gone.setdefault(worker.account, []).append(worker)
+    for workers in gone.values():
+        workers.sort(key=lambda worker: worker.offline_since)
+        for worker in workers[: -state.config.most_offline_sessions]:
+            forget(state, worker)
 
 
 def _check_lease(state: State, worker: Worker, now: float) -> None:

@@ -62,6 +62,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     away_seconds: float = 600.0
     #: When an offline worker is dropped from the list.
     forget_worker_seconds: float = 3600.0
+    #: So many offline sessions of one account are in the list; those that went first are dropped.
+    most_offline_sessions: int = 1_000
 
     #: First pause before a failed task is tried again; doubled each time.
     backoff_seconds: float = 1.0
