@@ -134,7 +134,8 @@ def test_words_in_any_order_that_are_read_here_the_library_reads(text: str) -> N
     ("text", "position", "what"),
     [
         ("X ?: !Y", 5, "the '!' after '?:' needs parentheses: ?: (!X)"),
-        ("X ?: -1", 5, "the '-' after '?:' needs parentheses: ?: (-X)"),
+        ("X ?: -Y", 5, "the '-' after '?:' needs parentheses: ?: (-X)"),
+        ("X ?: - 1", 5, "the '-' after '?:' needs parentheses: ?: (-X)"),
         ("Cpus\xa0> 2", 4, r"'\xa0' is a space that the language does not have: write a plain one"),
         ("MY.true", 3, "the name of an attribute is expected, not 'true'"),
         ("error()", 5, "an operator is expected, not '('"),
@@ -146,7 +147,9 @@ def test_what_the_library_does_not_read_is_refused_where_that_is(
     with pytest.raises(BadExpression) as refused:
         parse(text)
     assert (refused.value.position, refused.value.what) == (position, what)
-    parse("X ?: (!Y)")
+    for fine in ("X ?: (!Y)", "X ?: -1", "X ?:-.5 + Y"):
+        parse(fine)
+        Expression(fine)
 
 
 @pytest.mark.parametrize(

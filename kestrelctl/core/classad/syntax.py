@@ -148,10 +148,7 @@ class _Reader:
     def _choice(self) -> Node:
         tested = self._operands(0)
         if self._skip("?:"):
-            if self._next.kind == "sign" and self._next.text in _SIGNS:
-                sign = self._next.text  # HTCondor's library does not read it there
-                why = f"the {sign!r} after '?:' needs parentheses: ?: ({sign}X)"
-                raise BadExpression(why, self._next.start)
+            self._check_sign_after_elvis()
             other = self._expression()
             return Node("?:", tested.start, other.end, (tested, other))
         if not self._skip("?"):
@@ -161,6 +158,19 @@ class _Reader:
             raise self._unexpected("':' of the '?' before")
         other = self._expression()
         return Node("?", tested.start, other.end, (tested, chosen, other))
+
+    def _check_sign_after_elvis(self) -> None:
+        """Refuses a sign before an operand where HTCondor's library does not read it: it takes only
+        the minus of a number that follows at once.
+        """
+        word = self._next
+        if word.kind != "sign" or word.text not in _SIGNS:
+            return
+        number = self._words[self._at + 1]
+        if word.text == "-" and number.kind == "number" and number.start == word.end:
+            return
+        why = f"the {word.text!r} after '?:' needs parentheses: ?: ({word.text}X)"
+        raise BadExpression(why, word.start)
 
     def _operands(self, level: int) -> Node:
         if level == len(_LEVELS):
