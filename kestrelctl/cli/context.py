@@ -281,12 +281,14 @@ def _read_config(file: Path) -> _Config:
         return _Config()
     except OSError as error:
         raise UsageError(f"{file} cannot be read", cause=error.strerror) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file} is not TOML", cause=str(error)) from None
     except msgspec.ValidationError as error:
         raise UsageError(
             f"{file} is wrong", cause=str(error), hint=_nearest_field(fields)
         ) from None
+    except ValueError as error:  # a TOMLDecodeError, no UTF-8, or a number of too many digits
+        raise UsageError(f"{file} is not TOML", cause=str(error)) from None
+    except RecursionError:
+        raise UsageError(f"{file} cannot be read", cause="it nests too deeply") from None
 
 
 def _nearest_field(config: dict[str, Any]) -> str | None:

@@ -34,8 +34,10 @@ def read_elements(file: Path) -> tuple[str, ...]:
     """
     try:
         elements = msgspec.json.decode(_text_of(file))
-    except (msgspec.DecodeError, RecursionError) as error:
+    except msgspec.DecodeError as error:
         raise UsageError(f"{file} is not JSON", cause=str(error)) from None
+    except RecursionError:
+        raise UsageError(f"{file} cannot be read", cause="it nests too deeply") from None
     if not isinstance(elements, list) or not elements:
         kind = "an empty array" if elements == [] else f"one {_kind(elements)}"
         raise UsageError(

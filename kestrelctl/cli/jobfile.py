@@ -154,6 +154,8 @@ def _read_toml(path: Path, text: str) -> JobFile | GraphFile:
         fields = tomllib.loads(text)
     except ValueError as error:  # a TOMLDecodeError, or a number of too many digits
         raise UsageError(f"{path} is not TOML", cause=str(error)) from None
+    except RecursionError:
+        raise UsageError(f"{path} cannot be read", cause="it nests too deeply") from None
     if "job" in fields:
         return _several(path, fields)
     return _one(path, fields)

@@ -44,6 +44,8 @@ def read_classes(
         fields = tomllib.loads(text)
     except ValueError as error:
         raise UsageError(f"{file} is not TOML", cause=str(error)) from None
+    except RecursionError:
+        raise UsageError(f"{file} cannot be read", cause="it nests too deeply") from None
     for key in fields.keys() - {"environment"}:
         raise UsageError(
             f"{file}: {key} is not known", hint="each class is a table: [environment.NAME]"

@@ -30,9 +30,7 @@ class WholeNumber(click.IntRange):
 
     name = "whole number"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         number = int(super().convert(value, param, ctx))
         if number > MOST_WHOLE:
             self.fail(f"{number} is more than {MOST_WHOLE:,}, the largest number", param, ctx)

@@ -74,8 +74,10 @@ class Codec(Generic[T]):
                 size = text_bytes(text)
                 raise BadMessage(f"payload of {size} bytes; the limit is {MAX_PAYLOAD_BYTES}")
             return self._decoder.decode(payload)
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeError) as error:
             raise BadMessage(str(error)[:_REASON_CHARACTERS]) from None
+        except RecursionError:
+            raise BadMessage("it nests too deeply") from None
 
 
 class _Id(msgspec.Struct):

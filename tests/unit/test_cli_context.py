@@ -174,6 +174,8 @@ def test_a_name_that_nobody_knows_is_refused_with_the_nearest(config: Config) ->
     ("text", "error", "hint"),
     [
         ("[context.x", "is not TOML", None),
+        (f"port = {'9' * 5000}", "is not TOML", None),
+        (f"x = {'[' * 5000}{']' * 5000}", "cannot be read", None),
         ("contexts = {}", "is wrong", "did you mean context?"),
         (LAB + 'passwordfile = "x"', "is wrong", "did you mean password_file?"),
         ('[context.x]\njid = "a@b"', "is wrong", None),

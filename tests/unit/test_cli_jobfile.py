@@ -117,6 +117,7 @@ def test_a_job_file_of_2009_needs_no_more_than_a_command(tmp_path: Path) -> None
         ("j.toml", "command = [1]", "a word of command is no string", "quotes"),
         ("j.toml", "command = ", "is not TOML", None),
         ("j.toml", f"command = 'x'\ncpus = {'9' * 5000}", "is not TOML", None),
+        ("j.toml", f"command = {'[' * 5000}{']' * 5000}", "cannot be read", None),
         ("j.toml", "command = 'x'\nname = ['a']", "name is neither text nor a number", None),
         ("j.toml", "command = 'x'\npriority = true", "priority is neither", None),
         ("j.toml", "command = 'x'\nenv = 'A=1'", "env is not a table", None),

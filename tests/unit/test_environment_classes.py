@@ -114,6 +114,7 @@ def test_a_mistake_is_named_with_file_class_and_key(lines: str, key: str, cause:
     ("text", "message"),
     [
         ("[environment", "/etc/kestrel/environments.toml is not TOML"),
+        ("e = " + "[" * 5000, "/etc/kestrel/environments.toml cannot be read"),
         ("", "/etc/kestrel/environments.toml has no environment"),
         ("[environments.e]\n", "/etc/kestrel/environments.toml: environments is not known"),
         ("[environment.E]\n", "/etc/kestrel/environments.toml: environment.E cannot be a class"),

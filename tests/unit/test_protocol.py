@@ -133,6 +133,7 @@ def test_pools_of_a_flock_say_nothing_else_to_each_other() -> None:
         ('{"type": "report", "results": [[1, 2]]}', "results"),
         ('{"type": "heartbeat", "x": "' + "y" * codec.MAX_PAYLOAD_BYTES + '"}', "limit"),
         ("[" * 100_000, "array"),
+        ('{"type": "heartbeat", "x": ' + "[" * 100_000, "it nests too deeply"),
     ],
 )
 def test_rubbish_is_refused_with_the_reason(payload: str, why: str) -> None:
