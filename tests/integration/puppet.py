@@ -17,9 +17,20 @@ from kestrelctl.xmpp.user import UserConnection
 
 
 class Puppet:
-    """A bare session that sends whatever it is told and keeps what comes back."""
+    """A bare session that sends whatever it is told and keeps what comes back.
 
-    def __init__(self, state: PoolState, name: str, host: str, ca_file: Path | None = None) -> None:
+    Args:
+        password: of an account that is there; empty for a new one.
+    """
+
+    def __init__(
+        self,
+        state: PoolState,
+        name: str,
+        host: str,
+        ca_file: Path | None = None,
+        password: str = "",
+    ) -> None:
         directory = Path(state.password_file).parent
         server = PrivateServer(directory / "server", state.domain, state.port, 0, "")
         self.jid = f"{name}@{host}.{state.domain}"
@@ -29,7 +40,7 @@ class Puppet:
         self.offline: asyncio.Queue[str] = asyncio.Queue()
         self.session = xmpp_session.client(
             self.jid,
-            server.add_account(self.jid),
+            password or server.add_account(self.jid),
             state.host,
             state.port,
             self,
