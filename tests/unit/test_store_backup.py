@@ -83,7 +83,7 @@ class TestBackUp:
         back_up(data_dir, file)
         store.close()
         restore(file, data_dir, aside)
-        found = SqliteStore(data_dir).open()
+        found = store.open()
         assert (found.flock_rules, found.flock_peers) == ([FULL_RULE], [peer])
 
     async def test_it_is_one_private_file(self, store: SqliteStore, file: Path) -> None:
