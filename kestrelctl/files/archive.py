@@ -111,7 +111,7 @@ class Extent(NamedTuple):
     size_bytes: int
 
 
-class Member(NamedTuple):
+class ArchiveMember(NamedTuple):
     """What an archive holds under one name.
 
     Attributes:
@@ -172,14 +172,14 @@ class Member(NamedTuple):
             file.truncate(self.size_bytes)
 
 
-def members(archive: BinaryIO) -> list[Member]:
+def members(archive: BinaryIO) -> list[ArchiveMember]:
     """All that an archive holds. Nothing in it leads outside, and no more is there than one may.
 
     Raises:
         FileDamaged: it is no archive, or holds what `pack` never writes.
         OSError: it cannot be read.
     """
-    found: list[Member] = []
+    found: list[ArchiveMember] = []
     names: set[str] = set()
     names_bytes = 0
     try:
@@ -293,7 +293,7 @@ def too_many(names: Iterable[str]) -> str | None:
     return _TOO_MANY if sum(map(len, found)) > _MOST_NAMES_BYTES else None
 
 
-def _checked(archive: Path, opened: BinaryIO) -> list[Member]:
+def _checked(archive: Path, opened: BinaryIO) -> list[ArchiveMember]:
     try:
         return members(opened)
     except FileDamaged as error:
@@ -304,7 +304,7 @@ def _checked(archive: Path, opened: BinaryIO) -> list[Member]:
         ) from None
 
 
-def _needed_bytes(found: Iterable[Member]) -> int:
+def _needed_bytes(found: Iterable[ArchiveMember]) -> int:
     names = {name for member in found for name in _with_directories(member.name)}
     return sum(member.size_bytes for member in found) + MEMBER_BYTES * len(names)
 
@@ -315,7 +315,7 @@ def _with_directories(name: str) -> Iterator[str]:
         name = posixpath.dirname(name)
 
 
-def _extract(opened: BinaryIO, member: Member, target: str, made: set[str]) -> None:
+def _extract(opened: BinaryIO, member: ArchiveMember, target: str, made: set[str]) -> None:
     """Writes one of the members that have been looked at; into a directory of ours."""
     _make_directory(posixpath.dirname(target), made)
     if member.kind == tarfile.DIRTYPE:
@@ -339,7 +339,7 @@ def _make_directory(directory: str, made: set[str]) -> None:
 # ---- headers
 
 
-def _read_members(archive: BinaryIO) -> Iterator[Member]:
+def _read_members(archive: BinaryIO) -> Iterator[ArchiveMember]:
     """What is in an archive, header by header; nothing is read that was not counted."""
     end = archive.seek(0, os.SEEK_END)
     at = 0
@@ -372,7 +372,7 @@ def _read_members(archive: BinaryIO) -> Iterator[Member]:
             name = name.removesuffix("/")
         link = long.pop(tarfile.GNUTYPE_LONGLINK, header.linkname)
         mode = header.mode & _PERMISSIONS
-        yield Member(name, header.type, mode, link, size_bytes, data_at, header.size, map_at)
+        yield ArchiveMember(name, header.type, mode, link, size_bytes, data_at, header.size, map_at)
         at = data_at + _in_blocks(header.size)
 
 
@@ -573,7 +573,7 @@ def _leads_outside(name: str, link: str) -> bool:
     return link.startswith("/") or ".." in on or len(parts) - len(on) > name.count("/")
 
 
-def _problem_with_members(found: Iterable[Member]) -> str | None:
+def _problem_with_members(found: Iterable[ArchiveMember]) -> str | None:
     """Why an archive is none of ours; what is in it could write elsewhere."""
     kinds: dict[str, bytes] = {}
     for member in found:

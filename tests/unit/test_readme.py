@@ -101,7 +101,7 @@ def test_contributors_can_type_what_they_are_told(line: str) -> None:
 
 
 def test_what_the_page_on_security_says_is_shown_is_there() -> None:
-    named = re.findall(r"`((?:[a-z]+)/[a-z_/]+)(\.py)?[^`]*`", SECURITY.read_text())
+    named = re.findall(r"`((?:[a-z]+)/[a-z0-9_/]+)(\.py)?[^`]*`", SECURITY.read_text())
     shown = [
         path + ending
         for path, ending in named

@@ -22,7 +22,7 @@ from typing import BinaryIO
 
 from kestrelctl.core.model.input_addresses import path_of, problem_with_address
 from kestrelctl.errors import KestrelError, NoSpace, NotAllowed, Unreachable, UsageError
-from kestrelctl.files.archive import Member, members
+from kestrelctl.files.archive import ArchiveMember, members
 from kestrelctl.worker.output_archive import Stopped
 from kestrelctl.worker.own_files import NO_LINKS
 
@@ -133,7 +133,7 @@ def _enter(directory: int, names: Sequence[bytes], opened: contextlib.ExitStack)
     return directory
 
 
-def _put(top: int, member: Member, source: BinaryIO, stopped: Callable[[], bool]) -> None:
+def _put(top: int, member: ArchiveMember, source: BinaryIO, stopped: Callable[[], bool]) -> None:
     """Writes one file beside its place, and then puts it there."""
     names = os.fsencode(member.name).split(b"/")
 
