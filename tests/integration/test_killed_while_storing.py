@@ -10,7 +10,7 @@ from test_inputs import Host, Site, site, wait_for  # noqa: F401  (a fixture)
 
 pytestmark = pytest.mark.timeout(180)
 
-#: It takes a while to be packed and sent.
+#: It takes a while to be packed and sent; holes would take none.
 LARGE = "500M"
 
 
@@ -28,7 +28,7 @@ def kill_while_it_stores(host: Host) -> None:
 def noting(site: Site, name: str) -> tuple[Path, str]:  # noqa: F811
     """A file that tasks of a host see, and a script that notes there that it ran."""
     notes = site.desk.directory / name / "notes"
-    return notes, f"echo ran >>{notes}; truncate -s {LARGE} large; echo result >file; echo text"
+    return notes, f"echo ran >>{notes}; head -c {LARGE} /dev/zero >large; echo result >file; echo text"
 
 
 def test_the_next_process_stores_it_and_nothing_runs_again(site: Site) -> None:  # noqa: F811
