@@ -106,11 +106,19 @@ CLOSENESS: dict[Reason, tuple[float, float]] = {
 }
 
 
-def refuse(reason: Reason, *, wanted: str = "", found: str = "", share: float = 0.0) -> Refusal:
+def refuse(
+    reason: Reason,
+    *,
+    wanted: str = "",
+    found: str = "",
+    share: float = 0.0,
+    puts_on_hold: bool = False,
+) -> Refusal:
     """A refusal by a worker.
 
     Args:
         share: of what was asked for that is there, 0 to 1.
+        puts_on_hold: see `Refusal`.
     """
     low, high = CLOSENESS[reason]
-    return Refusal(reason, wanted, found, low + (high - low) * share)
+    return Refusal(reason, wanted, found, low + (high - low) * share, puts_on_hold)

@@ -10,8 +10,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TypeAlias
 
-import msgspec
-
 from kestrelctl.core.classad.bad_expression import BadExpression
 from kestrelctl.core.classad.evaluation import Answer, Expression, Failure, Unknown
 from kestrelctl.core.classad.rules import shown
@@ -83,8 +81,12 @@ def problem_with_evaluation(spec: JobSpec) -> str | None:
 
 
 def _fails(name: str, text: str, failure: Failure, *, puts_on_hold: bool) -> Refusal:
-    refusal = refuse(Reason.ERROR, wanted=_cut(f"{name}: {text}"), found=_cut(failure.words))
-    return msgspec.structs.replace(refusal, puts_on_hold=puts_on_hold)
+    return refuse(
+        Reason.ERROR,
+        wanted=_cut(f"{name}: {text}"),
+        found=_cut(failure.words),
+        puts_on_hold=puts_on_hold,
+    )
 
 
 def is_true(answer: Answer) -> bool:
