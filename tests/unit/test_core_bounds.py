@@ -93,11 +93,11 @@ def test_what_machines_say_of_themselves_is_short_enough() -> None:
         ({"cpus": 0.0004}, "0.001 to 1,000,000 cpus, not 0.0004"),
         ({"cpus": 2e6}, "0.001 to 1,000,000 cpus, not 2,000,000"),
         ({"cpus": math.nan}, "cpus, not nan"),
-        ({"cpus": 1.0, "fpga": 0.0004}, "no fpga or 0.001 to less than 2^60, not 0.0004"),
-        ({"cpus": 1.0, "fpga": 0.0009}, "no fpga or 0.001 to less than 2^60, not 0.0009"),
-        ({"cpus": 1.0, "fpga": -1.0}, "no fpga or 0.001 to less than 2^60, not -1"),
-        ({"cpus": 1.0, "memory": 2.0**60}, "no memory or 0.001 to less than 2^60, not 1.15"),
-        ({"cpus": 1.0, "fpga": math.inf}, "fpga or 0.001 to less than 2^60, not inf"),
+        ({"cpus": 1.0, "fpga": 0.0004}, "0 of fpga, or 0.001 to less than 2^60, not 0.0004"),
+        ({"cpus": 1.0, "fpga": 0.0009}, "0 of fpga, or 0.001 to less than 2^60, not 0.0009"),
+        ({"cpus": 1.0, "fpga": -1.0}, "0 of fpga, or 0.001 to less than 2^60, not -1"),
+        ({"cpus": 1.0, "memory": 2.0**60}, "0 of memory, or 0.001 to less than 2^60, not 1.15"),
+        ({"cpus": 1.0, "fpga": math.inf}, "fpga, or 0.001 to less than 2^60, not inf"),
         (
             {"cpus": 1.0, "FPGA": 1.0},
             "'FPGA' is no name of an asset: that begins with a small letter and has up to 32 small "

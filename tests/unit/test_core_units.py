@@ -342,7 +342,7 @@ def unit_ad(*units: AssetUnit, amount: float | None = None) -> WorkerAd:
         (WorkerAd(assets={"cpus": 1.0} | {f"a{n}": 1.0 for n in range(99)}), "at most 16 assets"),
         (unit_ad(*(AssetUnit(str(n)) for n in range(MAX_UNITS + 1))), "at most 256 units"),
         (unit_ad(AssetUnit("a"), amount=1e9), "there are 1 units of gpus, not 1,000,000,000"),
-        (unit_ad(AssetUnit("a"), amount=math.nan), "no gpus or 0.001"),
+        (unit_ad(AssetUnit("a"), amount=math.nan), "0 of gpus, or 0.001"),
         (unit_ad(AssetUnit("a"), AssetUnit("a")), "the same id"),
         (unit_ad(AssetUnit("a\x1b[31m")), "is no id of a unit"),
         (unit_ad(AssetUnit("")), "is no id of a unit"),

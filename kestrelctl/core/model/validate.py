@@ -204,7 +204,7 @@ def _problem_with_assets(assets: Mapping[str, float], who: str) -> str | None:
         if not is_asset_name(name):
             return no_asset(name)
         if amount and not LEAST_OF_AN_ASSET <= amount < MOST_OF_AN_ASSET:
-            return f"{who} no {name} or 0.001 to less than 2^60, not {amount:,.10g}"
+            return f"{who} 0 of {name}, or 0.001 to less than 2^60, not {amount:,.10g}"
     return None
 
 
