@@ -28,7 +28,10 @@ def kill_while_it_stores(host: Host) -> None:
 def noting(site: Site, name: str) -> tuple[Path, str]:  # noqa: F811
     """A file that tasks of a host see, and a script that notes there that it ran."""
     notes = site.desk.directory / name / "notes"
-    return notes, f"echo ran >>{notes}; head -c {LARGE} /dev/zero >large; echo result >file; echo text"
+    return (
+        notes,
+        f"echo ran >>{notes}; head -c {LARGE} /dev/zero >large; echo result >file; echo text",
+    )
 
 
 def test_the_next_process_stores_it_and_nothing_runs_again(site: Site) -> None:  # noqa: F811

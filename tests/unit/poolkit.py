@@ -145,6 +145,14 @@ class PoolDriver:
         )
         return self.answers[-1].job_id
 
+    def submit_under(self, key: str, spec: JobSpec) -> fx.Answer:
+        """The user hands a job in under a key, perhaps again."""
+        earlier = self.store().job_of_key("ada", key)
+        self.tell(
+            ev.Submit(at=self.now, request="r", owner="ada", spec=spec, key=key, earlier=earlier)
+        )
+        return self.answers[-1]
+
     def _ended(self, owner: str, spec: JobSpec) -> dict[int, str]:
         """The final states of parents, as the store knows them."""
         if not spec.after:

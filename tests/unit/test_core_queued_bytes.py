@@ -154,10 +154,7 @@ def test_a_submission_that_is_sent_again_is_not_refused() -> None:
     driver = driven()
     spec = JobSpec(argv=LONG)
     for _ in range(2):
-        earlier = driver.store().job_of_key("ada", "k")
-        driver.tell(
-            ev.Submit(at=driver.now, request="r", owner="ada", spec=spec, key="k", earlier=earlier)
-        )
+        driver.submit_under("k", spec)
     assert (refusal(driver), driver.answers[-1].repeated) == (None, True)
 
 

@@ -349,10 +349,7 @@ def test_the_same_submission_again_is_no_new_one() -> None:
     set_user(driver, max_queued=5)
     spec = JobSpec(argv=("true",), count=5)
     for _ in range(2):
-        earlier = driver.store().job_of_key("ada", "k")
-        driver.tell(
-            ev.Submit(at=driver.now, request="1", owner="ada", spec=spec, key="k", earlier=earlier)
-        )
+        driver.submit_under("k", spec)
     assert (refused(driver), driver.answers[-1].repeated) == (None, True)
 
 
