@@ -103,7 +103,8 @@ async def test_the_spool_of_the_worker_cannot_be_seen_or_written(place: Place) -
 
 
 async def test_the_credentials_of_the_worker_cannot_be_read(place: Place) -> None:
-    ended = await place.machine.sh(f"cat {place.credentials}; cat /root/* ~/* ~/.config/kestrel/*")
+    places = f"{place.credentials} /root/* ~/* ~/.config/kestrel/*"
+    ended = await place.machine.sh(f"grep -ahs {PASSWORD} {places}")
     assert (PASSWORD.encode() in ended.stdout) is not place.hides_files
 
 
