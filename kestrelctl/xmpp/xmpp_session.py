@@ -232,9 +232,7 @@ class XmppSession:
         finally:
             del self._iqs[iq_id]
         if answer.get("type") == "error":
-            text = answer.find(f".//{{{_STANZA_ERRORS}}}text")
-            words = text.text if text is not None else None
-            raise IqRefused(_condition(answer), words or "", answer)
+            raise IqRefused(_condition(answer), _text(answer), answer)
         return answer
 
     def backlog_bytes(self) -> int:
@@ -311,9 +309,13 @@ class XmppSession:
         that is nested a thousand deep, which anybody may send, would end the whole connection.
         """
         if not found.xml.tag.endswith(("}message", "}presence")):
-            if not (self.online and found.xml.tag.endswith("}iq")):
+            if not found.xml.tag.endswith("}iq"):
                 return found
-            if not self._is_answer(found.xml):
+            if not self.online:
+                if found.xml.get("type") != "error":
+                    return found
+                self._on_no_session(found.xml)
+            elif not self._is_answer(found.xml):
                 self._take_iq(found.xml)
             return None
         if not self._is_echo(found.xml):
@@ -417,6 +419,17 @@ class XmppSession:
             self.on_conflict()
         self._lost(f"it ended the connection with <{condition}/>" + (f" ({text})" if text else ""))
 
+    def _on_no_session(self, answer: Element) -> None:
+        """The server does not bind a resource (RFC 6120, 7.6.2), and leaves the stream open.
+
+        Prosody answers so for an account that was deleted after it was authenticated.
+        """
+        condition, text = _condition(answer), _text(answer)[:_MOST_TEXT_CHARACTERS]
+        if condition == "not-authorized":
+            self.refused = f"the server refused the credentials: {text or condition}"
+        self._lost(self.refused or f"it refused a session with <{condition}/>")
+        self._stream.abort()
+
     def _too_slow(self) -> None:
         self._watchdog = None
         self._stream.cancel_connection_attempt()
@@ -479,6 +492,12 @@ def _condition(xml: Element) -> str:
             for condition in child:
                 return condition.tag.rpartition("}")[2]
     return "undefined-condition"
+
+
+def _text(xml: Element) -> str:
+    """What a stanza error says in words; empty if nothing."""
+    text = xml.find(f".//{{{_STANZA_ERRORS}}}text")
+    return (text.text if text is not None else None) or ""
 
 
 def component(

@@ -137,6 +137,28 @@ async def test_why_the_server_ended_the_connection_is_told_in_its_own_words(
     assert wire.session.link == f"the server is away: it ended the connection with {words}"
 
 
+@pytest.mark.parametrize(
+    ("condition", "text", "refused", "words"),
+    [
+        ("not-authorized", "Account deleted", True, "the server refused the credentials: Account"),
+        ("resource-constraint", "", False, "it refused a session with <resource-constraint/>"),
+    ],
+)
+async def test_a_server_that_gives_no_session_is_not_waited_for(
+    wire: Wire, condition: str, text: str, refused: bool, words: str
+) -> None:
+    """It leaves the stream open, and the library does not look at the answer."""
+    wire.session.start()
+    errors = "xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'"
+    wire.hears(
+        f"<iq xmlns='jabber:client' type='error' id='a'><error type='auth'>"
+        f"<{condition} {errors}/><text {errors}>{text}</text></error></iq>"
+    )
+    assert (wire.session.refused is not None) is refused
+    assert [told.startswith(words) for told in wire.told] == [True]
+    assert wire.session._timer is not None
+
+
 @pytest.mark.parametrize(("condition", "calls"), [("conflict", 1), ("system-shutdown", 0)])
 async def test_a_conflict_is_told_apart(wire: Wire, condition: str, calls: int) -> None:
     conflicts: list[None] = []
