@@ -58,9 +58,8 @@ def test_a_repetition_that_has_begun_meanwhile_is_stopped(site: Site) -> None:  
     site.submit(
         f"--output large --output file -- sh -c 'test -d {notes.parent} || sleep 600; {script}'"
     )
-    wait_for(lambda: records(first))
-    second = site.host("h2")
     kill_while_it_stores(first)
+    second = site.host("h2")
     began = "kestrelctl job tasks last -q -o json"
     wait_for(lambda: "h2@" in str(json.loads("\n".join(site.desk.types(began)))[0]["worker"]))
     first.restart()
