@@ -119,6 +119,9 @@ def test_hosts_that_a_run_of_the_tests_left_in_another_checkout_are_removed(tmp_
         shutil.copy(Path(LAB[0]).with_name(name), tmp_path)
     left = ["--name", "left", "--subnet", "10.89.101"]
     lab(*left, "down")  # of a former run
+    # What a run that was killed leaves of its network.
+    for words in ("link add podman99 type bridge", "address add 10.89.101.1/25 dev podman99"):
+        subprocess.run(["ip", *words.split()], check=True)
     run = tmp_path / "run"
     with run.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
