@@ -79,6 +79,7 @@ ROLES = Stage("roles", (f"{PYTEST} -m 'not lab' tests/roles",))
 THREE_FILES = "--numprocesses 3 --dist loadfile --no-loadscope-reorder"
 REAL = Stage("processes", (f"{PYTEST} -m 'processes and not lab' {THREE_FILES}",))
 LAB = Stage("hosts", (f"{PYTEST} -m lab",))
+DEBIAN_13 = Stage("debian 13", ("python tests/check/debian_13.py",))
 
 
 def planted(part: str) -> Stage:
@@ -100,6 +101,7 @@ FULL: list[Lane] = [
     (COMPUTING, [LINT, TYPES, UNIT, ROLES]),
     (COMPUTING, [SIMULATION, planted("third")]),
     (HOSTS, [LAB]),
+    (COMPUTING, [DEBIAN_13]),
 ]
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import check
+import debian_13
 import due_scenarios
 import pytest
 from check import FULL, ORDINARY, Check, Count, Stage, clock, counted, for_pytest, lanes_of
@@ -44,11 +45,19 @@ def test_each_directory_of_tests_is_in_the_ordinary_check_or_needs_hosts() -> No
 
 def test_the_full_check_adds_hosts_and_plants_more() -> None:
     added = {stage.name for stage in stages(FULL)} - {stage.name for stage in stages(ORDINARY)}
-    assert added == {"hosts"}
+    assert added == {"hosts", "debian 13"}
     assert "--planted twelfth" in commands(ORDINARY)
     assert "--planted third" in commands(FULL)
-    without = [stage for stage in stages(FULL) if stage.name not in ("hosts", "planted")]
+    without = [stage for stage in stages(FULL) if stage.name not in {*added, "planted"}]
     assert all(stage in stages(ORDINARY) for stage in without)
+
+
+def test_three_commits_try_each_file_of_processes_on_debian_13() -> None:
+    parts = [set(debian_13.files_in_turn(turn)) for turn in range(debian_13.PARTS)]
+    everything = set().union(*parts)
+    assert {"tests/integration/test_tls.py", "tests/chaos/test_down.py"} <= everything
+    assert sum(map(len, parts)) == len(everything), "none of them twice"
+    assert all(CHECKOUT.joinpath(file).is_file() for file in everything)
 
 
 def test_real_processes_have_the_right_of_way() -> None:
