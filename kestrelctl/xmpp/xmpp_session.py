@@ -367,7 +367,7 @@ class XmppSession:
         offers = {child.tag.rpartition("}")[2] for child in found.xml}
         if self._tls and not encrypted and "starttls" not in offers:
             self._give_up(Untrusted("the server offers no encryption"))
-        elif not self._tls and offers == {"starttls"}:
+        elif not self._tls and "starttls" in offers and "mechanisms" not in offers:
             self._give_up(
                 UsageError(
                     "the server accepts encrypted connections only",

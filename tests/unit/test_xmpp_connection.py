@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 
-from kestrelctl.errors import Busy, Undelivered, Unreachable, Untrusted
+from kestrelctl.errors import Busy, Undelivered, Unreachable, Untrusted, UsageError
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import Changed, Failed, Reply
 from kestrelctl.protocol.requests import CancelJobs
@@ -209,6 +209,17 @@ async def test_nothing_is_said_in_the_clear_where_encryption_is_wanted(
     assert wire.session._agree(SimpleNamespace(xml=features("mechanisms"))) is None
     assert isinstance(wire.session.problem, Untrusted)
     wire.close()
+
+
+@pytest.mark.parametrize("offers", [("starttls",), ("starttls", "limits")])
+async def test_a_server_that_lets_nobody_in_without_encryption_says_so(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch, offers: tuple[str, ...]
+) -> None:
+    """Prosody 13 offers its limits beside the encryption (XEP-0478)."""
+    monkeypatch.setattr(wire.stream, "abort", lambda: None)
+    assert wire.session._agree(SimpleNamespace(xml=features(*offers))) is None
+    assert isinstance(wire.session.problem, UsageError)
+    assert "--no-tls" in str(wire.session.problem.hint)
 
 
 # -- what the server is asked ----------------------------------------------------------------------
