@@ -9,23 +9,36 @@ from kestrelctl.batch import grid_engine, htcondor, pbs, slurm
 from kestrelctl.batch.queue_facts import PENDING, RUNNING, BatchJobs, BatchNode
 from kestrelctl.errors import UsageError
 
+#: A program with its arguments.
+Command = tuple[str, ...]
+
 
 class BatchSystem(NamedTuple):
-    """How one is asked, and how its answers are read."""
+    """How one is asked, and how its answers are read.
 
-    jobs: tuple[str, ...]
-    read_jobs: Callable[[str], list[BatchJobs]]
-    nodes: tuple[str, ...]
+    Attributes:
+        jobs: what tells of jobs; `read_jobs` is given what each of these commands printed.
+        nodes: what tells of nodes.
+    """
+
+    jobs: tuple[Command, ...]
+    read_jobs: Callable[..., list[BatchJobs]]
+    nodes: Command
     read_nodes: Callable[[str], list[BatchNode]]
 
 
 SYSTEMS = {
     "gridengine": BatchSystem(
-        grid_engine.JOBS, grid_engine.read_jobs, grid_engine.NODES, grid_engine.read_nodes
+        (grid_engine.JOBS, grid_engine.JOBS_WITH_DATE),
+        grid_engine.read_jobs,
+        grid_engine.NODES,
+        grid_engine.read_nodes,
     ),
-    "htcondor": BatchSystem(htcondor.JOBS, htcondor.read_jobs, htcondor.NODES, htcondor.read_nodes),
-    "pbs": BatchSystem(pbs.JOBS, pbs.read_jobs, pbs.NODES, pbs.read_nodes),
-    "slurm": BatchSystem(slurm.JOBS, slurm.read_jobs, slurm.NODES, slurm.read_nodes),
+    "htcondor": BatchSystem(
+        (htcondor.JOBS,), htcondor.read_jobs, htcondor.NODES, htcondor.read_nodes
+    ),
+    "pbs": BatchSystem((pbs.JOBS,), pbs.read_jobs, pbs.NODES, pbs.read_nodes),
+    "slurm": BatchSystem((slurm.JOBS,), slurm.read_jobs, slurm.NODES, slurm.read_nodes),
 }
 #: Jobs, and the nodes that jobs of both phases ask for.
 OF_JOBS = (PENDING, RUNNING, "wanted")
@@ -58,23 +71,23 @@ class BatchQuestion:
         self._feature, self._partition = wanted["feature"].lower(), wanted["partition"]
 
     @property
-    def command(self) -> tuple[str, ...]:
-        """The program that knows the answer."""
-        return self._system.jobs if self._what in OF_JOBS else self._system.nodes
+    def commands(self) -> tuple[Command, ...]:
+        """The programs that know the answer together."""
+        return self._system.jobs if self._what in OF_JOBS else (self._system.nodes,)
 
-    def answer(self, printed: str) -> int:
+    def answer(self, *printed: str) -> int:
         """How many there are.
 
         Args:
-            printed: by that program.
+            printed: what each of the commands printed.
 
         Raises:
             UnreadableOutput: it is something else than what the program prints.
         """
         if self._what in OF_NODES:
-            nodes = self._system.read_nodes(printed)
+            nodes = self._system.read_nodes(*printed)
             return sum(node.phase == self._what and self._is_meant(node) for node in nodes)
-        jobs = [each for each in self._system.read_jobs(printed) if self._is_meant(each)]
+        jobs = [each for each in self._system.read_jobs(*printed) if self._is_meant(each)]
         if self._what == "wanted":
             return sum(each.jobs * each.nodes for each in jobs)
         return sum(each.jobs for each in jobs if each.phase == self._what)

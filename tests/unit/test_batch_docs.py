@@ -26,7 +26,7 @@ def test_its_property_asks_what_slurm_answers() -> None:
     [definition] = read_definitions(blocks("ini")[0], "batch.md")
     command, *words = definition.words
     assert command == "batch"
-    assert BatchQuestion(words).command[0] == "squeue"
+    assert [each[0] for each in BatchQuestion(words).commands] == ["squeue"]
 
 
 def test_its_class_and_its_triggers_are_of_one_mind() -> None:
@@ -48,5 +48,5 @@ def test_the_lab_runs_its_script_with_its_configuration() -> None:
 def test_it_names_the_commands_that_are_run() -> None:
     for name, system in SYSTEMS.items():
         [row] = [line for line in PAGE.splitlines() if line.startswith(f"| `{name}` |")]
-        for command in {system.jobs, system.nodes}:
+        for command in {*system.jobs, system.nodes}:
             assert shlex.join(command[:2]).partition(" ")[0] in row

@@ -75,8 +75,9 @@ QSTAT_XML = """\
   </queue_info>
   <job_info>
     <job_list state="pending">
-      <JB_job_number>42</JB_job_number><JB_name>sleep</JB_name><JB_owner>bob</JB_owner>
-      <state>qw</state><slots>3</slots><requested_pe name="orte">3</requested_pe>
+      <JB_job_number>42</JB_job_number><JAT_prio>0.50500</JAT_prio><JB_name>sleep</JB_name>
+      <JB_owner>bob</JB_owner><state>qw</state><slots>3</slots>
+      <requested_pe name="orte">3</requested_pe>
       <hard_request name="mpi" resource_contribution="0.000000">TRUE</hard_request>
       <hard_request name="h_rt" resource_contribution="0.000000">360</hard_request>
       <hard_req_queue>all.q</hard_req_queue>
@@ -87,8 +88,32 @@ QSTAT_XML = """\
       <hard_request name="mpi" resource_contribution="0.000000">TRUE</hard_request>
     </job_list>
     <job_list state="pending">
-      <JB_job_number>44</JB_job_number><JB_name>sleep</JB_name><JB_owner>bob</JB_owner>
-      <state>qw</state><slots>1</slots><tasks>2</tasks><hard_req_queue>long.q</hard_req_queue>
+      <JB_job_number>44</JB_job_number><JAT_prio>0.00000</JAT_prio><JB_name>sleep</JB_name>
+      <JB_owner>bob</JB_owner><state>qw</state><slots>1</slots><tasks>2</tasks>
+      <hard_req_queue>lon*</hard_req_queue>
+    </job_list>
+    <job_list state="pending">
+      <JB_job_number>45</JB_job_number><JAT_prio>0.00000</JAT_prio><JB_name>tomorrow</JB_name>
+      <JB_owner>bob</JB_owner><state>qw</state><slots>1</slots>
+    </job_list>
+    <job_list state="pending">
+      <JB_job_number>46</JB_job_number><JAT_prio>0.50500</JAT_prio><JB_name>yesterday</JB_name>
+      <JB_owner>bob</JB_owner><state>qw</state><slots>1</slots>
+      <hard_req_queue>*.q@@fast</hard_req_queue>
+    </job_list>
+  </job_info>
+</job_info>
+"""
+QSTAT_WITH_DATE = """\
+<?xml version='1.0'?>
+<job_info>
+  <queue_info/>
+  <job_info>
+    <job_list state="pending">
+      <JB_job_number>45</JB_job_number><JAT_prio>0.00000</JAT_prio><state>qw</state>
+    </job_list>
+    <job_list state="pending">
+      <JB_job_number>46</JB_job_number><JAT_prio>0.50500</JAT_prio><state>qw</state>
     </job_list>
   </job_info>
 </job_info>
@@ -149,18 +174,26 @@ CONDOR_STATUS = """
 ]
 """
 PRINTED = {
-    "slurm": (SQUEUE, SINFO),
-    "gridengine": (QSTAT_XML, QSTAT_XML),
-    "pbs": (QSTAT_JSON, PBSNODES),
-    "htcondor": (CONDOR_Q, CONDOR_STATUS),
+    "squeue": SQUEUE,
+    "sinfo": SINFO,
+    "qstat -f -F -r -g": QSTAT_XML,
+    "qstat -s ha -u *": QSTAT_WITH_DATE,
+    "qstat -f -F json": QSTAT_JSON,
+    "pbsnodes": PBSNODES,
+    "condor_q": CONDOR_Q,
+    "condor_status": CONDOR_STATUS,
 }
+
+
+def printed_by(command: tuple[str, ...]) -> str:
+    """What a program of a batch system prints."""
+    [found] = [text for begin, text in PRINTED.items() if " ".join(command).startswith(begin)]
+    return found
 
 
 def answered(words: str) -> int:
     question = BatchQuestion(words.split())
-    system = SYSTEMS[words.split()[0]]
-    jobs, nodes = PRINTED[words.split()[0]]
-    return question.answer(jobs if question.command == system.jobs else nodes)
+    return question.answer(*map(printed_by, question.commands))
 
 
 @pytest.mark.parametrize(
@@ -181,9 +214,10 @@ def answered(words: str) -> int:
         ("slurm idle partition=long", 2),
         ("slurm allocated", 2),
         ("slurm allocated feature=mpi", 1),
-        ("gridengine pending", 2),
+        ("gridengine pending", 3),
         ("gridengine pending feature=mpi", 1),
-        ("gridengine pending partition=long.q", 1),
+        ("gridengine pending partition=long.q", 2),
+        ("gridengine pending partition=all.q", 2),
         ("gridengine running feature=mpi partition=all.q", 1),
         ("gridengine running partition=long.q", 0),
         ("gridengine wanted feature=mpi", 2),
@@ -210,6 +244,40 @@ def test_jobs_and_nodes_are_counted_as_asked(words: str, count: int) -> None:
     assert answered(words) == count
 
 
+@pytest.mark.parametrize(
+    ("asked", "queues"),
+    [
+        ("all*", {"all.q"}),
+        ("*", {"all.q", "long.q"}),
+        ("!all.q", {"long.q"}),
+        ("*@oak", {"all.q", "long.q"}),
+        ("all.q|long.q", {"all.q", "long.q"}),
+        ("*.q&!long*", {"all.q"}),
+        ("?ong.q", {"long.q"}),
+        ("none.q", {"none.q"}),
+        ("(all*|long*)&!x", {"all.q", "long.q"}),
+    ],
+)
+def test_a_job_of_grid_engine_may_run_in_all_queues_that_its_pattern_fits(
+    asked: str, queues: set[str]
+) -> None:
+    printed = QSTAT_XML.replace("lon*", asked)
+    for queue in ("all.q", "long.q", "none.q"):
+        plain = QSTAT_XML.replace("lon*", "somewhere.else")
+        question = BatchQuestion(["gridengine", "pending", f"partition={queue}"])
+        more = question.answer(printed, QSTAT_WITH_DATE) - question.answer(plain, QSTAT_WITH_DATE)
+        assert more == (queue in queues or "(" in asked), queue
+
+
+def test_a_job_of_grid_engine_that_waits_for_its_date_does_not_wait_for_nodes() -> None:
+    nothing = "<job_info/>"
+    pending = BatchQuestion(["gridengine", "pending"])
+    assert pending.answer(QSTAT_XML, nothing) - pending.answer(QSTAT_XML, QSTAT_WITH_DATE) == 1
+    damaged = QSTAT_XML.replace("0.00000</JAT_prio><JB_name>tomorrow", "x</JAT_prio><JB_name>")
+    with pytest.raises(UnreadableOutput, match="priority"):
+        pending.answer(damaged, QSTAT_WITH_DATE)
+
+
 def test_an_empty_queue_is_no_mistake() -> None:
     assert BatchQuestion(["slurm", "pending"]).answer("") == 0
     assert BatchQuestion(["htcondor", "pending"]).answer("\n") == 0
@@ -225,8 +293,9 @@ def test_an_empty_queue_is_no_mistake() -> None:
 def test_what_a_program_does_not_print_is_not_taken_for_an_empty_queue(
     system: str, what: str, rubbish: str
 ) -> None:
+    question = BatchQuestion([system, what])
     with pytest.raises(UnreadableOutput):
-        BatchQuestion([system, what]).answer(rubbish)
+        question.answer(*[rubbish] * len(question.commands))
 
 
 @given(
@@ -239,10 +308,14 @@ def test_damaged_output_is_read_or_refused(
     system: str, what: str, cut: str | int, rubbish: str
 ) -> None:
     question = BatchQuestion([system, what])
-    printed = PRINTED[system][question.command != SYSTEMS[system].jobs]
-    text = cut if isinstance(cut, str) else printed[:cut] + rubbish + printed[cut + 3 :]
+    first, *others = map(printed_by, question.commands)
+    text = cut if isinstance(cut, str) else first[:cut] + rubbish + first[cut + 3 :]
     with suppress(UnreadableOutput):
-        assert question.answer(text) >= 0
+        assert question.answer(text, *others) >= 0
+    for other in others:
+        damaged = cut if isinstance(cut, str) else other[:cut] + rubbish + other[cut + 3 :]
+        with suppress(UnreadableOutput):
+            assert question.answer(first, damaged) >= 0
 
 
 @pytest.mark.parametrize(

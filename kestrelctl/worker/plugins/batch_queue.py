@@ -32,11 +32,11 @@ def batch(words: Sequence[str]) -> PropertyValue:
     """
     try:
         question = BatchQuestion(words)
-        return question.answer(_printed(question.command))
+        return question.answer(*map(_printed, question.commands))
     except UsageError as error:
         raise NotAnswered(error.message) from None
     except UnreadableOutput as error:
-        raise NotAnswered(f"{question.command[0]} says what cannot be read: {error}") from None
+        raise NotAnswered(f"{question.commands[0][0]} says what cannot be read: {error}") from None
 
 
 def _printed(command: Sequence[str]) -> str:
