@@ -123,14 +123,41 @@ def package(words: Sequence[str]) -> PropertyValue:
             return metadata.version(name.removeprefix("python:"))
         except (metadata.PackageNotFoundError, ValueError):
             raise NoValue(f"this Python has no package {name.removeprefix('python:')}") from None
-    for command in (
-        ("dpkg-query", "--show", "--showformat=${db:Status-Status} ${Version}", name),
-        ("rpm", "--query", "--queryformat", "installed %{VERSION}-%{RELEASE}", name),
-    ):
-        status, _, version = gpus.output(command).strip().partition(" ")
-        if status == "installed" and version:
-            return version
+    version = _debian_version(name) or _rpm_version(name)
+    if version:
+        return version
     raise NoValue(f"there is no package {name}")
+
+
+def _debian_version(name: str) -> str:
+    """The version of an installed package; empty if there is none.
+
+    It may be installed for several architectures, each of which dpkg-query(1) tells of.
+    """
+    said = gpus.output(
+        (
+            "dpkg-query",
+            "--show",
+            r"--showformat=${Package} ${db:Status-Status} ${Version}\n",
+            name,
+        )
+    )
+    wanted = f"{name.partition(':')[0]} installed "
+    versions = {line.removeprefix(wanted) for line in said.splitlines() if line.startswith(wanted)}
+    if len(versions) > 1:
+        several = ", ".join(sorted(versions))
+        raise NoValue(f"there are several versions of {name} ({several}): name one as NAME:ARCH")
+    return versions.pop() if versions else ""
+
+
+def _rpm_version(name: str) -> str:
+    """The version of an installed package; of several, as of a kernel, the one installed last."""
+    said = gpus.output(
+        ("rpm", "--query", "--queryformat", r"%{INSTALLTIME} %{VERSION}-%{RELEASE}\n", name)
+    )
+    found = [line.partition(" ") for line in said.splitlines()]
+    installed = [(int(at), version) for at, _, version in found if at.isdecimal()]
+    return max(installed, default=(0, ""))[1]
 
 
 def batch(words: Sequence[str]) -> PropertyValue:
