@@ -1,8 +1,9 @@
 """The GPUs of this machine, as the vendors' own tools tell of them.
 
-NVIDIA: `nvidia-smi --query-gpu` (nvidia-smi(1), "Selective query options"). AMD: `rocm-smi` with
-`--json` (ROCm SMI's command line reference). A tool that is not there, fails, hangs or says what
-cannot be read counts as no GPU.
+NVIDIA: `nvidia-smi --query-gpu` (nvidia-smi(1), "Selective query options"), and `nvidia-smi -L` for
+parts of GPUs (Multi-Instance GPU User Guide). AMD: `rocm-smi` with `--json` (ROCm SMI's command
+line reference). A tool that is not there, fails, hangs or says what cannot be read counts as no
+GPU.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -30,10 +31,13 @@ KILLED_SECONDS = 1.0
 NVIDIA = (
     "nvidia-smi", "--query-gpu=index,uuid,name,memory.total", "--format=csv,noheader,nounits",
 )  # fmt: skip
+NVIDIA_PARTS = ("nvidia-smi", "-L")
 AMD = ("rocm-smi", "--showuniqueid", "--showproductname", "--showmeminfo", "vram", "--json")
 
 _CARD = re.compile(r"card(\d{1,4})")
 _UNIQUE = re.compile(r"0x([0-9a-fA-F]{1,16})")
+_GPU_LINE = re.compile(r"GPU \d+: (.*) \(UUID: ")
+_PART_LINE = re.compile(r"\s+(MIG \S+)\s+Device\s+\d+: \(UUID: (MIG-[^\s)]+)\)")
 
 
 def detect(environment: Mapping[str, str] = os.environ) -> tuple[AssetUnit, ...]:
@@ -42,8 +46,12 @@ def detect(environment: Mapping[str, str] = os.environ) -> tuple[AssetUnit, ...]
     Args:
         environment: of the process; whoever started it may have kept some GPUs from it.
     """
-    nvidia = seen(parse_nvidia(output(NVIDIA)), environment.get("CUDA_VISIBLE_DEVICES"))
-    amd = seen(parse_amd(output(AMD)), environment.get("ROCR_VISIBLE_DEVICES"))
+    cuda, rocm = environment.get("CUDA_VISIBLE_DEVICES"), environment.get("ROCR_VISIBLE_DEVICES")
+    nvidia_gpus = parse_nvidia(output(NVIDIA))
+    if cuda is not None and "MIG-" in cuda:
+        nvidia_gpus += parse_nvidia_parts(output(NVIDIA_PARTS))
+    nvidia = seen(nvidia_gpus, cuda, repeated_hides_all=True)
+    amd = seen(parse_amd(output(AMD)), rocm, repeated_hides_all=False)
     return (*nvidia, *amd)[:MAX_UNITS]
 
 
@@ -85,6 +93,21 @@ def parse_nvidia(text: str) -> list[tuple[str, AssetUnit]]:
     return found
 
 
+def parse_nvidia_parts(text: str) -> list[tuple[str, AssetUnit]]:
+    """Each part of a GPU that is a device of its own (MIG) among what `NVIDIA_PARTS` prints.
+
+    A part has no index: only its id names it.
+    """
+    found, model = [], ""
+    for line in text.splitlines():
+        gpu, part = _GPU_LINE.match(line), _PART_LINE.match(line)
+        if gpu is not None:
+            model = gpu[1]
+        elif part is not None:
+            found.append(("", AssetUnit(part[2], "nvidia", _model(f"{model} {part[1]}"))))
+    return found
+
+
 def parse_amd(text: str) -> list[tuple[str, AssetUnit]]:
     """(index, GPU) of each card in the JSON that `AMD` prints.
 
@@ -113,20 +136,40 @@ def parse_amd(text: str) -> list[tuple[str, AssetUnit]]:
     return sorted(found, key=lambda one: int(one[0]))
 
 
-def seen(found: Iterable[tuple[str, AssetUnit]], visible: str | None) -> list[AssetUnit]:
+def seen(
+    found: Sequence[tuple[str, AssetUnit]], visible: str | None, *, repeated_hides_all: bool
+) -> list[AssetUnit]:
     """Those that a variable of the vendor names: by index, or by the beginning of their id.
 
+    The list ends before the first name that is of none, or of several, and where one comes again.
+    Sources: CUDA Programming Guide, "CUDA Environment Variables"; ROCm's runtime,
+    `amd_filter_device.cpp`.
+
     Args:
-        visible: None if it is not set.
+        found: index and GPU. Without an index it is only meant where its id is named.
+        visible: None if the variable is not set.
+        repeated_hides_all: whether the vendor's library shows none if one is named twice.
     """
     if visible is None:
-        return [unit for _, unit in found]
-    names = [name.strip() for name in visible.split(",") if name.strip()]
-    return [
-        unit
-        for index, unit in found
-        if any(name == index or (len(name) > 4 and unit.id.startswith(name)) for name in names)
-    ]
+        return [unit for index, unit in found if index]
+    chosen: list[AssetUnit] = []
+    for name in map(str.strip, visible.split(",")):
+        meant = [unit for index, unit in found if _means(name, index, unit.id)]
+        if len(meant) != 1:
+            break
+        if meant[0] in chosen:
+            if repeated_hides_all:
+                return []
+            break
+        chosen += meant
+    return [unit for _, unit in found if unit in chosen]
+
+
+def _means(name: str, index: str, unit_id: str) -> bool:
+    """Whether a name of a list is that of a unit. `GPU-` alone, or `MIG-`, names none."""
+    return bool(name) and (
+        name == index or (len(name) > 4 and unit_id.lower().startswith(name.lower()))
+    )
 
 
 def _model(text: str) -> str:
