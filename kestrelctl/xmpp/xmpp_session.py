@@ -566,7 +566,8 @@ def client(
             hint="leave TLS on: remove `tls = false` or `--no-tls`",
         )
     context = trust.context(ca_file) if tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    stream = ClientXMPP(jid, password, ssl_context=context, lang=None)
+    stream = ClientXMPP(jid, password, ssl_context=context, lang="en")
+    stream.default_lang = None  # the stream has said it, and no stanza repeats it
     stream.enable_starttls = tls
     stream.enable_direct_tls = False
     stream.enable_plaintext = not tls

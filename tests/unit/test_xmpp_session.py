@@ -27,6 +27,21 @@ async def test_a_secret_never_crosses_a_network_in_the_clear() -> None:
     assert "--tls" in str(caught.value.hint)
 
 
+async def test_a_stream_says_its_language_and_no_stanza_repeats_it() -> None:
+    listener = UserConnection("x")
+    stream = xmpp_session.client("ada@x", "secret", "127.0.0.1", 1, listener, tls=False)._stream
+    assert "xml:lang='en'" in stream.stream_header
+    for made in (stream.Message(), stream.Presence(), stream.Iq()):
+        assert "lang" not in str(made)
+
+
+async def test_a_component_says_no_language() -> None:
+    listener = UserConnection("x")
+    made = xmpp_session.component("x", "secret", "127.0.0.1", 1, listener, tls=False)
+    assert "lang" not in made._stream.stream_header
+    assert "lang" not in str(made._stream.Message())
+
+
 def test_a_ca_file_without_a_certificate_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "ca.pem"
     with pytest.raises(UsageError, match=r"ca\.pem cannot be used") as caught:
