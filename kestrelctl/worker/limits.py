@@ -40,6 +40,10 @@ class LimitEnforcer:
         output_limit_bytes: a task that writes more to stdout or stderr is killed.
         reap: takes the processes that have ended out of `running`.
         orphans_of: the processes of an attempt that lost their parent to the worker.
+
+    Attributes:
+        in_grace: leaders of groups that were asked to end and may still take their time, where the
+            rung leaves that to all of a group. Whoever reaps one takes it out.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class LimitEnforcer:
         self._output_limit_bytes = output_limit_bytes
         self._reap = reap
         self._orphans_of = orphans_of
+        self.in_grace: set[int] = set()
         self._usage_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -75,6 +80,7 @@ class LimitEnforcer:
         """
         process.reason = process.reason or reason
         if process.terminated:
+            self.in_grace.discard(process.pid)
             self._rung.kill(process.pid)
             process.deadline = math.inf
             return
@@ -84,6 +90,8 @@ class LimitEnforcer:
         process.terminated = True
         grace_seconds = command.stop_grace_seconds if own else GRACE_SECONDS
         process.deadline = time.monotonic() + grace_seconds
+        if self._rung.group_has_grace:
+            self.in_grace.add(process.pid)
         self._look_by(process.deadline)
 
     def look_soon(self) -> None:

@@ -17,6 +17,8 @@ import sys
 from collections.abc import Callable, Container, Sized
 from typing import Protocol
 
+from kestrelctl.worker.process_tree import descendants
+
 ATTEMPT_VARIABLE = "KESTREL_ATTEMPT_ID"
 """Environment variable with the number of the attempt that a process belongs to."""
 
@@ -28,6 +30,8 @@ PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 
 _MARK = f"{ATTEMPT_VARIABLE}=".encode()
+_MOST_BELOW = 10_000
+"""Below one orphan, that are looked at for their group."""
 
 
 def prctl(option: int, value: int) -> bool:
@@ -105,6 +109,31 @@ class Orphans:
                 self._attempts[pid] = attempt_of(pid)
                 self._found_at[pid] = now
 
+    def children(self) -> list[int]:
+        """All children of this process, also those that have ended and were not waited for."""
+        return [int(pid) for pid in self._children.listing().split()]
+
+    def living_groups(self, leaders: set[int], own: Container[int]) -> set[int]:
+        """The process groups in which somebody lives whose leaders have ended.
+
+        What a leader leaves is handed to this process as it ends. A process of its group may also
+        be below one that has left the group.
+
+        Args:
+            leaders: of the groups that are asked about.
+            own: ids of the children this process started and has not reaped, leaders included.
+        """
+        if not leaders:
+            return set()
+        groups = {pid: group_of(pid) for pid in self.children() if pid not in own}
+        found = leaders.intersection(groups.values())
+        for pid, group in groups.items():
+            if len(found) == len(leaders):
+                break
+            if group not in leaders:
+                found |= leaders.intersection(map(group_of, descendants(pid, _MOST_BELOW)))
+        return found
+
     def reaped(self, pid: int) -> None:
         """Forget a process that was waited for."""
         self._foreign.discard(pid)
@@ -167,6 +196,14 @@ def attempt_of(pid: int) -> int | None:
         if entry.startswith(_MARK) and entry[len(_MARK) :].isdigit():
             return int(entry[len(_MARK) :])
     return None
+
+
+def group_of(pid: int) -> int:
+    """The process group of a process; 0 if it is gone."""
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return 0
 
 
 def kill(pid: int) -> None:

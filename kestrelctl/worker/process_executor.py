@@ -16,8 +16,9 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
+from resource import struct_rusage
 from typing import Any
 
 from msgspec.structs import replace
@@ -252,6 +253,7 @@ class ProcessExecutor:
             for process in self._by_pid.values():
                 process.command = replace(process.command, cleanup=())
                 process.killed = process.killed or "cancelled"
+                self._limits.in_grace.discard(process.pid)
                 self._rung.kill(process.pid)
             self._orphans.kill_all()
             await asyncio.sleep(0.005)
@@ -370,20 +372,16 @@ class ProcessExecutor:
 
     def _reap(self) -> None:
         ended = []
-        with contextlib.suppress(ChildProcessError):
-            while True:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
-                if not pid:
-                    break
-                process = self._by_pid.pop(pid, None)
-                if process is None:
-                    self._orphans.reaped(pid)
-                    continue
-                # At once, before the group's id can belong to anybody else.
-                process.left_something |= kill_group(pid)
-                process.add(usage)
-                if self._is_over(process, os.waitstatus_to_exitcode(status)):
-                    ended.append(process)
+        for pid, status, usage in self._ended_children():
+            process = self._by_pid.pop(pid, None)
+            if process is None:
+                self._orphans.reaped(pid)
+                continue
+            # At once, before the group's id can belong to anybody else.
+            process.left_something |= kill_group(pid)
+            process.add(usage)
+            if self._is_over(process, os.waitstatus_to_exitcode(status)):
+                ended.append(process)
         now = time.monotonic()
         self._orphans.look(self._by_pid, now)
         inherited = own_peak()
@@ -395,6 +393,26 @@ class ProcessExecutor:
             oldest = next((process.since for process in self._by_pid.values()), math.inf)
             self._orphans.kill_finished(self._has_process, oldest)
             self._limits.look_soon()
+
+    def _ended_children(self) -> Iterator[tuple[int, int, struct_rusage]]:
+        """Waits for the children that have ended (wait4).
+
+        The leader of a group that has its grace is waited for when nobody else of it lives: until
+        then nobody else can have the group's id, and the task is not over.
+        """
+        in_grace = self._limits.in_grace
+        if not in_grace:
+            with contextlib.suppress(ChildProcessError):
+                while (child := os.wait4(-1, os.WNOHANG))[0]:
+                    yield child
+            return
+        for pid in {*self._orphans.children(), *self._by_pid}:
+            if pid not in in_grace:
+                yield from _waited_for(pid)
+        ended = {pid for pid in in_grace if _has_ended(pid)}
+        for pid in ended - self._orphans.living_groups(ended, self._by_pid):
+            in_grace.discard(pid)
+            yield from _waited_for(pid)
 
     def _is_over(self, process: RunningProcess, code: int) -> bool:
         """Whether the task is over, now that a process of it is."""
@@ -586,6 +604,22 @@ class ProcessExecutor:
         return replace(
             completion, stdout=stdout, stderr=stderr, stdout_bytes=sizes[0], stderr_bytes=sizes[1]
         )
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a child has ended, which is not waited for."""
+    with contextlib.suppress(ChildProcessError):
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, pid, options) is not None
+    return True
+
+
+def _waited_for(pid: int) -> Iterator[tuple[int, int, struct_rusage]]:
+    """Waits for a child that has ended: none if it has not."""
+    with contextlib.suppress(ChildProcessError):
+        child = os.wait4(pid, os.WNOHANG)
+        if child[0]:
+            yield child
 
 
 def _ignore(completion: Completion) -> None:

@@ -122,6 +122,7 @@ class Bench(Machine):
         globs: tuple[str, ...] = ("state",),
         cleanup: tuple[str, ...] = (),
         output_to: str = "",
+        stop_grace_seconds: float = 2.0,
     ) -> int:
         self._number += 1
         order = CheckpointOrder(
@@ -133,6 +134,7 @@ class Bench(Machine):
                 (sys.executable, "-c", script, str(last)),
                 {"PATH": os.environ["PATH"]},
                 cleanup=cleanup,
+                stop_grace_seconds=stop_grace_seconds,
                 outputs=("state",) if output_to else (),
                 output_to=output_to,
                 checkpoints=order,
@@ -203,6 +205,29 @@ async def test_the_end_by_the_stop_signal_goes_on_elsewhere_too(bench: Bench) ->
     ended = await stopped(bench, bench.counts(script=script))
     assert (ended.signal, ended.reason) == (signal.SIGTERM, "moved")
     assert bench.step_of(ended.checkpoint) == 7
+
+
+#: Writes its state once more when it is asked to end, and takes a moment for that.
+SAVER = """
+import signal, sys, time
+def save(*_):
+    time.sleep(0.5)
+    open("state", "w").write("9")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+open("state", "w").write("7")
+while True:
+    time.sleep(60)
+"""
+
+
+async def test_on_plain_a_program_below_one_that_ends_at_once_saves_its_state_in_the_grace(
+    bench: Bench,
+) -> None:
+    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SAVER!r}])"
+    ended = await stopped(bench, bench.counts(script=script, stop_grace_seconds=60.0))
+    assert (ended.signal, ended.reason) == (signal.SIGTERM, "moved")
+    assert bench.step_of(ended.checkpoint) == (9 if bench.rung == "plain" else 7)
 
 
 async def test_another_end_after_that_leaves_what_was_stored_before(bench: Bench) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import resource
+import shlex
 import signal
 import stat
 import sys
@@ -40,6 +41,19 @@ open(sys.argv[1] + ".ready", "w").close()
 while True:
     os.write(1, b"still here\\n")
     time.sleep(0.01)
+"""
+
+#: Says its process group, and takes a moment to save its work when it is asked to end.
+SAVER = """
+import os, signal, sys, time
+def save(*_):
+    time.sleep(float(sys.argv[1]))
+    print("saved", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print(os.getpgid(0), flush=True)
+while True:
+    time.sleep(60)
 """
 
 
@@ -548,6 +562,81 @@ async def test_a_task_is_asked_to_end_by_the_signal_of_its_choice(machine: Machi
     script = "trap 'echo saved; exit 3' INT; trap '' TERM; echo begun; sleep 60 & wait"
     ended = await asked_to_end(machine, script, stop_signal=signal.SIGINT)
     assert (ended.exit_code, ended.stdout) == (3, b"begun\nsaved\n")
+
+
+async def saving(machine: Machine, seconds: float, **more: Any) -> tuple[int, int]:
+    """A shell whose program saves for so long when it is asked to end; its number and group."""
+    script = f"{shlex.quote(sys.executable)} -c {shlex.quote(SAVER)} {seconds}; true"
+    number = machine.start("/bin/sh", "-c", script, **more)
+    await until(lambda: machine.executor.read_output(number, "stdout", 0, 100))
+    return number, int(machine.executor.read_output(number, "stdout", 0, 100))
+
+
+async def test_all_of_a_group_has_the_grace_on_plain_and_its_first_process_alone_elsewhere(
+    machine: Machine,
+) -> None:
+    number, _ = await saving(machine, 0.5, stop_grace_seconds=60.0)
+    machine.executor.kill(number, "time-limit")
+    ended = await machine.exit_of(number)
+    assert (ended.signal, ended.reason) == (signal.SIGTERM, "time-limit"), "the shell's end"
+    saved = ended.stdout.splitlines()[1:]
+    if machine.rung == "plain":
+        assert saved == [b"saved"]
+        assert ended.wall_seconds >= 0.5
+    else:
+        assert saved == [], "the shell's end was that of the namespace"
+
+
+async def test_the_first_process_is_kept_until_its_group_has_ended(machine: Machine) -> None:
+    if machine.rung != "plain":
+        pytest.skip("elsewhere nothing of a group outlives its first process")
+    number, group = await saving(machine, 0.5, stop_grace_seconds=60.0)
+    machine.executor.kill(number)
+    await until(lambda: psutil.Process(group).status() == psutil.STATUS_ZOMBIE)
+    others = [await machine.sh("exit 3") for _ in range(3)]
+    assert [ended.exit_code for ended in others] == [3, 3, 3]
+    assert number not in machine.exits, "others end meanwhile"
+    assert psutil.Process(group).status() == psutil.STATUS_ZOMBIE
+    await machine.exit_of(number)
+    assert not psutil.pid_exists(group)
+
+
+async def test_a_group_that_ignores_the_signal_is_killed_after_the_grace(machine: Machine) -> None:
+    script = "(trap '' TERM; echo begun; while :; do sleep 0.05; done) & wait"
+    ended = await asked_to_end(machine, script, stop_grace_seconds=0.3)
+    assert (ended.signal, ended.reason) == (signal.SIGTERM, "time-limit"), "the shell's end"
+    if machine.rung == "plain":
+        assert ended.wall_seconds >= 0.3
+
+
+async def test_a_group_that_is_asked_twice_is_killed_at_once(machine: Machine) -> None:
+    number, _ = await saving(machine, 60.0, stop_grace_seconds=60.0)
+    machine.executor.kill(number)
+    machine.executor.kill(number)
+    assert (await machine.exit_of(number)).stdout.splitlines()[1:] == []
+
+
+async def test_what_has_left_the_group_of_a_task_does_not_prolong_its_end(
+    machine: Machine, tmp_path: Path
+) -> None:
+    told = tmp_path / "pid"
+    daemon = f"{shlex.quote(sys.executable)} -c {shlex.quote(DAEMON)} {told} 0 >&2"
+    script = f"{daemon}; echo begun; sleep 60; true"
+    number = machine.start("/bin/sh", "-c", script, stop_grace_seconds=60.0)
+    await until(lambda: machine.executor.read_output(number, "stdout", 0, 100))
+    await until(lambda: told.with_suffix(".ready").exists())
+    machine.executor.kill(number)
+    await machine.exit_of(number)
+    await until(lambda: not alive(str(told)))
+
+
+async def test_a_group_in_its_grace_ends_with_its_worker(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "work")
+    number, group = await saving(machine, 60.0, stop_grace_seconds=60.0)
+    machine.executor.kill(number)
+    await until(lambda: psutil.Process(group).status() == psutil.STATUS_ZOMBIE)
+    await machine.executor.close()
+    assert not psutil.pid_exists(group)
 
 
 async def test_a_running_task_can_be_cancelled(machine: Machine) -> None:

@@ -17,6 +17,7 @@ class Plain:
 
     name = "plain"
     has_kernel_limits = False
+    group_has_grace = True
     hides_files = False
 
     def shows(self, path: str) -> bool:

@@ -92,6 +92,9 @@ class Rung(Protocol):
     name: str
     #: Whether the kernel enforces the limits of memory and processes.
     has_kernel_limits: bool
+    #: Whether all of a task's process group that is asked to end has its grace, or only until its
+    #: first process ends.
+    group_has_grace: bool
     #: Whether a task reaches no files of other tasks.
     hides_files: bool
 
@@ -141,6 +144,7 @@ class Namespaced:
     """What all rungs with a process namespace have in common."""
 
     has_kernel_limits = False
+    group_has_grace = False  # the end of the first process ends the init, and with it all others
     hides_files = False
 
     def shows(self, path: str) -> bool:
