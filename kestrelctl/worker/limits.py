@@ -11,7 +11,12 @@ from collections.abc import Callable, Mapping
 from kestrelctl.core.model.ending_rules import DEFAULT_GRACE_SECONDS
 from kestrelctl.core.model.stage import RUN
 from kestrelctl.worker.isolation.rung import Rung
-from kestrelctl.worker.process_tree import proportional_bytes, resident_bytes, thread_count
+from kestrelctl.worker.process_tree import (
+    exact_memory,
+    held_bytes,
+    resident_bytes,
+    thread_count,
+)
 from kestrelctl.worker.running_process import RunningProcess
 from kestrelctl.worker.usage import sample
 
@@ -145,14 +150,13 @@ class LimitEnforcer:
             if max(len(pids), thread_count(pids)) > limits.processes:
                 return f"process-limit: more than {limits.processes:,} processes and threads"
             in_files = self._rung.memory_files_bytes(process.pid)
-            used = resident_bytes(pids) + in_files
-            if 0 < limits.memory_bytes < used:
-                own, shared = proportional_bytes(pids)
-                used = own + max(shared, in_files)
+            resident = resident_bytes(pids) + in_files
+            if 0 < limits.memory_bytes < resident:
+                used = _used_bytes(pids, in_files, limits.memory_bytes)
                 if used > limits.memory_bytes:
                     return memory_limit_reason(used, limits.memory_bytes)
             if process.part == RUN:
-                self._note_peak(process, pids, used)
+                self._note_peak(process, pids, resident)
         used, files = process.scratch.advance(time.monotonic() + SCRATCH_SLICE_SECONDS)
         if process.scratch.unreadable:
             return f"disk-limit: {process.scratch.unreadable}"
@@ -164,15 +168,33 @@ class LimitEnforcer:
         return ""
 
     def _note_peak(self, process: RunningProcess, pids: list[int], used_bytes: int) -> None:
-        """Keeps the largest memory of a task in mind, with shared pages counted once."""
+        """Keeps the largest resident memory of a task in mind, with shared pages counted once.
+
+        Files that are mapped are part of that, as in the kernel's own figure.
+        """
         if len(pids) == 1:
             used_bytes = max(used_bytes, sample(pids[0]))
         elif used_bytes < process.summed_bytes * GROWTH or len(pids) > MOST_EXACTLY:
             return
         else:
             process.summed_bytes = used_bytes
-            used_bytes = sum(proportional_bytes(pids))
+            used_bytes = sum(exact_memory(pids))
         process.peak_bytes = max(process.peak_bytes, used_bytes)
+
+
+def _used_bytes(pids: list[int], in_files: int, limit_bytes: int) -> int:
+    """What a task takes of its memory: without pages of files, which the kernel can take back.
+
+    Only where it seems to be beyond the limit are shared pages counted once, which costs more.
+
+    Args:
+        in_files: what it keeps in file systems that are made of memory, in bytes.
+    """
+    held = held_bytes(pids) + in_files
+    if held <= limit_bytes:
+        return held
+    exact = exact_memory(pids)
+    return exact.anonymous_bytes + max(exact.shared_bytes, in_files)
 
 
 def memory_limit_reason(used_bytes: int, limit_bytes: int) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import NamedTuple
 
 _MOST_THREADS = 5000
 """Of one process, that are asked for children: each costs as much as a process."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_PROPORTIONAL = (b"Pss_Anon", b"Pss_Shmem", b"Pss_File")
 
 
 def children(pid: int) -> list[int]:
@@ -61,28 +64,63 @@ def resident_bytes(pids: list[int]) -> int:
     return total * _PAGE_BYTES
 
 
-def proportional_bytes(pids: list[int]) -> tuple[int, int]:
-    """Memory of all of them with each shared page counted once: of their own, and shared files in
-    memory (tmpfs, shm).
+def held_bytes(pids: Sequence[int]) -> int:
+    """Anonymous and shared memory of all of them; what they share counts several times.
+
+    Pages of files are not theirs: the kernel takes them back when it needs room. Source: proc(5),
+    /proc/pid/status.
+    """
+    total = 0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
+                lines = file.read().splitlines()
+        except OSError:
+            continue
+        total += sum(
+            _kilobytes(line.partition(b":")[2])
+            for line in lines
+            if line.startswith((b"RssAnon:", b"RssShmem:"))
+        )
+    return total
+
+
+class ExactMemory(NamedTuple):
+    """What processes have in memory together, each page that they share counted once.
+
+    Attributes:
+        anonymous_bytes: of no file.
+        shared_bytes: of files that are in memory only (tmpfs, shm).
+        file_bytes: of other files, which the kernel can take back.
+    """
+
+    anonymous_bytes: int
+    shared_bytes: int
+    file_bytes: int
+
+
+def exact_memory(pids: Sequence[int]) -> ExactMemory:
+    """Memory of all of them with each shared page counted once.
 
     This takes the kernel a walk over their page tables: for doubtful cases only. Where it is
-    refused, the resident memory counts.
+    refused, or not told so exactly, what they hold counts as anonymous. Source: proc(5),
+    /proc/pid/smaps_rollup.
     """
-    own = shared = 0
+    anonymous = shared = in_files = 0
     for pid in pids:
         try:
             with open(f"/proc/{pid}/smaps_rollup", "rb", buffering=0) as file:
                 fields = dict(line.split(b":", 1) for line in file.readall().splitlines()[1:])
-            memory = _kilobytes(fields[b"Pss"])
-            in_files = _kilobytes(fields.get(b"Pss_Shmem", b"0 kB"))
+            of_each = [_kilobytes(fields[name]) for name in _PROPORTIONAL]
         except ProcessLookupError:
             continue
         except (OSError, KeyError, ValueError):
-            own += resident_bytes([pid])
+            anonymous += held_bytes([pid])
             continue
-        own += memory - in_files
-        shared += in_files
-    return own, shared
+        anonymous += of_each[0]
+        shared += of_each[1]
+        in_files += of_each[2]
+    return ExactMemory(anonymous, shared, in_files)
 
 
 def _kilobytes(text: bytes) -> int:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import resource
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
+
+from kestrelctl.worker.process_tree import held_bytes
 
 _UNIT_BYTES = 1 if sys.platform == "darwin" else 1024
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -48,25 +50,18 @@ def sample(pid: int) -> int:
     return int(rest.split(maxsplit=1)[0]) * 1024 if rest else 0
 
 
-def used_now(pids: Iterable[int]) -> tuple[float, int]:
+def used_now(pids: Sequence[int]) -> tuple[float, int]:
     """What processes have used of processor time, in seconds, and hold of memory, in bytes.
 
-    The time has that of children that they have waited for. The memory is anonymous and shared
-    memory: files in the page cache are not the task's, the kernel takes them back when it needs
-    room. Memory that processes share counts for each. Source: proc(5), /proc/pid/stat and
-    /proc/pid/status.
+    The time has that of children that they have waited for. The memory is that of `held_bytes`.
+    Source: proc(5), /proc/pid/stat.
     """
-    ticks = kilobytes = 0
+    ticks = 0
     for pid in pids:
         try:
             with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
                 fields = file.read().rpartition(b")")[2].split()  # a name may hold anything
-            with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
-                lines = file.read().splitlines()
         except OSError:
             continue
         ticks += sum(map(int, fields[11:15]))
-        kilobytes += sum(
-            int(line.split()[1]) for line in lines if line.startswith((b"RssAnon:", b"RssShmem:"))
-        )
-    return ticks / _TICKS_PER_SECOND, kilobytes * 1024
+    return ticks / _TICKS_PER_SECOND, held_bytes(pids)

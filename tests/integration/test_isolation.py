@@ -10,16 +10,19 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import psutil
 import pytest
 import rungs
 from test_execution import PATH, Machine, alive, until
 
 from kestrelctl.core.model.isolation import NOT_ENFORCED
 from kestrelctl.errors import KestrelError, UsageError
+from kestrelctl.worker import limits
 from kestrelctl.worker.executor import CommandSpec
 from kestrelctl.worker.isolation.control_group import ControlGroup, TaskGroups
 from kestrelctl.worker.isolation.file_view import FileView
 from kestrelctl.worker.isolation.rung import TaskLimits
+from kestrelctl.worker.process_tree import ExactMemory, exact_memory
 from kestrelctl.worker.scratch_size import ScratchSize
 
 PASSWORD = "the-workers-password"
@@ -341,6 +344,78 @@ async def test_memory_that_processes_share_counts_once(place: Place) -> None:
     ended = await place.machine.run(sys.executable, "-c", HOLD.format(share))
     assert (ended.exit_code, ended.reason) == (0, "")
     assert 50 << 20 < ended.peak_bytes < 100 << 20, "and so it is reported"
+
+
+def big_file(place: Place, tmp_path: Path) -> str:
+    """A file on a disk, of more than a task may have in memory."""
+    disks = [
+        disk
+        for disk in psutil.disk_partitions(all=True)
+        if tmp_path.is_relative_to(disk.mountpoint)
+    ]
+    if max(disks, key=lambda disk: len(disk.mountpoint)).fstype == "tmpfs":
+        pytest.skip(f"{tmp_path} is on no disk")
+    file = place.shared / "big"
+    file.touch()
+    os.truncate(file, 2 * LIMITS.memory_bytes)
+    return str(file)
+
+
+#: Maps a file, touches each of its pages, and holds them for a while.
+MAP = """import mmap, os
+mapped = mmap.mmap(os.open({file!r}, os.O_RDONLY), 0, access=mmap.{access})
+for at in range(0, len(mapped), mmap.PAGESIZE):
+    {touch}
+with open("/proc/self/statm") as statm:
+    assert int(statm.read().split()[1]) * mmap.PAGESIZE > len(mapped)
+{more}
+time.sleep(1)
+sys.exit()"""
+
+
+def mapping(file: str, *, access: str = "READ", touch: str = "mapped[at]", more: str = "") -> str:
+    script = MAP.format(file=file, access=f"ACCESS_{access}", touch=touch, more=more)
+    return HOLD.format(script)
+
+
+async def test_files_that_are_mapped_do_not_count(place: Place, tmp_path: Path) -> None:
+    script = mapping(big_file(place, tmp_path))
+    ended = await place.machine.run(sys.executable, "-c", script)
+    assert (ended.exit_code, ended.reason) == (0, "")
+
+
+@pytest.mark.parametrize(("own", "reason"), [("50 << 20", ""), ("100 << 20", "memory-limit")])
+async def test_beside_mapped_files_memory_counts_and_copies_of_it_once(
+    place: Place, tmp_path: Path, own: str, reason: str
+) -> None:
+    script = mapping(big_file(place, tmp_path), more=f"x = b'x' * ({own})\nos.fork(), os.fork()")
+    ended = await place.machine.run(sys.executable, "-c", script)
+    assert ended.reason.partition(":")[0] == reason
+
+
+async def test_pages_of_a_file_that_a_task_has_changed_for_itself_count(
+    place: Place, tmp_path: Path
+) -> None:
+    script = mapping(big_file(place, tmp_path), access="COPY", touch="mapped[at] = 1")
+    ended = await place.machine.run(sys.executable, "-c", script)
+    assert ended.reason.startswith("memory-limit: ")
+
+
+async def test_shared_pages_are_counted_exactly_only_in_doubt(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+
+    def exact(pids: list[int]) -> ExactMemory:
+        counted.append(len(pids))
+        return exact_memory(pids)
+
+    monkeypatch.setattr(limits, "exact_memory", exact)
+    script = mapping(big_file(place, tmp_path))
+    await place.machine.run(sys.executable, "-c", script)
+    assert counted == [], "a file that is mapped is no doubt"
+    await place.machine.run(sys.executable, "-c", HOLD.format("x = b'x' * (100 << 20)"))
+    assert counted != []
 
 
 @pytest.mark.parametrize("place", HIDING, indirect=True)
