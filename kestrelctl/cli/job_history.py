@@ -7,9 +7,9 @@ import click
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Column, Listing
 from kestrelctl.cli.connection import Connection
-from kestrelctl.cli.jobview import all_pages, job_name, memory_time
+from kestrelctl.cli.jobview import all_pages, job_name, memory, memory_time
 from kestrelctl.core.model.plural import plural
-from kestrelctl.grammar.quantities import WholeNumber, ago, duration, parse_duration, size
+from kestrelctl.grammar.quantities import WholeNumber, ago, duration, parse_duration
 from kestrelctl.protocol.answers import JobView
 from kestrelctl.protocol.requests import ENDED_STATES, ListJobs
 
@@ -78,8 +78,13 @@ def _listing(views: list[JobView], now: float) -> Listing[JobView]:
         Column("TOOK", lambda v: duration((v.ended_at or now) - v.submitted_at), right=True),
         Column("RUN TIME", lambda v: duration(v.wall_seconds), right=True),
         Column("CPU", lambda v: duration(v.cpu_seconds), right=True),
-        Column("MEMORY", lambda v: size(v.peak_bytes or 0), right=True),
-        Column("MEMORY TIME", lambda v: memory_time(v.memory_byte_seconds), right=True, wide=True),
+        Column("MEMORY", lambda v: memory(v.peak_bytes) if v.attempts else "", right=True),
+        Column(
+            "MEMORY TIME",
+            lambda v: memory_time(v.memory_byte_seconds, v.attempts),
+            right=True,
+            wide=True,
+        ),
         Column("ATTEMPTS", lambda v: f"{v.attempts or 0:,}", right=True, wide=True),
     ]
     return Listing(views, columns, lambda v: str(v.job_id), nothing="no ended jobs")

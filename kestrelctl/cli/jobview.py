@@ -224,7 +224,7 @@ def job_record(view: JobView, now: float, reason: str, output: str, files: str) 
         ("attempts", f"{view.attempts:,} with results" if view.attempts else ""),
         ("processor time", duration(view.cpu_seconds)),
         ("run time", duration(view.wall_seconds)),
-        ("memory used", f"{size(view.peak_bytes)} at most" if view.peak_bytes else ""),
+        ("memory used", _memory_used(view)),
         ("memory time", memory_time(view.memory_byte_seconds)),
         *_spread(view),
         *_stage_sums(view),
@@ -236,8 +236,25 @@ def job_record(view: JobView, now: float, reason: str, output: str, files: str) 
 _NAMED = ("cpus", "memory", "disk")
 
 
-def memory_time(byte_seconds: float | None) -> str:
-    """Memory over time, in gibibyte hours, or in a smaller unit times seconds; empty for none."""
+def memory(peak_bytes: int | None) -> str:
+    """The most memory of what has run; `-` if it is not known."""
+    return size(peak_bytes) if peak_bytes else "-"
+
+
+def _memory_used(view: JobView) -> str:
+    if view.peak_bytes:
+        return f"{size(view.peak_bytes)} at most"
+    return "not known: its tasks ended before it was looked at" if view.attempts else ""
+
+
+def memory_time(byte_seconds: float | None, attempts: int | None = None) -> str:
+    """Memory over time, in gibibyte hours, or in a smaller unit times seconds; empty for none.
+
+    Args:
+        attempts: how many it is of. `-` if there are some and it is not known.
+    """
+    if byte_seconds is None and attempts:
+        return "-"
     if not byte_seconds:
         return ""
     hours = byte_seconds / _GIB_HOUR
@@ -264,8 +281,12 @@ def _spread(view: JobView) -> list[tuple[str, str] | Table]:
     rows = []
     for name, title in _SPREAD.items():
         values = view.spread.get(name, [])
-        shown = [size(int(v)) or "0 B" if name == "peak_bytes" else duration(v) for v in values]
-        rows.append([title, *shown])
+        if name != "peak_bytes":
+            rows.append([title, *map(duration, values)])
+            continue
+        some = 0 < view.spread_memory_tasks < view.spread_tasks
+        known = f" of {view.spread_memory_tasks:,}" if some else ""
+        rows.append([title + known, *(memory(int(value)) for value in values or [0] * 4)])
     headings = [("OF A TASK", False), ("P50", True), ("P90", True), ("P99", True), ("MOST", True)]
     return [("percentiles", f"of {of} ended tasks"), Table(Grid(headings), rows)]
 

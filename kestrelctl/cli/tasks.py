@@ -11,6 +11,7 @@ import msgspec
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Column, CommandOutput, Listing
 from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.jobview import memory
 from kestrelctl.cli.wait import why_ended
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.grammar.id_ranges import parse_job, parse_tasks
@@ -28,13 +29,19 @@ def _checkpoint(task: TaskView) -> str:
     return "" if found is None else f"{found.n} ({duration(found.age_seconds)} ago)"
 
 
+def _memory(task: TaskView) -> str:
+    """The most that it took, or what it has now; `-` if it has run and that is not known."""
+    known = task.peak_bytes or task.memory_bytes
+    return memory(known) if known or task.wall_seconds is not None else ""
+
+
 _COLUMNS: list[Column[TaskView]] = [
     Column("TASK", lambda t: str(t.task_id), right=True),
     Column("STATE", lambda t: t.state.value),
     Column("WORKER", lambda t: short_address(t.worker)),
     Column("TIME", lambda t: duration(t.wall_seconds), right=True),
     Column("CPU", lambda t: duration(t.cpu_seconds), right=True),
-    Column("MEMORY", lambda t: size(t.peak_bytes or t.memory_bytes or 0), right=True),
+    Column("MEMORY", _memory, right=True),
     Column("CHECKPOINT", _checkpoint, right=True, sparse=True),
     Column("WAITED", lambda t: duration(t.waited_seconds), right=True, wide=True),
     Column("OUTPUT", lambda t: size(t.stdout_bytes + t.stderr_bytes), right=True, wide=True),

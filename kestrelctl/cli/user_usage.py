@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Column, Listing
 from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.jobview import memory_time
+from kestrelctl.cli.jobview import memory, memory_time
 from kestrelctl.cli.share_options import byte_bound
 from kestrelctl.grammar.quantities import duration, parse_duration, size
 from kestrelctl.protocol.answers import UsedByUsers, UserLine
@@ -22,8 +22,10 @@ _COLUMNS: list[Column[UserLine]] = [
     Column("ATTEMPTS", lambda u: f"{u.attempts:,}", right=True, wide=True),
     Column("RUN TIME", lambda u: duration(u.wall_seconds), right=True),
     Column("CPU", lambda u: duration(u.cpu_seconds), right=True),
-    Column("MEMORY TIME", lambda u: memory_time(u.memory_byte_seconds), right=True),
-    Column("MOST MEMORY", lambda u: size(u.peak_bytes), right=True, wide=True),
+    Column("MEMORY TIME", lambda u: memory_time(u.memory_byte_seconds, u.attempts), right=True),
+    Column(
+        "MOST MEMORY", lambda u: memory(u.peak_bytes) if u.attempts else "", right=True, wide=True
+    ),
     Column("STORED", lambda u: size(u.stored_bytes), right=True),
     Column("MAX STORED", lambda u: byte_bound(u.max_stored_bytes), right=True, wide=True),
     Column("QUEUED SIZE", lambda u: size(u.queued_bytes), right=True),

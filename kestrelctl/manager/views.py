@@ -216,8 +216,8 @@ def with_used(view: JobView, used: Used) -> JobView:
         cpu_seconds=used.cpu_seconds,
         wall_seconds=used.wall_seconds,
         wait_seconds=used.wait_seconds,
-        memory_byte_seconds=used.byte_seconds,
-        peak_bytes=used.peak_bytes,
+        memory_byte_seconds=_known_byte_seconds(used),
+        peak_bytes=used.peak_bytes or None,
     )
 
 
@@ -229,17 +229,25 @@ def with_spread(view: JobView, used: Used, found: Spread) -> JobView:
     """
     if not found.tasks:
         return view
+    spread = {
+        "wait_seconds": [*found.wait_seconds, used.longest_wait_seconds],
+        "wall_seconds": [*found.wall_seconds, used.longest_wall_seconds],
+        "cpu_seconds": [*found.cpu_seconds, used.longest_cpu_seconds],
+    }
+    if found.memory_tasks:
+        spread["peak_bytes"] = [*found.peak_bytes, used.peak_bytes]
     return msgspec.structs.replace(
         view,
-        spread={
-            "wait_seconds": [*found.wait_seconds, used.longest_wait_seconds],
-            "wall_seconds": [*found.wall_seconds, used.longest_wall_seconds],
-            "cpu_seconds": [*found.cpu_seconds, used.longest_cpu_seconds],
-            "peak_bytes": [*found.peak_bytes, used.peak_bytes],
-        },
+        spread=spread,
         spread_tasks=found.tasks,
+        spread_memory_tasks=found.memory_tasks,
         sampled=not found.whole,
     )
+
+
+def _known_byte_seconds(used: Used) -> float | None:
+    """The memory time; None if attempts took memory and nobody knows how much."""
+    return used.byte_seconds if used.peak_bytes or not used.attempts else None
 
 
 def user_line(user: str, used: Used) -> UserLine:
@@ -251,8 +259,8 @@ def user_line(user: str, used: Used) -> UserLine:
         cpu_seconds=used.cpu_seconds,
         wall_seconds=used.wall_seconds,
         wait_seconds=used.wait_seconds,
-        memory_byte_seconds=used.byte_seconds,
-        peak_bytes=used.peak_bytes,
+        memory_byte_seconds=_known_byte_seconds(used),
+        peak_bytes=used.peak_bytes or None,
     )
 
 
@@ -310,7 +318,7 @@ def task_view(record: TaskRecord, job: JobRecord, now: float) -> TaskView:
         started_at=result.started_at if result else None,
         wall_seconds=result.wall_seconds if result else None,
         cpu_seconds=result.cpu_seconds if result else None,
-        peak_bytes=result.peak_bytes if result else None,
+        peak_bytes=(result.peak_bytes or None) if result else None,
         waited_seconds=result.waited_seconds if result else None,
         stdout_bytes=result.stdout_bytes if result else 0,
         stderr_bytes=result.stderr_bytes if result else 0,

@@ -160,13 +160,17 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cpu_seconds: float | None = None
     wall_seconds: float | None = None
     wait_seconds: float | None = None  #: from the submission to the last start of each task
-    memory_byte_seconds: float | None = None  #: the peak of memory times the run time
-    peak_bytes: int | None = None  #: the most that an attempt took
+    #: The peak of memory times the run time, and the most that an attempt took: of those whose
+    #: memory is known; None if it is known of none.
+    memory_byte_seconds: float | None = None
+    peak_bytes: int | None = None
     #: Only with `details`: p50, p90, p99 and the most of each ended task's `wait_seconds`,
     #: `wall_seconds`, `cpu_seconds` and `peak_bytes`; the percentiles are those of `spread_tasks`
-    #: tasks, which are a sample if `sampled`.
+    #: tasks, which are a sample if `sampled`. Those of memory are of the `spread_memory_tasks` of
+    #: them whose memory is known, and left out if there are none.
     spread: dict[str, list[float]] = {}
     spread_tasks: int = 0
+    spread_memory_tasks: int = 0
     sampled: bool = False
     running_use: RunningUse | None = None  #: only with `details`
 
@@ -194,7 +198,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ar
     """A task as users see it; an array, because pages of a thousand travel.
 
     Of one that runs, times and `memory_bytes` are what its worker said at `said_at`, if it has run
-    for a while.
+    for a while. `peak_bytes` is None of one that ended before its memory was looked at.
     """
 
     index: int

@@ -13,8 +13,9 @@ class UserLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         user: or the group, if that was asked; then it is empty for users who are in none.
         tasks: how many of them ended their task.
-        memory_byte_seconds: the peak of memory times the run time.
-        peak_bytes: the most that an attempt took.
+        memory_byte_seconds: the peak of memory times the run time, of attempts whose memory is
+            known; None if it is known of none.
+        peak_bytes: the most that an attempt took; None if it is known of none.
         stored_bytes: what tasks have in the file share now, whenever they put it there.
         max_stored_bytes: of a user the most of that; None for any number.
         queued_bytes: how large jobs are together that have not ended, as encoded.
@@ -27,8 +28,8 @@ class UserLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cpu_seconds: float = 0.0
     wall_seconds: float = 0.0
     wait_seconds: float = 0.0
-    memory_byte_seconds: float = 0.0
-    peak_bytes: int = 0
+    memory_byte_seconds: float | None = None
+    peak_bytes: int | None = None
     stored_bytes: int = 0
     max_stored_bytes: int | None = None
     queued_bytes: int = 0

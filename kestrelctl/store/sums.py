@@ -25,7 +25,8 @@ PERCENTS = (50, 90, 99)
 #: An enumeration looks its members up slowly.
 WAITING = TaskState.WAITING
 
-#: (wait, run time, processor time) in seconds, and the peak of memory in bytes, of a task.
+#: (wait, run time, processor time) in seconds, and the peak of memory in bytes, of a task; 0 bytes
+#: if that is not known.
 Measures = tuple[float, float, float, int]
 
 
@@ -37,10 +38,10 @@ class Used(msgspec.Struct, frozen=True, kw_only=True):
         tasks: how many of them were the last of their task.
         wait_seconds: from the submission of the job to the start of the last attempt, all tasks
             together.
-        byte_seconds: the peak of memory times the run time, all attempts together: no less than
-            what they really had.
+        byte_seconds: the peak of memory times the run time, all attempts together whose memory is
+            known: no less than what these really had.
         longest_wait_seconds, longest_wall_seconds, longest_cpu_seconds, peak_bytes: the most of
-            one attempt.
+            one attempt; 0 bytes if it is known of none.
     """
 
     attempts: int = 0
@@ -76,10 +77,13 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         tasks: how many ended tasks were looked at.
         whole: whether these are all; otherwise one from each part of the array was taken.
+        memory_tasks: of how many of them the memory is known. Only these count in `peak_bytes`,
+            which is empty if there are none.
     """
 
     tasks: int = 0
     whole: bool = True
+    memory_tasks: int = 0
     wait_seconds: tuple[float, ...] = ()
     wall_seconds: tuple[float, ...] = ()
     cpu_seconds: tuple[float, ...] = ()
@@ -152,15 +156,22 @@ def spread(measures: Sequence[Measures], *, whole: bool) -> Spread:
     """The percentiles of what was measured."""
     if not measures:
         return Spread(whole=whole)
-    waits, walls, cpus, peaks = (
-        tuple(percentile(column, percent) or 0 for percent in PERCENTS)
-        for column in (sorted(column) for column in zip(*measures, strict=True))
-    )
+    *columns, peaks = zip(*measures, strict=True)
+    waits, walls, cpus = map(_percentiles, columns)
+    known_peaks = [peak for peak in peaks if peak]
     return Spread(
         tasks=len(measures),
         whole=whole,
+        memory_tasks=len(known_peaks),
         wait_seconds=waits,
         wall_seconds=walls,
         cpu_seconds=cpus,
-        peak_bytes=tuple(int(peak) for peak in peaks),
+        peak_bytes=tuple(int(peak) for peak in _percentiles(known_peaks)),
     )
+
+
+def _percentiles(column: Iterable[float]) -> tuple[float, ...]:
+    """Those of `PERCENTS`; none of nothing."""
+    in_order = sorted(column)
+    found = [percentile(in_order, percent) for percent in PERCENTS]
+    return tuple(each for each in found if each is not None)

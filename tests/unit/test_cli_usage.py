@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from kestrelctl.cli.jobview import memory_time
 from kestrelctl.cli.manager import parse_usage_interval
+from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
@@ -49,6 +50,45 @@ def test_job_info_shows_the_percentiles_of_what_its_tasks_took() -> None:
     assert "of a sample of 1,000 ended tasks" in found.stdout
 
 
+UNKNOWN = replace(
+    SPREAD,
+    memory_byte_seconds=None,
+    peak_bytes=None,
+    spread={name: spread for name, spread in SPREAD.spread.items() if name != "peak_bytes"},
+)
+
+
+def test_memory_that_nobody_knows_is_no_figure() -> None:
+    pool = FakePool(ListJobs=an.Jobs(id="", jobs=[UNKNOWN]))
+    shown = run(pool, "job", "info", "7").stdout
+    assert ["memory", "-", "-", "-", "-"] in [line.split() for line in shown.splitlines()]
+    assert "not known" in shown
+    assert "0 B" not in shown
+    listed = run(pool, "job", "history").stdout.splitlines()[-1]
+    assert listed.split()[-1] == "-"
+    assert "0 B" not in listed
+    found = json.loads(run(pool, "-o", "json", "job", "history").stdout)[0]
+    assert (found["peak_bytes"], found["memory_byte_seconds"]) == (None, None)
+
+
+def test_of_how_many_tasks_the_memory_is_known_is_said() -> None:
+    some = replace(SPREAD, spread_memory_tasks=12)
+    shown = run(FakePool(ListJobs=an.Jobs(id="", jobs=[some])), "job", "info", "7").stdout
+    assert "memory of 12  " in shown
+
+
+def test_a_task_whose_memory_nobody_knows_has_none() -> None:
+    short = an.TaskView(index=0, task_id=0, state=TaskState.DONE, wall_seconds=0.01)
+    waits = an.TaskView(index=1, task_id=1, state=TaskState.WAITING)
+    tasks = an.Tasks(id="", tasks=[short, waits])
+    pool = FakePool(ListTasks=tasks)
+    rows = [line.split() for line in run(pool, "job", "tasks", "7").stdout.splitlines()]
+    assert ["0", "done", "10", "ms", "-"] in rows
+    assert ["1", "waiting"] in rows
+    found = json.loads(run(pool, "-o", "json", "job", "tasks", "7").stdout)
+    assert found[0]["peak_bytes"] is None
+
+
 def test_history_lists_ended_jobs_with_what_they_took() -> None:
     pool = FakePool(ListJobs=an.Jobs(id="", jobs=[USED]))
     found = run(pool, "job", "history", "--since", "1h", "--owner", "ada@example.org")
@@ -76,6 +116,7 @@ def test_memory_time_of_short_tasks_is_told_in_seconds() -> None:
         "0.01 GiB h",
         "1 GiB h",
     ]
+    assert memory_time(None, 3) == "-", "nobody knows"
 
 
 def test_user_usage_goes_back_as_far_as_it_is_told() -> None:

@@ -103,7 +103,28 @@ async def test_info_has_percentiles(manager: PlayedManager) -> None:
     [view] = await jobs(manager, ADA, jobs="1", details=True)
     assert view.spread["wall_seconds"] == [5.0, 5.0, 5.0, 5.0]
     assert view.spread["wait_seconds"] == [1.0, 1.0, 1.0, 1.0]
+    assert (view.spread["peak_bytes"], view.spread_memory_tasks) == ([7, 7, 7, 7], 2)
     assert (view.spread_tasks, view.sampled) == (2, False)
+
+
+async def test_memory_that_nobody_knows_is_told_as_unknown(tmp_path: Path) -> None:
+    store = MemoryStore(lambda: NOW)
+    took = {"started_at": NOW - 9.0, "wall_seconds": 5.0}
+    row = TaskRecord(1, 0, TaskState.DONE, 0, 0, "w1", result(0, 1, **took))
+    ended = job(1, owner="ada@users.pool", submitted_at=NOW - 10.0, state="done", ended_at=NOW)
+    await store.commit([ended, row])
+    manager = PlayedManager(tmp_path, store=store)
+    [view] = await jobs(manager, ADA, jobs="1", details=True)
+    assert (view.attempts, view.peak_bytes, view.memory_byte_seconds) == (1, None, None)
+    assert "peak_bytes" not in view.spread
+    assert (view.spread_tasks, view.spread_memory_tasks) == (1, 0)
+    listed = codec.answers.decode(await manager.ask(ADA, rq.ListTasks(job="1")))
+    assert isinstance(listed, an.Tasks)
+    assert listed.tasks[0].peak_bytes is None
+    request = rq.UserUsage(since=NOW - 86400.0)
+    used = codec.answers.decode(await manager.ask(ADA, request))
+    assert isinstance(used, an.UsedByUsers)
+    assert (used.users[0].peak_bytes, used.users[0].memory_byte_seconds) == (None, None)
 
 
 async def at_work(directory: Path) -> tuple[PlayedManager, int]:

@@ -155,6 +155,19 @@ async def test_percentiles_of_a_job_are_those_of_its_ended_tasks(store: Store) -
     assert store.spread(2).tasks == 0
 
 
+async def test_memory_that_is_not_known_counts_in_no_percentile(store: Store) -> None:
+    unknown = [ended(index, wall_seconds=2.0) for index in range(90)]
+    known = [ended(index, wall_seconds=2.0, peak_bytes=index) for index in range(91, 101)]
+    await store.commit([job(1), *unknown, *known])
+    found = store.spread(1)
+    assert (found.tasks, found.memory_tasks) == (100, 10)
+    assert found.peak_bytes == (96, 100, 100)
+    assert found.wall_seconds == (2.0, 2.0, 2.0)
+    await store.commit([job(2), *(ended(index, job_id=2) for index in range(3))])
+    found = store.spread(2)
+    assert (found.tasks, found.memory_tasks, found.peak_bytes) == (3, 0, ())
+
+
 async def test_of_a_large_job_a_sample_is_looked_at(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,7 +50,7 @@ class Result(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     wall_seconds: Seconds
     waited_seconds: Seconds = 0.0  #: between its arrival at the worker and its start
     cpu_seconds: Seconds = 0.0
-    peak_bytes: Count = 0
+    peak_bytes: Count = 0  #: 0 if it is not known: it ended before it was looked at
     exit_code: Whole = 0
     signal: Whole = 0
     reason: str = ""
