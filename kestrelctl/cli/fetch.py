@@ -29,7 +29,7 @@ from kestrelctl.errors import (
     KestrelError,
     UsageError,
 )
-from kestrelctl.files.archive import add_file, members
+from kestrelctl.files.archive import add_file, add_link, members
 from kestrelctl.grammar.id_ranges import parse_job, parse_tasks
 from kestrelctl.grammar.quantities import size
 from kestrelctl.protocol.answers import JobView
@@ -262,9 +262,11 @@ def _copy(archive: Path, task_id: int, out: tarfile.TarFile) -> None:
     """
     with archive.open("rb") as source:
         for member in members(source):
-            if not member.is_file and member.kind != tarfile.DIRTYPE:
-                raise FileDamaged(f"{member.name!r} is nothing that a worker packs")
-            entry = tarfile.TarInfo(f"{task_id}/{member.name}")
+            name = f"{task_id}/{member.name}"
+            if member.is_link:
+                add_link(out, name, member.link)
+                continue
+            entry = tarfile.TarInfo(name)
             entry.mode = member.mode
             if member.is_file:
                 entry.size = member.size_bytes

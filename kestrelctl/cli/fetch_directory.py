@@ -88,7 +88,7 @@ class FetchDirectory:
         Raises:
             UsageError: what is in the place of the task is not from here.
             FileDamaged: it is no archive of files.
-        NoSpace: the disk has not so much free.
+            NoSpace: the disk has not so much free.
             KestrelError: the files cannot be written.
         """
         place, note = self.path / str(task_id), self._notes / f"{task_id}.json"
@@ -100,11 +100,9 @@ class FetchDirectory:
             # Nothing else is known of how large they may be: no more than what is free.
             free_bytes = shutil.disk_usage(self._notes).free
             unpack(self.archive(task_id), unpacked, free_bytes)
-            files = [
-                Path(directory, name).relative_to(unpacked)
-                for directory, _, names in os.walk(unpacked)
-                for name in names
-            ]
+            files = _files_below(unpacked)
+            for file in files:
+                _must_lead_through_directories(place, file)
             marks = [(_text(file), *_marks(unpacked / file)) for file in files]
             _write(
                 note, _Note(stored.sha256, marks)
@@ -121,6 +119,26 @@ class FetchDirectory:
             raise KestrelError(
                 f"the files of task {task_id} cannot be written", cause=error.strerror
             ) from error
+
+
+def _files_below(directory: Path) -> list[Path]:
+    """The names of all files and links below a directory."""
+    found = []
+    for above, directories, names in os.walk(directory):
+        links = [name for name in directories if os.path.islink(f"{above}/{name}")]
+        found += [Path(above, name).relative_to(directory) for name in (*names, *links)]
+    return found
+
+
+def _must_lead_through_directories(place: Path, file: Path) -> None:
+    """UsageError if a file would be written through a link, which may lead anywhere."""
+    for above in file.parents:
+        if (place / above).is_symlink() and above != Path():
+            raise UsageError(
+                f"{place / above} is in the way",
+                cause="it is a link, and a directory comes",
+                hint="remove it, or choose another --to DIR",
+            )
 
 
 def _marks(file: Path) -> tuple[int, int]:

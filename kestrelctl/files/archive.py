@@ -137,6 +137,11 @@ class ArchiveMember(NamedTuple):
         """Whether it is a file, with holes or without."""
         return self.kind in _FILES
 
+    @property
+    def is_link(self) -> bool:
+        """Whether it is a symbolic link."""
+        return self.kind == tarfile.SYMTYPE
+
     def extents(self, archive: BinaryIO) -> Iterator[Extent]:
         """The parts of a file that are no holes, in order; their data follows each other."""
         if self.kind == tarfile.GNUTYPE_SPARSE:
@@ -281,6 +286,30 @@ def add_file(
             _write(archive, piece)
             left_bytes -= len(piece)
     _write(archive, bytes(-data_bytes % tarfile.BLOCKSIZE))
+
+
+def leads_outside(name: str, link: str) -> bool:
+    """Whether a link at a name of an archive may leave it.
+
+    Going up after a name is no way to stay inside: the name may be another link.
+    """
+    parts = [part for part in link.split("/") if part not in ("", ".")]
+    on = list(dropwhile(lambda part: part == "..", parts))
+    return link.startswith("/") or ".." in on or len(parts) - len(on) > name.count("/")
+
+
+def add_link(archive: tarfile.TarFile, name: str, link: str) -> None:
+    """Adds a symbolic link to an archive.
+
+    Args:
+        link: where it points; it must not lead outside.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname, member.mode = tarfile.SYMTYPE, link, _PERMISSIONS
+    archive.addfile(member)
 
 
 def too_many(names: Iterable[str]) -> str | None:
@@ -523,14 +552,13 @@ def _add(archive: tarfile.TarFile, name: str, path: Path) -> None:
         member.type = tarfile.DIRTYPE
         archive.addfile(member)
     elif link:
-        if _leads_outside(name, link):
+        if leads_outside(name, link):
             raise UsageError(
                 f"the link {path} leads out of what is packed",
                 cause=f"it points to {link}",
                 hint="give the file that it points to, or leave the link out",
             )
-        member.type, member.linkname, member.mode = tarfile.SYMTYPE, link, _PERMISSIONS
-        archive.addfile(member)
+        add_link(archive, name, link)
     elif stat.S_ISREG(status.st_mode):
         member.size = status.st_size
         _add_file(archive, member, path, status)
@@ -563,16 +591,6 @@ def _marks(status: os.stat_result) -> tuple[int, ...]:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def _leads_outside(name: str, link: str) -> bool:
-    """Whether a link at a name of the archive may leave it.
-
-    Going up after a name is no way to stay inside: the name may be another link.
-    """
-    parts = [part for part in link.split("/") if part not in ("", ".")]
-    on = list(dropwhile(lambda part: part == "..", parts))
-    return link.startswith("/") or ".." in on or len(parts) - len(on) > name.count("/")
-
-
 def _problem_with_members(found: Iterable[ArchiveMember]) -> str | None:
     """Why an archive is none of ours; what is in it could write elsewhere."""
     kinds: dict[str, bytes] = {}
@@ -580,7 +598,7 @@ def _problem_with_members(found: Iterable[ArchiveMember]) -> str | None:
         name = member.name
         if name in kinds:
             return f"{name!r} is in it twice"
-        if member.kind == tarfile.SYMTYPE and _leads_outside(name, member.link):
+        if member.kind == tarfile.SYMTYPE and leads_outside(name, member.link):
             return f"the link {name!r} leads outside: {member.link!r}"
         kinds[name] = member.kind
     for name in kinds:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from kestrelctl.core.model.checkpoint_rules import FAILED, MISSING, MOVED
+from kestrelctl.core.model.ending_rules import ended_by_itself
 from kestrelctl.worker.executor import CommandSpec, Completion
 from kestrelctl.worker.output_stage import Left
 
@@ -21,7 +22,7 @@ def will_go_on(command: CommandSpec, completion: Completion) -> bool:
     said = completion.exit_code == order.exit_code
     if completion.reason == MOVED:
         return said or completion.signal == command.stop_signal
-    return said and (not completion.reason or completion.reason.startswith("cleanup-failed:"))
+    return said and ended_by_itself(completion.reason)
 
 
 def globs_to_store(command: CommandSpec, completion: Completion) -> tuple[str, ...]:

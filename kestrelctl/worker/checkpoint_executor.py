@@ -215,7 +215,11 @@ class CheckpointExecutor:
             marks = await self._stage.look(scratch, globs)
             if not marks or marks == kept.marks:
                 return
-            left = await self._stage.store(number, scratch, globs, every_glob=False)
+            left = await self._stage.store(
+                number, scratch, globs, inputs=kept.command.links, every_glob=False
+            )
+            if left.left_out:
+                log.warning("attempt %d: its checkpoint: %s", number, left.left_out)
         finally:
             os.close(scratch)
         if kept.command.cleanup and not self._inner.runs(number):

@@ -11,7 +11,11 @@ import msgspec
 from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.checkpoint import MadeCheckpoint
-from kestrelctl.core.model.ending_rules import DEFAULT_GRACE_SECONDS, is_success
+from kestrelctl.core.model.ending_rules import (
+    DEFAULT_GRACE_SECONDS,
+    ended_by_itself,
+    is_success,
+)
 from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.parent_files import ParentFiles
@@ -112,9 +116,10 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
             `no-input: …` (a file that travels with the job cannot be had),
             `no-environment: …` (that of the job cannot be prepared),
             `no-space: …` and `no-resources: …` (the machine's fault), `disk-full: …` (beside the
-            exit code of a task that itself filled the disk), `cleanup-failed: …`,
-            `outputs-missing: …`, `outputs-too-large: …` and `outputs-failed: …` (beside the exit
-            code of a success), `stage NAME: …` (how the last try of a stage ended; of `out` beside
+            exit code of a task that itself filled the disk), `cleanup-failed: …` and
+            `outputs-incomplete: …` (remarks beside an exit code), `outputs-missing: …`,
+            `outputs-too-large: …` and `outputs-failed: …` (beside the exit code of a success),
+            `stage NAME: …` (how the last try of a stage ended; of `out` beside
             the exit code of a success), `checkpoint-missing: …` and `checkpoint-failed: …` (beside
             that of a program that goes on), or what `kill` was given.
         started_at: seconds since the epoch.
@@ -160,10 +165,9 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
             success_exits: as of a `CommandSpec`.
         """
         # Who is asked to end may do so with status 0, which says nothing then.
-        was_ended = self.reason and not self.reason.startswith("cleanup-failed:")
         return (
             self.exit_code is not None
-            and not was_ended
+            and ended_by_itself(self.reason)
             and is_success(success_exits, self.exit_code)
         )
 

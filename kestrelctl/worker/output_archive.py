@@ -1,5 +1,8 @@
 """Packs what a task left and its job asks for into one archive.
 
+Links are packed as links, where they lead to what is packed, too. The others are named, and so is
+all else that is no file.
+
 Something of the task may still run and swap one thing for another. So names are looked up in open
 directories, no link is followed, nothing is opened that could wait for somebody, and what counts of
 a file is what was found out about it once it was open (open(2), O_NOFOLLOW; fifo(7)).
@@ -10,14 +13,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import posixpath
 import stat
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import BinaryIO, NamedTuple
 
+from kestrelctl.core.model.ending_rules import OUTPUTS_INCOMPLETE
 from kestrelctl.core.model.output_globs import OutputGlobs, Places
 from kestrelctl.errors import KestrelError
-from kestrelctl.files.archive import END_BYTES, add_file, too_many
+from kestrelctl.files.archive import END_BYTES, add_file, add_link, leads_outside, too_many
 from kestrelctl.worker.own_files import NO_LINKS
 
 #: Of one task. Deeper directories, and more names, are refused rather than left out in silence.
@@ -27,6 +32,8 @@ MOST_NAMES = 1_000_000
 _READ = os.O_RDONLY | os.O_NONBLOCK | NO_LINKS
 #: So many globs, or names, are told of an attempt.
 _MOST_NAMED = 3
+#: Through more links no link is followed: it may lead in a circle.
+_MOST_LINKS = 16
 
 
 class OutputsRefused(KestrelError):
@@ -42,15 +49,27 @@ class Stopped(Exception):
 
 
 class _Found(NamedTuple):
-    """A file that a glob names: where it is below the scratch directory, and how it was."""
+    """A file, or a link, that globs name: where it is below the scratch directory, and how it was.
+
+    Attributes:
+        globs: those that name it.
+        link: where a link points; empty for a file.
+    """
 
     names: tuple[str, ...]
     size_bytes: int
     inode: int
     changed_ns: int
+    globs: frozenset[str]
+    link: str = ""
+
+    @property
+    def name(self) -> str:
+        """In the archive."""
+        return "/".join(self.names)
 
 
-#: Names, sizes, inodes and times of files.
+#: Names, sizes, inodes and times of files and links.
 Marks = tuple[_Found, ...]
 
 
@@ -62,19 +81,40 @@ class OutputArchive:
         globs: which.
         limit_bytes: the most that they may have together.
         stopped: asked now and then whether to give up.
+        inputs: the links that the task has found there, and where these point: not its own.
     """
 
     def __init__(
-        self, scratch: int, globs: OutputGlobs, limit_bytes: int, stopped: Callable[[], bool]
+        self,
+        scratch: int,
+        globs: OutputGlobs,
+        limit_bytes: int,
+        stopped: Callable[[], bool],
+        inputs: Mapping[str, str] | None = None,
     ) -> None:
         self._scratch = scratch
         self._globs = globs
         self._limit_bytes = limit_bytes
         self._stopped = stopped
+        self._inputs = inputs or {}
         self._device = os.fstat(scratch).st_dev
         self._names = 0
         self._matched: set[str] = set()
         self._passed_over: list[str] = []
+        self._left_out: list[str] = []
+        self._left_out_count = 0
+
+    @property
+    def left_out(self) -> str:
+        """What globs name and is not in it, as a remark on the attempt; empty if there is nothing.
+
+        Known when it is written.
+        """
+        if not self._left_out:
+            return ""
+        more = self._left_out_count - len(self._left_out)
+        others = f"; and {more:,} more" if more else ""
+        return f"{OUTPUTS_INCOMPLETE} {'; '.join(self._left_out)}{others}"
 
     def marks(self) -> Marks:
         """What tells the files that would be in it from those of another moment.
@@ -83,10 +123,10 @@ class OutputArchive:
             OutputsRefused: there are too many.
             OSError: a directory cannot be read.
         """
-        return tuple(sorted(self._walk((), self._scratch, self._globs.start)))
+        return tuple(self._look())
 
     def write(self, target: BinaryIO, *, every_glob: bool = True) -> int:
-        """Writes it; the same files give the same bytes. Returns how many files are in it.
+        """Writes it; the same files give the same bytes. Returns how many, links included.
 
         Args:
             every_glob: whether each glob must name a file, and not only one of them.
@@ -96,13 +136,11 @@ class OutputArchive:
             Stopped: it was given up.
             OSError: it cannot be written, or a file not be read.
         """
-        found = sorted(self._walk((), self._scratch, self._globs.start))
+        found = self._look()
         missing = [glob for glob in self._globs.all if glob not in self._matched]
         if missing and (every_glob or not found):
             raise OutputsRefused(self._nothing_is(missing))
-        if len(found) > MOST_FILES:
-            raise OutputsRefused(f"outputs-too-large: more than {MOST_FILES:,} files")
-        if problem := too_many("/".join(each.names) for each in found):
+        if problem := too_many(each.name for each in found):
             raise OutputsRefused(f"outputs-too-large: {problem}")
         self._must_be_few(sum(each.size_bytes for each in found))
         with tarfile.TarFile(
@@ -121,6 +159,23 @@ class OutputArchive:
 
     # ---- what there is
 
+    def _look(self) -> list[_Found]:
+        """The files that globs name, and the links that lead to what they name, in order."""
+        found = sorted(self._walk((), self._scratch, self._globs.start))
+        if len(found) > MOST_FILES:
+            raise OutputsRefused(f"outputs-too-large: more than {MOST_FILES:,} files")
+        links = {each.name: each.link for each in found if each.link}
+        there = _with_directories(found) if links else frozenset[str]()
+        kept = []
+        for each in found:
+            why = _why_left_out(each.name, links, there) if each.link else ""
+            if why:
+                self._leave_out(each.names, why)
+            else:
+                self._matched |= each.globs
+                kept.append(each)
+        return kept
+
     def _walk(self, above: tuple[str, ...], directory: int, places: Places) -> Iterator[_Found]:
         self._check()
         names = sorted(os.listdir(directory))
@@ -135,18 +190,24 @@ class OutputArchive:
                 state = os.stat(name, dir_fd=directory, follow_symlinks=False)
             except FileNotFoundError:
                 continue
-            fits = self._globs.matched(there)
+            fits = frozenset(self._globs.matched(there))
             if stat.S_ISDIR(state.st_mode):
                 if self._globs.go_on(there):
                     yield from self._below((*above, name), directory, there)
                 elif fits:
                     self._pass_over((*above, name), "is a directory; with / at its end all of it")
-            elif fits and stat.S_ISREG(state.st_mode):
-                self._matched |= fits
-                yield _Found((*above, name), state.st_size, state.st_ino, state.st_mtime_ns)
+            elif fits and (stat.S_ISREG(state.st_mode) or stat.S_ISLNK(state.st_mode)):
+                link, size_bytes = "", state.st_size
+                if stat.S_ISLNK(state.st_mode):
+                    link, size_bytes = os.readlink(name, dir_fd=directory), 0
+                    if not above and self._inputs.get(name) == link:
+                        self._pass_over((name,), "is an input")
+                        continue
+                yield _Found(
+                    (*above, name), size_bytes, state.st_ino, state.st_mtime_ns, fits, link
+                )
             elif fits:
-                link = stat.S_ISLNK(state.st_mode)
-                self._pass_over((*above, name), "is a link" if link else "is no file")
+                self._leave_out((*above, name), "is no file")
 
     def _below(self, names: tuple[str, ...], parent: int, places: Places) -> Iterator[_Found]:
         if len(names) > MOST_DEPTH:
@@ -160,12 +221,22 @@ class OutputArchive:
                 return
             raise
         try:
-            if os.fstat(directory).st_dev == self._device:  # nothing that is mounted there
+            if os.fstat(directory).st_dev == self._device:
                 yield from self._walk(names, directory, places)
+            else:
+                self._leave_out(names, "is mounted there")
         finally:
             os.close(directory)
 
+    def _leave_out(self, names: tuple[str, ...], why: str) -> None:
+        """Notes what a glob names and cannot be stored."""
+        self._left_out_count += 1
+        if len(self._left_out) < _MOST_NAMED:
+            self._left_out.append(f"{_shown('/'.join(names))} {why}")
+        self._pass_over(names, why)
+
     def _pass_over(self, names: tuple[str, ...], why: str) -> None:
+        """Notes what a glob names and does not mean."""
         if len(self._passed_over) < _MOST_NAMED:
             self._passed_over.append(f"{_shown('/'.join(names))} {why}")
 
@@ -184,7 +255,10 @@ class OutputArchive:
     # ---- what goes into it
 
     def _add(self, archive: tarfile.TarFile, found: _Found, packed_bytes: int) -> int:
-        """Adds a file, as large as it is now. Returns how much is packed with it."""
+        """Adds a file, as large as it is now, or a link. Returns how much is packed with it."""
+        if found.link:
+            add_link(archive, found.name, found.link)
+            return packed_bytes
         file = self._open(found.names)
         try:
             state = os.fstat(file)
@@ -192,7 +266,7 @@ class OutputArchive:
                 raise OSError(errno.EINVAL, "it was replaced meanwhile")
             packed_bytes += state.st_size
             self._must_be_few(packed_bytes)
-            entry = tarfile.TarInfo("/".join(found.names))
+            entry = tarfile.TarInfo(found.name)
             entry.size = state.st_size
             entry.mode = 0o755 if state.st_mode & stat.S_IXUSR else 0o644
             with open(file, "rb", closefd=False) as reader:
@@ -213,6 +287,46 @@ class OutputArchive:
     def _check(self) -> None:
         if self._stopped():
             raise Stopped
+
+
+def _with_directories(found: list[_Found]) -> frozenset[str]:
+    """The names of all that was found, and of the directories that these are in."""
+    there = {"."}
+    for each in found:
+        name = each.name
+        while name and name not in there:
+            there.add(name)
+            name = posixpath.dirname(name)
+    return frozenset(there)
+
+
+def _why_left_out(name: str, links: Mapping[str, str], there: Set[str]) -> str:
+    """Why a link is not packed; empty if it leads to what is packed, perhaps through other links.
+
+    Args:
+        name: of the link.
+        links: where links point, by name.
+        there: the names of all that may be packed.
+    """
+    for _ in range(_MOST_LINKS):
+        on_the_way = next((each for each in _from_above(name) if each in links), None)
+        if on_the_way is None:
+            return "" if name in there else "is a link to what is not stored"
+        link = links[on_the_way]
+        if leads_outside(on_the_way, link):
+            return "is a link that leads out of what is stored"
+        below = name[len(on_the_way) :]
+        name = posixpath.normpath(posixpath.join(posixpath.dirname(on_the_way), link) + below)
+    return "is a link that leads through too many others"
+
+
+def _from_above(name: str) -> Iterator[str]:
+    """The directories that a name is in, the outermost first, and the name itself."""
+    end = name.find("/")
+    while end >= 0:
+        yield name[:end]
+        end = name.find("/", end + 1)
+    yield name
 
 
 def _shown(name: str) -> str:

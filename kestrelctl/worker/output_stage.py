@@ -35,6 +35,9 @@ GIVE_UP_SECONDS = 600.0
 LONGEST_PAUSE_SECONDS = 30.0
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 
+#: (name, where it points) of each link that a task has found in its scratch directory.
+Inputs = Sequence[tuple[str, str]]
+
 T = TypeVar("T")
 
 
@@ -58,15 +61,27 @@ class AddressWriter(Protocol):
         ...
 
 
-class Left(NamedTuple):
+class Packed(NamedTuple):
     """What a task has left.
 
     Attributes:
-        files: how many.
-        stored: where they are, as one archive.
+        files: how many files and links.
+        left_out: a remark on what is not among them though a glob names it; empty if all is.
     """
 
     files: int
+    left_out: str
+
+
+class Left(NamedTuple):
+    """The same, stored as one archive.
+
+    Attributes:
+        stored: where that is.
+    """
+
+    files: int
+    left_out: str
     stored: StoredFile
 
 
@@ -112,7 +127,13 @@ class OutputStage:
         self._threads = ThreadPoolExecutor(MOST_AT_ONCE, "outputs")
 
     async def store(
-        self, number: int, scratch: int, globs: Sequence[str], *, every_glob: bool = True
+        self,
+        number: int,
+        scratch: int,
+        globs: Sequence[str],
+        *,
+        inputs: Inputs = (),
+        every_glob: bool = True,
     ) -> Left:
         """Stores what a task has left.
 
@@ -120,24 +141,33 @@ class OutputStage:
             number: of the attempt.
             scratch: its open scratch directory.
             globs: of the job.
+            inputs: links that it has found there, and where they point: these are not its own.
             every_glob: whether each of them must name a file, and not only one.
 
         Raises:
             OutputsRefused: they are not stored, and why.
         """
-        return Left(
-            *await self._pass_on(number, scratch, globs, self._uploader.put, every_glob=every_glob)
+        packed, stored = await self._pass_on(
+            number, scratch, globs, self._uploader.put, inputs, every_glob=every_glob
         )
+        return Left(*packed, stored)
 
     async def write(
-        self, number: int, scratch: int, globs: Sequence[str], address: str, owner: str
-    ) -> int:
-        """Writes what a task has left to an address; returns how many files.
+        self,
+        number: int,
+        scratch: int,
+        globs: Sequence[str],
+        address: str,
+        owner: str,
+        *,
+        inputs: Inputs = (),
+    ) -> Packed:
+        """Writes what a task has left to an address.
 
         It is packed first, too: what is written, also by a further try, is what there was.
 
         Args:
-            number, scratch, globs: as for `store`.
+            number, scratch, globs, inputs: as for `store`.
             owner: of the job.
 
         Raises:
@@ -146,10 +176,10 @@ class OutputStage:
         writer = self._writer
         if writer is None:
             raise OutputsRefused("outputs-failed: this worker writes to no addresses")
-        files, _ = await self._pass_on(
-            number, scratch, globs, lambda path: writer.put(path, address, owner)
+        packed, _ = await self._pass_on(
+            number, scratch, globs, lambda path: writer.put(path, address, owner), inputs
         )
-        return files
+        return packed
 
     async def _pass_on(
         self,
@@ -157,14 +187,15 @@ class OutputStage:
         scratch: int,
         globs: Sequence[str],
         put: Callable[[Path], Awaitable[T]],
+        inputs: Inputs,
         *,
         every_glob: bool = True,
-    ) -> tuple[int, T]:
+    ) -> tuple[Packed, T]:
         async with self._places:
             name = f"{next(self._names)}.tar"  # several of one attempt may be under way
             try:
-                files = await self._pack(name, scratch, globs, every_glob)
-                return files, await self._send(number, self._directory.path / name, put)
+                packed = await self._pack(name, scratch, globs, inputs, every_glob)
+                return packed, await self._send(number, self._directory.path / name, put)
             except OSError as error:
                 full = error.errno in _NO_SPACE
                 why = "no room for the archive on the worker's disk" if full else error.strerror
@@ -187,7 +218,9 @@ class OutputStage:
         archive = OutputArchive(scratch, OutputGlobs(globs), self._limit_bytes, lambda: False)
         return await asyncio.get_running_loop().run_in_executor(self._threads, archive.marks)
 
-    async def _pack(self, name: str, scratch: int, globs: Sequence[str], every_glob: bool) -> int:
+    async def _pack(
+        self, name: str, scratch: int, globs: Sequence[str], inputs: Inputs, every_glob: bool
+    ) -> Packed:
         """Writes the archive. It has ended when this returns, also by a cancel."""
         stopped = threading.Event()
         packing = asyncio.get_running_loop().run_in_executor(
@@ -196,6 +229,7 @@ class OutputStage:
             name,
             scratch,
             OutputGlobs(globs),
+            inputs,
             every_glob,
             stopped.is_set,
         )
@@ -212,14 +246,16 @@ class OutputStage:
         name: str,
         scratch: int,
         globs: OutputGlobs,
+        inputs: Inputs,
         every_glob: bool,
         stopped: Callable[[], bool],
-    ) -> int:
+    ) -> Packed:
         self._directory.renew()
         target = make_file(name, os.O_WRONLY | os.O_TRUNC, self._directory.fd)
         with open(target, "wb") as file:
-            archive = OutputArchive(scratch, globs, self._limit_bytes, stopped)
-            return archive.write(file, every_glob=every_glob)
+            archive = OutputArchive(scratch, globs, self._limit_bytes, stopped, dict(inputs))
+            files = archive.write(file, every_glob=every_glob)
+            return Packed(files, archive.left_out)
 
     async def _send(self, number: int, path: Path, put: Callable[[Path], Awaitable[T]]) -> T:
         """Has an archive taken, again after a pause if that fails."""

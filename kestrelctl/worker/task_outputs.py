@@ -9,6 +9,7 @@ import time
 
 from msgspec.structs import replace
 
+from kestrelctl.core.model.ending_rules import ended_by_itself
 from kestrelctl.worker.checkpoint_ends import (
     globs_to_store,
     in_words_of_checkpoints,
@@ -44,11 +45,23 @@ async def store_outputs(
             globs = globs_to_store(command, completion)
             has_ended = not will_go_on(command, completion)
             if has_ended and command.output_to:
-                files = await stage.write(number, scratch, globs, command.output_to, command.owner)
-                completion = replace(completion, output_files=files)
+                packed = await stage.write(
+                    number,
+                    scratch,
+                    globs,
+                    command.output_to,
+                    command.owner,
+                    inputs=command.links,
+                )
+                completion = replace(completion, output_files=packed.files)
+                left_out = packed.left_out
             else:
-                left = await stage.store(number, scratch, globs, every_glob=has_ended)
+                left = await stage.store(
+                    number, scratch, globs, inputs=command.links, every_glob=has_ended
+                )
                 completion = with_stored(command, completion, left)
+                left_out = left.left_out
+            completion = _with_remark(completion, left_out)
         finally:
             os.close(scratch)
     except OutputsRefused as error:
@@ -62,3 +75,14 @@ async def store_outputs(
         completion = replace(completion, reason=f"outputs-failed: {error!r}")
     completion = in_words_of_checkpoints(command, before, completion)
     return replace(completion, stored_seconds=time.monotonic() - began)
+
+
+def _with_remark(completion: Completion, left_out: str) -> Completion:
+    """An end with what its reason says besides; what was asked to stop keeps that reason alone."""
+    if not left_out:
+        return completion
+    log.warning("attempt %d: %s", completion.number, left_out)
+    if not ended_by_itself(completion.reason):
+        return completion
+    reason = "; ".join(filter(None, (completion.reason, left_out)))
+    return replace(completion, reason=reason)

@@ -156,7 +156,9 @@ async def test_what_can_be_executed_still_can(desk: Desk) -> None:
     assert (desk.home / "1" / "tool").stat().st_mode & 0o7000 == 0
 
 
-async def test_only_files_are_taken_and_nothing_outside(desk: Desk, tmp_path: Path) -> None:
+async def test_links_inside_come_and_what_does_not_come_is_named(
+    desk: Desk, tmp_path: Path
+) -> None:
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "key").write_text("secret")
     ended = await asyncio.wait_for(
@@ -169,8 +171,26 @@ async def test_only_files_are_taken_and_nothing_outside(desk: Desk, tmp_path: Pa
         ),
         20,
     )
+    assert ended.is_success(())
+    assert ended.output_files == 2
+    assert desk.came_home() == {"real.x": b"x\n", "alias.x": b"x\n"}
+    assert (desk.home / "1" / "alias.x").readlink() == Path("real.x")
+    assert ended.reason == (
+        "outputs-incomplete: 'fifo.x' is no file;"
+        " 'key.x' is a link that leads out of what is stored"
+    )
+
+
+async def test_a_remark_on_what_was_left_follows_that_on_the_cleanup(desk: Desk) -> None:
+    ended = await desk.leaves("echo x > a; ln -s /etc b", "*", cleanup=("/bin/false",))
+    assert ended.is_success(())
+    assert ended.reason.startswith("cleanup-failed: exit code 1; outputs-incomplete: 'b' is a link")
+
+
+async def test_inputs_of_a_task_are_not_among_what_it_leaves(desk: Desk, tmp_path: Path) -> None:
+    ended = await desk.leaves("echo x > a", "**", links=(("table", str(tmp_path)),))
     assert (ended.reason, ended.output_files) == ("", 1)
-    assert desk.came_home() == {"real.x": b"x\n"}
+    assert desk.came_home() == {"a": b"x\n"}
 
 
 @pytest.mark.parametrize("glob", ["dir/key", "dir/*", "*/key", "**/key", "dir/", "link", "l*"])

@@ -39,7 +39,9 @@ class Share:
         self.fails: dict[str, KestrelError] = {}
         self.given: list[str] = []
 
-    def put(self, files: dict[str, bytes], link: str = "") -> StoredFile:
+    def put(
+        self, files: dict[str, bytes], link: str = "", links: dict[str, str] | None = None
+    ) -> StoredFile:
         made = io.BytesIO()
         with tarfile.open(
             fileobj=made, mode="w", format=tarfile.GNU_FORMAT, errors="surrogateescape"
@@ -48,9 +50,9 @@ class Share:
                 entry = tarfile.TarInfo(name)
                 entry.size = len(data)
                 archive.addfile(entry, io.BytesIO(data))
-            if link:
-                entry = tarfile.TarInfo("link")
-                entry.type, entry.linkname = tarfile.SYMTYPE, link
+            for name, target in ((links or {}) | ({"link": link} if link else {})).items():
+                entry = tarfile.TarInfo(name)
+                entry.type, entry.linkname = tarfile.SYMTYPE, target
                 archive.addfile(entry)
         data = made.getvalue()
         sha256 = hashlib.sha256(data).hexdigest()
@@ -228,6 +230,36 @@ def test_nothing_is_written_elsewhere(home: Home) -> None:
     assert set(os.listdir(home.path)) == {"job-7"}
 
 
+def test_links_inside_come_along(home: Home) -> None:
+    links = {"latest": "v2", "table": "v2/table"}
+    home.stored = {1: home.share.put({"v2/table": b"x"}, links=links)}
+    for more in (b"x", b"y"):
+        home.stored[1] = home.share.put({"v2/table": more}, links=links)
+        assert home.fetch("--to", "here").exit_code in (0, 13)
+        assert home.here("here") == {"1/v2/table": more, "1/table": more}
+        assert (home.path / "here" / "1" / "latest").readlink() == Path("v2")
+        (home.path / "here" / "1" / "latest").unlink()
+    home.fetch("--tar", "all.tar")
+    with tarfile.open(home.path / "all.tar") as archive:
+        found = {each.name: each.linkname for each in archive}
+    assert found == {"1/v2/table": "", "1/latest": "v2", "1/table": "v2/table"}
+
+
+def test_no_file_is_written_through_a_link_that_came_before(home: Home) -> None:
+    """Each of these archives stays inside by its own words; together they would not."""
+    (home.path / "secret").mkdir()
+    home.stored = {1: home.share.put({"file": b"x"}, links={"a": "."})}
+    home.fetch("--to", "here")
+    home.stored[1] = home.share.put({"a/more": b"x"})
+    result = home.fetch("--to", "here", "-o", "json")
+    assert "in the way" in json.loads(result.stdout)["missing"]["1"]
+    home.stored[1] = home.share.put({}, links={"a/a/up": "../../secret"})
+    home.fetch("--to", "here")
+    home.stored[1] = home.share.put({"up/stolen": b"x"})
+    home.fetch("--to", "here")
+    assert list((home.path / "secret").iterdir()) == []
+
+
 def test_one_archive_instead(home: Home) -> None:
     result = home.fetch("--tar", "all.tar")
     assert result.exit_code == 0, result.stderr
@@ -250,7 +282,7 @@ def test_an_archive_on_stdout_is_nothing_but_that(home: Home) -> None:
 
 def test_an_archive_says_what_is_not_in_it(home: Home) -> None:
     home.stored[2] = home.share.put({"../escaped": b"x"})
-    home.stored[3] = home.share.put({}, link="inside")
+    home.stored[3] = home.share.put({}, link="/etc/passwd")
     home.share.fails[home.stored[4].sha256] = FileExpired("gone")
     result = home.fetch("--tar", "all.tar")
     assert result.exit_code == 13

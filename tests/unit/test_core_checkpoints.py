@@ -237,6 +237,14 @@ def test_one_that_does_nothing_else_is_paced_until_it_ran_for_a_while() -> None:
     assert driver.held("a"), "the pauses begin anew"
 
 
+def test_a_remark_on_its_end_spares_it_no_pause() -> None:
+    driver = pool("a", config=Config(backoff_seconds=2.0))
+    leaves(driver, "a", 1, seconds=0.1, reason="outputs-incomplete: 'a' is no file")
+    assert not driver.held("a")
+    [detail] = told(driver, "goes-on")
+    assert detail.endswith("exit code 85; outputs-incomplete: 'a' is no file; checkpoint 1")
+
+
 def test_its_attempts_are_counted_on() -> None:
     driver = pool("a")
     leaves(driver, "a", 1)

@@ -45,6 +45,16 @@ def test_the_named_exit_codes_are_the_successes(
         ({"retry_on": ((-9, -9),)}, {"signal": 9}, TaskState.WAITING),
         ({"retry_on": ((9, 9),)}, {"signal": 9}, TaskState.FAILED),
         ({"retry_on": ((0, 255),)}, {"reason": "time-limit"}, TaskState.FAILED),
+        (
+            {"retry_on": ((75, 75),)},
+            {"exit_code": 75, "reason": "cleanup-failed: exit code 1"},
+            TaskState.WAITING,
+        ),
+        (
+            {"no_retry_on": ((64, 78),)},
+            {"exit_code": 70, "reason": "cleanup-failed: exit code 1"},
+            TaskState.FAILED,
+        ),
         # HTCondor: "retry_until … prevents further retries from taking place".
         ({"no_retry_on": ((64, 78),)}, {"exit_code": 70}, TaskState.FAILED),
         ({"no_retry_on": ((64, 78),)}, {"exit_code": 1}, TaskState.WAITING),

@@ -30,6 +30,7 @@ class Scratch:
         self.path = directory / "scratch"
         self.path.mkdir()
         self.fd = os.open(self.path, os.O_RDONLY)
+        self.left_out = ""
         self.secret = directory / "secret"
         self.secret.mkdir()
         (self.secret / "key").write_text("secret")
@@ -38,17 +39,30 @@ class Scratch:
         (self.path / name).parent.mkdir(parents=True, exist_ok=True)
         (self.path / name).write_text(data)
 
-    def pack(self, *globs: str, stopped: Callable[[], bool] = lambda: False) -> dict[str, bytes]:
-        """What is packed, by name."""
+    def link(self, name: str, target: str | Path) -> None:
+        (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.path / name).symlink_to(target)
+
+    def pack(
+        self,
+        *globs: str,
+        stopped: Callable[[], bool] = lambda: False,
+        inputs: dict[str, str] | None = None,
+    ) -> dict[str, bytes | str]:
+        """What is packed, by name: the content of a file, where a link points."""
         made = io.BytesIO()
-        count = OutputArchive(self.fd, OutputGlobs(globs), LIMIT_BYTES, stopped).write(made)
+        archive = OutputArchive(self.fd, OutputGlobs(globs), LIMIT_BYTES, stopped, inputs)
+        count = archive.write(made)
+        self.left_out = archive.left_out
         made.seek(0)
-        with tarfile.open(fileobj=made, errors="surrogateescape") as archive:
-            entries = archive.getmembers()
-            found = {each.name: archive.extractfile(each) for each in entries if each.isreg()}
-            read = {name: file.read() for name, file in found.items() if file is not None}
-        assert count == len(entries) == len(read)
-        return read
+        assert count == len(members(made)), "they can be unpacked"
+        made.seek(0)
+        found: dict[str, bytes | str] = {}
+        with tarfile.open(fileobj=made, errors="surrogateescape") as packed:
+            for each in packed:
+                file = packed.extractfile(each) if each.isreg() else None
+                found[each.name] = each.linkname if file is None else file.read()
+        return found
 
     def why_not(self, *globs: str) -> str:
         with pytest.raises(OutputsRefused) as refused:
@@ -77,21 +91,97 @@ def test_a_small_file_makes_a_small_archive(scratch: Scratch) -> None:
     assert len(made.getvalue()) == 512 + 512 + 1024
 
 
-def test_links_lead_nowhere(scratch: Scratch) -> None:
+def test_no_link_leads_out(scratch: Scratch) -> None:
     scratch.put("real")
-    for name, target in (
-        ("key", scratch.secret / "key"),
-        ("dir", scratch.secret),
-        ("same", "real"),
-    ):
-        (scratch.path / name).symlink_to(target)
-    (scratch.path / "loop").symlink_to(".")
-    assert scratch.pack("**") == {"real": b"x"}
-    for glob in ("key", "dir/key", "dir/", "*/key", "same", "loop/real"):
+    scratch.link("key", scratch.secret / "key")
+    scratch.link("dir", scratch.secret)
+    scratch.link("loop", ".")
+    assert scratch.pack("**") == {"real": b"x", "loop": "."}
+    for glob in ("key", "dir/key", "dir/", "*/key", "loop/real"):
         assert scratch.why_not(glob).startswith(f"outputs-missing: no file is '{glob}'")
     assert scratch.why_not("key", "dir") == (
-        "outputs-missing: no file is 'key', 'dir'; 'dir' is a link; 'key' is a link"
+        "outputs-missing: no file is 'key', 'dir'; 'dir' is a link that leads out of what is"
+        " stored; 'key' is a link that leads out of what is stored"
     )
+
+
+def test_links_come_along_where_they_lead_to_what_comes(scratch: Scratch) -> None:
+    scratch.put("out/data/v3/table")
+    scratch.link("out/data/latest", "v3")
+    scratch.link("out/table", "data/latest/table")
+    scratch.link("out/again", "./table")
+    scratch.link("out/data/v3/up", "../../table")
+    assert scratch.pack("out/") == {
+        "out/data/v3/table": b"x",
+        "out/data/latest": "v3",
+        "out/table": "data/latest/table",
+        "out/again": "./table",
+        "out/data/v3/up": "../../table",
+    }
+    assert scratch.left_out == ""
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("/etc/passwd", "leads out of what is stored"),
+        ("../../secret/key", "leads out of what is stored"),
+        ("../real", "to what is not stored"),
+        ("nobody", "to what is not stored"),
+        ("sub/../a", "leads out of what is stored"),
+        ("abroad", "leads out of what is stored"),
+        ("abroad/key", "leads out of what is stored"),
+        ("link", "leads through too many others"),
+        ("other", "leads through too many others"),
+    ],
+)
+def test_a_link_that_cannot_come_is_named_and_the_others_come(
+    scratch: Scratch, target: str, why: str
+) -> None:
+    scratch.put("real")
+    scratch.put("out/a")
+    scratch.put("out/sub/b")
+    scratch.link("out/link", target)
+    if target == "other":
+        scratch.link("out/other", "link")
+    if "abroad" in target:
+        scratch.link("out/abroad", scratch.secret)
+    assert scratch.pack("out/") == {"out/a": b"x", "out/sub/b": b"x"}
+    assert f"'out/link' is a link {'that ' if 'leads' in why else ''}{why}" in scratch.left_out
+    assert scratch.left_out.startswith("outputs-incomplete: 'out/")
+
+
+def test_what_is_no_file_is_named_and_some_stand_for_many(scratch: Scratch) -> None:
+    scratch.put("a")
+    for n in range(9):
+        os.mkfifo(scratch.path / f"pipe{n}")
+    assert scratch.pack("*") == {"a": b"x"}
+    assert scratch.left_out == (
+        "outputs-incomplete: 'pipe0' is no file; 'pipe1' is no file; 'pipe2' is no file; and 6 more"
+    )
+    assert scratch.pack("a") == {"a": b"x"}
+    assert scratch.left_out == "", "no glob names them"
+
+
+def test_directories_beside_files_are_not_meant(scratch: Scratch) -> None:
+    scratch.put("a")
+    scratch.put("sub/b")
+    assert scratch.pack("*") == {"a": b"x"}
+    assert scratch.left_out == ""
+
+
+def test_inputs_are_not_what_a_task_leaves(scratch: Scratch) -> None:
+    scratch.put("a")
+    scratch.link("table", "/inputs/table")
+    inputs = {"table": "/inputs/table"}
+    assert scratch.pack("**", inputs=inputs) == {"a": b"x"}
+    assert scratch.left_out == ""
+    with pytest.raises(OutputsRefused, match="'table' is an input"):
+        scratch.pack("table", inputs=inputs)
+    (scratch.path / "table").unlink()
+    scratch.link("table", "/elsewhere")
+    scratch.pack("**", inputs=inputs)
+    assert "'table' is a link that leads out" in scratch.left_out, "the task's own"
 
 
 def test_each_glob_is_to_mean_a_file(scratch: Scratch) -> None:
@@ -341,7 +431,7 @@ def test_of_several_globs_one_that_means_a_file_may_be_enough(scratch: Scratch) 
         nothing.write(io.BytesIO(), every_glob=False)
 
 
-@pytest.mark.parametrize("change", ["written", "replaced", "added"])
+@pytest.mark.parametrize("change", ["written", "replaced", "added", "link"])
 def test_files_that_have_changed_can_be_told(scratch: Scratch, change: str) -> None:
     def marks() -> object:
         return OutputArchive(
@@ -361,6 +451,8 @@ def test_files_that_have_changed_can_be_told(scratch: Scratch, change: str) -> N
         scratch.put("state.new", "new")
         os.utime(scratch.path / "state.new", ns=(1_000, 1_000))
         os.rename(scratch.path / "state.new", state)
-    else:
+    elif change == "added":
         scratch.put("more")
+    else:
+        scratch.link("more", "state")
     assert marks() != before

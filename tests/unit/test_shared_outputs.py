@@ -144,6 +144,27 @@ async def test_what_has_the_name_of_a_file_is_replaced_and_not_written_through(
     assert secret.read_text() == "secret"
 
 
+async def test_links_come_as_links_and_replace_what_has_their_name(disk: Disk) -> None:
+    source = disk.elsewhere / "left"
+    (source / "plots" / "v2").mkdir(parents=True)
+    (source / "plots" / "v2" / "1.svg").write_text("<svg>")
+    (source / "plots" / "latest").symlink_to("v2")
+    pack({"plots": source / "plots"}, disk.archive)
+    place = disk.own / "7"
+    (place / "plots").mkdir(parents=True)
+    (place / "plots" / "latest").symlink_to("v1")
+    for _ in range(2):
+        await disk.writer.put(disk.archive, f"file://{place}", ADA)
+        assert (place / "plots" / "latest").readlink() == Path("v2")
+        assert (place / "plots" / "latest" / "1.svg").read_text() == "<svg>"
+    assert not any(".kestrel-" in name for name in disk.all_names())
+    (place / "plots" / "latest").unlink()
+    (place / "plots" / "latest").mkdir()
+    with pytest.raises(UsageError, match="in the way"):
+        await disk.writer.put(disk.archive, f"file://{place}", ADA)
+    assert not any(".kestrel-" in name for name in disk.all_names())
+
+
 @pytest.mark.parametrize("blocked", ["a.csv", "plots"])
 async def test_what_is_of_another_kind_stays_and_is_told(disk: Disk, blocked: str) -> None:
     place = disk.own / "7"

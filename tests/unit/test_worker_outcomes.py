@@ -14,6 +14,7 @@ from kestrelctl.worker.session import _outcome
     [
         ("", Outcome.DONE),
         ("cleanup-failed: exit code 1", Outcome.DONE),
+        ("outputs-incomplete: 'a' is no file", Outcome.DONE),
         ("cancelled", Outcome.KILLED),
         ("time-limit", Outcome.FAILED),
         ("no-space: it could not be written", Outcome.UNABLE),

@@ -6,6 +6,7 @@ from kestrelctl.core.attempts import book
 from kestrelctl.core.jobs.attempt import Attempt, Phase
 from kestrelctl.core.members.outline import exhausted
 from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.ending_rules import ended_by_itself
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.scheduling.match import Terms
@@ -53,7 +54,7 @@ def refused_asset(worker: Worker, attempt: Attempt, result: Result) -> str:
 
     What a limit or a signal ended says nothing by its exit status.
     """
-    by_itself = not result.reason or result.reason.startswith("cleanup-failed:")
+    by_itself = ended_by_itself(result.reason)
     if result.outcome != Outcome.FAILED or result.signal or not by_itself:
         return ""
     return exhausted(worker.ad.unknown, attempt.claim.amounts, result.exit_code)

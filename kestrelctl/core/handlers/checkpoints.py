@@ -12,6 +12,7 @@ from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.job import Task
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.checkpoint import Checkpoint, MadeCheckpoint, can_be_given
+from kestrelctl.core.model.ending_rules import ended_by_itself
 from kestrelctl.core.model.result import MOST_REASON_CHARACTERS, Result, how_it_ended
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.state import State
@@ -65,8 +66,11 @@ def go_on(state: State, task: Task, attempt: Attempt, result: Result) -> None:
     """
     task.restarts += 1
     state.totals.retries["checkpoint"] += 1
-    asked = attempt.moved_for or result.reason
+    remark = result.reason if ended_by_itself(result.reason) else ""
+    asked = attempt.moved_for or ("" if remark else result.reason)
     how = asked or how_it_ended("", result.signal, result.exit_code)
+    if remark:
+        how = f"{how}; {remark}"
     n = task.checkpoint.n if task.checkpoint is not None else 0
     state.tell(
         task.job,

@@ -28,9 +28,18 @@ MOST_MEMORY_STEPS = 16
 MOST_MEMORY_BYTES = 1 << 60
 #: How the reason of an attempt begins that took more memory than it may, whoever noticed.
 OUT_OF_MEMORY = "memory-limit"
+#: How the reason of an attempt begins of which not all that its outputs name is stored.
+OUTPUTS_INCOMPLETE = "outputs-incomplete:"
+#: How reasons begin that are remarks beside an end, and change nothing of it.
+_REMARKS = ("cleanup-failed:", OUTPUTS_INCOMPLETE)
 #: Signals that a program may take as a wish that it end.
 STOP_SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL")
 _SUCCESS: Exits = ((0, 0),)
+
+
+def ended_by_itself(reason: str) -> bool:
+    """Whether an attempt of this reason ended by the exit of its program, and nothing else."""
+    return not reason or reason.startswith(_REMARKS)
 
 
 def is_success(exits: Exits, exit_code: int) -> bool:
@@ -51,10 +60,11 @@ def may_be_retried(spec: JobSpec, result: Result) -> bool:
     """
     if spec.stages and failed_stage(result.reason):
         return not has_computed(result.reason)
+    by_itself = ended_by_itself(result.reason)
     if spec.retry_on:
-        return not result.reason and holds(spec.retry_on, result.exit_code, result.signal)
+        return by_itself and holds(spec.retry_on, result.exit_code, result.signal)
     if spec.no_retry_on:
-        return bool(result.reason) or not holds(spec.no_retry_on, result.exit_code, result.signal)
+        return not by_itself or not holds(spec.no_retry_on, result.exit_code, result.signal)
     return True
 
 

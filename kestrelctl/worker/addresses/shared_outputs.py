@@ -49,7 +49,7 @@ class SharedOutputs:
         self._threads = ThreadPoolExecutor(MOST_AT_ONCE, "shared-outputs")
 
     async def put(self, archive: Path, address: str, owner: str) -> None:
-        """Writes the files of an archive below a directory, and has them on the disk then.
+        """Writes the files and links of an archive below a directory; files are on the disk then.
 
         A cancel ends this at once, also where the file system does not answer: the thread gives up
         before its next piece.
@@ -93,6 +93,8 @@ class SharedOutputs:
             for member in members(source):
                 if member.is_file:
                     _put(top, member, source, stopped)
+                elif member.is_link:
+                    _put_link(top, member)
 
     def _start(self, address: str, owner: str) -> tuple[bytes, list[bytes]]:
         """A directory that must be there, and the names of those below it on the way."""
@@ -157,6 +159,20 @@ def _put(top: int, member: ArchiveMember, source: BinaryIO, stopped: Callable[[]
             with contextlib.suppress(OSError):
                 os.unlink(part, dir_fd=parent)
             raise
+
+
+def _put_link(top: int, member: ArchiveMember) -> None:
+    """Makes one link beside its place, and then puts it there. It leads nowhere but below `top`."""
+    *above, name = os.fsencode(member.name).split(b"/")
+    with contextlib.ExitStack() as opened:
+        parent = _enter(top, above, opened)
+        part = f".kestrel-{token_hex(8)}"
+        os.symlink(member.link, part, dir_fd=parent)
+        try:
+            os.rename(part, name, src_dir_fd=parent, dst_dir_fd=parent)
+        finally:
+            with contextlib.suppress(FileNotFoundError):  # it has its name
+                os.unlink(part, dir_fd=parent)
 
 
 @contextlib.contextmanager
