@@ -18,11 +18,11 @@ import stat
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from itertools import dropwhile
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from kestrelctl.errors import FileChanged, FileDamaged, KestrelError, NoSpace, UsageError
+from kestrelctl.files.tree_links import leads_outside
 
 #: Names are bytes in it, of any length, and files of any size.
 _FORMAT: Final = tarfile.GNU_FORMAT
@@ -286,16 +286,6 @@ def add_file(
             _write(archive, piece)
             left_bytes -= len(piece)
     _write(archive, bytes(-data_bytes % tarfile.BLOCKSIZE))
-
-
-def leads_outside(name: str, link: str) -> bool:
-    """Whether a link at a name of an archive may leave it.
-
-    Going up after a name is no way to stay inside: the name may be another link.
-    """
-    parts = [part for part in link.split("/") if part not in ("", ".")]
-    on = list(dropwhile(lambda part: part == "..", parts))
-    return link.startswith("/") or ".." in on or len(parts) - len(on) > name.count("/")
 
 
 def add_link(archive: tarfile.TarFile, name: str, link: str) -> None:

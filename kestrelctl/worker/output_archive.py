@@ -13,16 +13,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import posixpath
 import stat
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 from typing import BinaryIO, NamedTuple
 
 from kestrelctl.core.model.ending_rules import OUTPUTS_INCOMPLETE
 from kestrelctl.core.model.output_globs import OutputGlobs, Places
 from kestrelctl.errors import KestrelError
-from kestrelctl.files.archive import END_BYTES, add_file, add_link, leads_outside, too_many
+from kestrelctl.files.archive import END_BYTES, add_file, add_link, too_many
+from kestrelctl.files.tree_links import problem_with_link, with_directories
 from kestrelctl.worker.own_files import NO_LINKS
 
 #: Of one task. Deeper directories, and more names, are refused rather than left out in silence.
@@ -32,8 +32,6 @@ MOST_NAMES = 1_000_000
 _READ = os.O_RDONLY | os.O_NONBLOCK | NO_LINKS
 #: So many globs, or names, are told of an attempt.
 _MOST_NAMED = 3
-#: Through more links no link is followed: it may lead in a circle.
-_MOST_LINKS = 16
 
 
 class OutputsRefused(KestrelError):
@@ -165,10 +163,10 @@ class OutputArchive:
         if len(found) > MOST_FILES:
             raise OutputsRefused(f"outputs-too-large: more than {MOST_FILES:,} files")
         links = {each.name: each.link for each in found if each.link}
-        there = _with_directories(found) if links else frozenset[str]()
+        there = with_directories(each.name for each in found) if links else frozenset[str]()
         kept = []
         for each in found:
-            why = _why_left_out(each.name, links, there) if each.link else ""
+            why = problem_with_link(each.name, links, there) if each.link else ""
             if why:
                 self._leave_out(each.names, why)
             else:
@@ -287,46 +285,6 @@ class OutputArchive:
     def _check(self) -> None:
         if self._stopped():
             raise Stopped
-
-
-def _with_directories(found: list[_Found]) -> frozenset[str]:
-    """The names of all that was found, and of the directories that these are in."""
-    there = {"."}
-    for each in found:
-        name = each.name
-        while name and name not in there:
-            there.add(name)
-            name = posixpath.dirname(name)
-    return frozenset(there)
-
-
-def _why_left_out(name: str, links: Mapping[str, str], there: Set[str]) -> str:
-    """Why a link is not packed; empty if it leads to what is packed, perhaps through other links.
-
-    Args:
-        name: of the link.
-        links: where links point, by name.
-        there: the names of all that may be packed.
-    """
-    for _ in range(_MOST_LINKS):
-        on_the_way = next((each for each in _from_above(name) if each in links), None)
-        if on_the_way is None:
-            return "" if name in there else "is a link to what is not stored"
-        link = links[on_the_way]
-        if leads_outside(on_the_way, link):
-            return "is a link that leads out of what is stored"
-        below = name[len(on_the_way) :]
-        name = posixpath.normpath(posixpath.join(posixpath.dirname(on_the_way), link) + below)
-    return "is a link that leads through too many others"
-
-
-def _from_above(name: str) -> Iterator[str]:
-    """The directories that a name is in, the outermost first, and the name itself."""
-    end = name.find("/")
-    while end >= 0:
-        yield name[:end]
-        end = name.find("/", end + 1)
-    yield name
 
 
 def _shown(name: str) -> str:

@@ -44,14 +44,21 @@ async def test_a_file_below_a_named_directory_is_read(shared: Path, tmp_path: Pa
     assert (tmp_path / "got").read_text() == "alpha"
 
 
-async def test_a_directory_is_read_with_its_programs_and_without_links(
+async def test_a_directory_is_read_with_its_programs_and_the_links_within_it(
     shared: Path, tmp_path: Path
 ) -> None:
-    (shared / "model" / "link").symlink_to("run")
+    (shared / "model" / "again").symlink_to("run")
+    (shared / "model" / "lib" / "up").symlink_to("../again")
+    (shared / "model" / "out").symlink_to("../data")
+    (shared / "model" / "secret").symlink_to(tmp_path / "password")
+    (shared / "model" / "lib" / "through").symlink_to("../secret")
     os.mkfifo(shared / "model" / "fifo")
     await read(f"{shared}/model/", tmp_path / "got", shared)
     got = tmp_path / "got"
-    assert {str(p.relative_to(got)) for p in got.rglob("*")} == {"run", "lib", "lib/text"}
+    names = {str(p.relative_to(got)) for p in got.rglob("*")}
+    assert names == {"run", "lib", "lib/text", "again", "lib/up"}
+    assert (got / "lib" / "up").readlink() == Path("../again")
+    assert (got / "lib" / "up").read_text() == "go"
     assert os.access(got / "run", os.X_OK)
     assert not os.access(got / "lib" / "text", os.X_OK)
 
@@ -153,6 +160,18 @@ async def test_what_is_not_there_or_is_something_else_is_told(shared: Path, tmp_
             await read(path, tmp_path / "got", shared)
     with pytest.raises(NotFound):
         await AddressReader((shared,)).identity(wanted(shared / "gone"), {})
+
+
+async def test_a_link_that_points_elsewhere_now_makes_a_directory_another(shared: Path) -> None:
+    link = shared / "model" / "latest"
+    reader = AddressReader((shared,))
+    found = []
+    for target in ("run", "lib/text", "run"):
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+        found.append(await reader.identity(wanted(f"{shared}/model/"), {}))
+    assert found[0] != found[1]
+    assert found[0] == found[2]
 
 
 @pytest.mark.parametrize("changed", ["data", "model/lib/text"])

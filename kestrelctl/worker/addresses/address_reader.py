@@ -124,6 +124,9 @@ class AddressReader:
             if wanted.directory:
                 target.mkdir()
             async for file in files.each():
+                if file.link:
+                    _make_link(target, file.names, file.link)
+                    continue
                 with _made(target, file.names, program=file.executable) as draft:
                     async for piece in file.pieces:
                         size_bytes += len(piece)
@@ -175,11 +178,21 @@ def _clear(target: Path) -> None:
         target.unlink(missing_ok=True)
 
 
-def _made(target: Path, names: Sequence[bytes], *, program: bool) -> BinaryIO:
-    """A new file, and the directories that it is in."""
+def _place(target: Path, names: Sequence[bytes]) -> bytes:
+    """Where a file belongs, after the directories have been made that it is in."""
     path = os.path.join(os.fsencode(target), *names)
     if names:
         os.makedirs(os.path.dirname(path), exist_ok=True)
+    return path
+
+
+def _make_link(target: Path, names: Sequence[bytes], link: bytes) -> None:
+    os.symlink(link, _place(target, names))
+
+
+def _made(target: Path, names: Sequence[bytes], *, program: bool) -> BinaryIO:
+    """A new file, and the directories that it is in."""
+    path = _place(target, names)
     made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700 if program else 0o600)
     return os.fdopen(made, "wb")
 

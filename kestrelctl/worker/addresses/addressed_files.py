@@ -14,18 +14,20 @@ PIECE_BYTES = 1 << 20
 
 
 class AddressedFile(NamedTuple):
-    """One file that comes.
+    """One file, or link, that comes.
 
     Attributes:
         names: of the directories that it is in, and its own, below the address; none if it is what
             the address says.
         executable: whether it is a program.
         pieces: what is in it.
+        link: where a link points, which is to what comes, too; empty for a file.
     """
 
     names: tuple[bytes, ...]
     executable: bool
     pieces: AsyncIterator[bytes]
+    link: bytes = b""
 
 
 class AddressedFiles(Protocol):

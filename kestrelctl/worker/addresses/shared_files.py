@@ -18,6 +18,7 @@ from pathlib import Path
 
 from kestrelctl.core.model.input_addresses import path_of
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound
+from kestrelctl.files.tree_links import problem_with_link, with_directories
 from kestrelctl.worker.addresses.addressed_files import (
     MOST_FILES,
     PIECE_BYTES,
@@ -28,6 +29,8 @@ from kestrelctl.worker.own_files import NO_LINKS
 
 MOST_DEPTH = 64
 _READ = os.O_RDONLY | os.O_NONBLOCK | NO_LINKS
+#: Of the directories that something is in, and its own.
+_Names = tuple[bytes, ...]
 
 
 class SharedFiles:
@@ -54,12 +57,18 @@ class SharedFiles:
         return await asyncio.to_thread(self._identity)
 
     async def each(self) -> AsyncIterator[AddressedFile]:
-        """The file, or those of the directory. Links in it are not taken, nor what is no file."""
+        """The file; or those of the directory, and the links that lead to what is in it.
+
+        Other links are not taken, nor what is no file.
+        """
         with self._telling():
             top = await asyncio.to_thread(self._open)
             try:
                 found = await asyncio.to_thread(self._names, top)
-                for names in found:
+                for names, link in found.items():
+                    if link:
+                        yield AddressedFile(names, False, _nothing(), link)
+                        continue
                     file = await asyncio.to_thread(self._open_below, top, names)
                     try:
                         mode = os.fstat(file).st_mode
@@ -79,7 +88,10 @@ class SharedFiles:
             top = self._open()
             try:
                 found = hashlib.sha256()
-                for names in self._names(top):
+                for names, link in self._names(top).items():
+                    if link:
+                        found.update(b"/".join(names) + b"\0" + link + b"\0link\0")
+                        continue
                     file = self._open_below(top, names)
                     try:
                         marks = _marks(os.fstat(file))
@@ -138,18 +150,25 @@ class SharedFiles:
                 self._must_be_entered(os.fstat(parent).st_mode)
             return os.open(names[-1], _READ, dir_fd=parent)
 
-    def _names(self, top: int) -> list[tuple[bytes, ...]]:
-        """The files below what is open, in one order; of a file itself, no names."""
-        found: list[tuple[bytes, ...]] = []
-        if not self._tree:
-            return [()]
-        self._walk(os.dup(top), (), found)
-        return sorted(found)
+    def _names(self, top: int) -> dict[_Names, bytes]:
+        """The files and links below what is open, in one order; of a file itself, no names.
 
-    def _walk(
-        self, directory: int, above: tuple[bytes, ...], found: list[tuple[bytes, ...]]
-    ) -> None:
-        """Adds the files below a directory, which it closes."""
+        With each is where it points, which is nowhere for a file.
+        """
+        found: dict[_Names, bytes] = {}
+        if not self._tree:
+            return {(): b""}
+        self._walk(os.dup(top), (), found)
+        named = {os.fsdecode(b"/".join(names)): names for names in found}
+        links = {name: os.fsdecode(found[names]) for name, names in named.items() if found[names]}
+        there = with_directories(named) if links else frozenset[str]()
+        for name in links:
+            if problem_with_link(name, links, there):
+                del found[named[name]]
+        return dict(sorted(found.items()))
+
+    def _walk(self, directory: int, above: _Names, found: dict[_Names, bytes]) -> None:
+        """Adds the files and links below a directory, which it closes."""
         try:
             if len(above) > MOST_DEPTH:
                 raise KestrelError(f"more than {MOST_DEPTH} directories are in each other")
@@ -161,8 +180,9 @@ class SharedFiles:
                 if stat.S_ISDIR(mode):
                     below = os.open(name, _READ | os.O_DIRECTORY, dir_fd=directory)
                     self._walk(below, (*above, name), found)
-                elif stat.S_ISREG(mode):
-                    found.append((*above, name))
+                elif stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+                    link = os.readlink(name, dir_fd=directory) if stat.S_ISLNK(mode) else b""
+                    found[(*above, name)] = link
                     if len(found) > MOST_FILES:
                         raise too_many()
         finally:
@@ -198,6 +218,11 @@ def _marks(state: os.stat_result) -> str:
         f"{state.st_dev} {state.st_ino} {state.st_mode} {state.st_size}"
         f" {state.st_mtime_ns} {state.st_ctime_ns}"
     )
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    for piece in ():
+        yield piece
 
 
 async def _pieces(file: int) -> AsyncIterator[bytes]:
