@@ -98,7 +98,8 @@ def parse_nvidia_parts(text: str) -> list[tuple[str, AssetUnit]]:
 
     A part has no index: only its id names it.
     """
-    found, model = [], ""
+    found: list[tuple[str, AssetUnit]] = []
+    model = ""
     for line in text.splitlines():
         gpu, part = _GPU_LINE.match(line), _PART_LINE.match(line)
         if gpu is not None:
