@@ -616,6 +616,35 @@ async def test_a_group_that_is_asked_twice_is_killed_at_once(machine: Machine) -
     assert (await machine.exit_of(number)).stdout.splitlines()[1:] == []
 
 
+#: The saver's parent leaves the group before the saver begins.
+APART = """
+import os, time
+if os.fork():
+    time.sleep(600)
+told, tells = os.pipe()
+saver = os.fork()
+if saver:
+    os.setpgid(0, 0)
+    os.write(tells, b"x")
+    os.waitpid(saver, 0)
+    os._exit(0)
+os.read(told, 1)
+"""
+
+
+async def test_a_process_of_the_group_has_the_grace_also_below_one_that_has_left_it(
+    machine: Machine,
+) -> None:
+    if machine.rung != "plain":
+        pytest.skip("elsewhere nothing of a group outlives its first process")
+    number = machine.start(sys.executable, "-c", APART + SAVER, "0.5", stop_grace_seconds=60.0)
+    await until(lambda: machine.executor.read_output(number, "stdout", 0, 100))
+    machine.executor.kill(number)
+    ended = await machine.exit_of(number)
+    assert ended.signal == signal.SIGTERM
+    assert ended.stdout.splitlines()[1:] == [b"saved"]
+
+
 async def test_what_has_left_the_group_of_a_task_does_not_prolong_its_end(
     machine: Machine, tmp_path: Path
 ) -> None:
