@@ -10,6 +10,7 @@ condor_q(1) and condor_status(1), expressions as its ClassAd library writes them
 from __future__ import annotations
 
 from contextlib import suppress
+from xml.sax.saxutils import escape
 
 import pytest
 from hypothesis import given
@@ -261,7 +262,7 @@ def test_jobs_and_nodes_are_counted_as_asked(words: str, count: int) -> None:
 def test_a_job_of_grid_engine_may_run_in_all_queues_that_its_pattern_fits(
     asked: str, queues: set[str]
 ) -> None:
-    printed = QSTAT_XML.replace("lon*", asked)
+    printed = QSTAT_XML.replace("lon*", escape(asked))
     for queue in ("all.q", "long.q", "none.q"):
         plain = QSTAT_XML.replace("lon*", "somewhere.else")
         question = BatchQuestion(["gridengine", "pending", f"partition={queue}"])

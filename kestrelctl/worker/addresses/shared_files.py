@@ -221,7 +221,8 @@ def _marks(state: os.stat_result) -> str:
 
 
 async def _nothing() -> AsyncIterator[bytes]:
-    for piece in ():
+    nothing: tuple[bytes, ...] = ()
+    for piece in nothing:
         yield piece
 
 
