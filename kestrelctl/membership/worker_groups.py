@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from kestrelctl.core.classad.bad_expression import BadExpression
-from kestrelctl.core.classad.evaluation import Ad, Expression
+from kestrelctl.core.classad.evaluation import Ad, Expression, is_true
 from kestrelctl.core.classad.rules import checked, shown
 from kestrelctl.core.classad.syntax import references
 from kestrelctl.core.model.ad import WorkerAd
@@ -100,7 +100,7 @@ class WorkerGroups:
                 continue
             if where is not None:
                 shown = shown or Ad(worker_ad(ad, worker))  # once for all: it takes the time
-                if where.evaluate(shown) is not True:
+                if not is_true(where.evaluate(shown)):
                     continue
             found.append(name)
         return tuple(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kestrelctl.core.classad.evaluation import Ad, Expression
+from kestrelctl.core.classad.evaluation import Ad, Expression, is_true
 from kestrelctl.core.classad.syntax import parse, references
 from kestrelctl.core.jobs.queued_bytes import encoded_bytes
 from kestrelctl.core.members.worker import Worker
@@ -17,7 +17,7 @@ from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.validate import problem_with_ad, problem_with_job
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.expression_answers import Side
-from kestrelctl.core.scheduling.judgement import is_true, judge
+from kestrelctl.core.scheduling.judgement import judge
 from kestrelctl.store.memory import MemoryStore
 
 MEBIBYTE = 1 << 20

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import classad2
 import pytest
 from msgspec.structs import replace
@@ -119,6 +121,23 @@ def test_the_library_has_each_function_that_may_be_called(name: str) -> None:
     tried = [*_ARGUMENTS, "true, 1, 2", '"abc", 1']
     values = [classad2.ExprTree(f"{name}({each})").eval() for each in tried]
     assert any(value is not classad2.Value.Error for value in values)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("spelled", [str.lower, str.upper])
+def test_a_function_is_known_in_any_case_that_is_taken(
+    name: str, spelled: Callable[[str], str]
+) -> None:
+    """HTCondor's library knows some in one spelling alone: others of these are refused."""
+    other = spelled(name)
+    if other != name and name.startswith("version") and name[-2:].isupper():
+        with pytest.raises(BadExpression, match=rf"^{other}\(\) is written {name}\(\)"):
+            checked(f'{other}("a", A)')
+        return
+    checked(f'{other}("a", A)')
+    for each in [*_ARGUMENTS, "true, 1, 2", '"abc", 1', '"1.2", "1.1"']:
+        values = [classad2.ExprTree(f"{word}({each})").eval() for word in (name, other)]
+        assert repr(values[0]) == repr(values[1])
 
 
 def test_no_function_is_both_pure_and_impure() -> None:

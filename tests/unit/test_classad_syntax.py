@@ -30,14 +30,50 @@ def test_words_that_are_values_or_functions_are_no_attributes() -> None:
 
 
 def test_clauses_are_what_all_must_be_true() -> None:
-    text = "(Cpus > 2 && (Memory > 1 || Big)) && !Slow && a ?: b"
-    assert [text[c.start : c.end] for c in clauses(parse(text))] == [text]
     text = "(Cpus > 2 && (Memory > 1 || Big)) && !Slow"
     assert [text[c.start : c.end] for c in clauses(parse(text))] == [
         "Cpus > 2",
         "(Memory > 1 || Big)",
         "!Slow",
     ]
+    text = "Fast && Slow ? A : B"
+    assert [text[c.start : c.end] for c in clauses(parse(text))] == [text]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("Rack ?: 0 < 3 && Memory > 5", ["Rack ?: 0 < 3", "Memory > 5"]),
+        ("Fast && Slow ?: B", ["Fast", "Slow ?: B"]),
+        ("Rack ?: Row ?: -1 && Fast", ["Rack ?: Row ?: -1", "Fast"]),
+        ("Fast && Rack ?: -1[0]", ["Fast", "Rack ?: -1[0]"]),
+    ],
+)
+def test_the_sign_for_the_first_that_is_defined_binds_most(text: str, parts: list[str]) -> None:
+    assert [text[c.start : c.end] for c in clauses(parse(text))] == parts
+
+
+def test_of_several_of_these_signs_the_last_is_read_first() -> None:
+    first = parse("A ?: B ?: C")
+    assert [part.kind for part in first.parts] == ["attribute", "?:"]
+    assert parse("!A ?: B").kind == "!"
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "what"),
+    [
+        ("Rack IS 7", 5, "'IS' is written in lower case: is"),
+        (r"'\101' == 1", 0, r"no attribute has the name '\101'"),
+        ("1 + '\u212a'", 4, "no attribute has the name '\u212a'"),
+        ('Site == "a\0b"', 10, "a text holds no NUL character"),
+    ],
+)
+def test_what_the_library_reads_otherwise_is_refused_where_that_is(
+    text: str, position: int, what: str
+) -> None:
+    with pytest.raises(BadExpression) as refused:
+        parse(text)
+    assert (refused.value.position, refused.value.what) == (position, what)
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,29 @@ def test_a_task_starts_when_the_value_that_it_asks_for_comes() -> None:
     assert driver.jobs_at("w") == [job]
 
 
+@pytest.mark.parametrize("asked_before", ["", "Property_up == 1", "Property_up == 3"])
+@pytest.mark.parametrize("value", [1, 1.0, True])
+def test_a_value_of_1_is_true_whatever_others_ask(asked_before: str, value: Value) -> None:
+    """As HTCondor has it, and as `worker list --where` shows it."""
+    driver = PoolDriver()
+    driver.join("w", cpus=1)
+    reads(driver, "w", up=value)
+    assert Expression("Property_up == true").evaluate(Ad({"Property_up": value})) is True
+    if asked_before:
+        driver.submit(requirements=f"Cpus > 1 && {asked_before}")
+    job = driver.submit(requirements="Property_up == true")
+    assert driver.jobs_at("w") == [job]
+
+
+@pytest.mark.parametrize("text", ["Property_up < true", "Property_up == false", "Property_up <= 0"])
+def test_a_value_that_is_neither_is_not_taken_for_one(text: str) -> None:
+    driver = PoolDriver()
+    driver.join("w", cpus=1)
+    reads(driver, "w", up=5)
+    driver.submit(requirements=text)
+    assert driver.jobs_at("w") == []
+
+
 def test_a_worker_whose_owner_is_there_starts_nothing_more() -> None:
     driver = PoolDriver()
     driver.join("desk", cpus=4, start="MY.Property_console_users == 0")

@@ -42,6 +42,12 @@ class TestGroups:
         assert groups.of("w1@hosts.pool/1", GPU) == ("big",)
         assert groups.of("w1@hosts.pool/1", PLAIN) == ()
 
+    def test_a_number_other_than_0_is_true_as_in_every_other_expression(self) -> None:
+        groups = WorkerGroups(
+            [WorkerGroup(name="any", where="Cpus"), WorkerGroup(name="no", where="0")]
+        )
+        assert groups.of("w1@hosts.pool/1", GPU) == ("any",)
+
     def test_a_worker_of_which_it_is_not_known_is_not_in(self) -> None:
         groups = WorkerGroups([WorkerGroup(name="fast", where="Speed > 3")])
         assert groups.of("w1@hosts.pool/1", GPU) == ()

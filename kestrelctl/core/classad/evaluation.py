@@ -38,7 +38,8 @@ Answer: TypeAlias = Plain | Unknown | Failure
 Attribute: TypeAlias = Plain | Sequence[Plain]
 
 # For each evaluation: to look up members of an enumeration is slow, and `|` makes a new type.
-_PLAIN = (bool, int, float, str)
+_NUMBERS = (bool, int, float)
+_PLAIN = (*_NUMBERS, str)
 _UNDEFINED, _ERROR = classad2.Value.Undefined, classad2.Value.Error
 
 
@@ -58,6 +59,13 @@ class Ad:
 
 
 NOTHING = Ad({})
+
+
+def is_true(answer: Answer) -> bool:
+    """Whether an expression that comes to this holds: HTCondor takes numbers other than 0 for true,
+    and no text.
+    """
+    return isinstance(answer, _NUMBERS) and bool(answer)
 
 
 class Expression:

@@ -56,13 +56,24 @@ def words(text: str) -> list[Word]:
         match = _TOKEN.match(text, place)
         if match is None:
             raise BadExpression(_what_is_wrong(text[place]), place)
-        nul = _NUL.search(match.group()) if match.lastgroup in _QUOTED else None
-        if nul is not None:
-            raise BadExpression("a text holds no NUL character", place + nul.end(1))
+        if match.lastgroup in _QUOTED:
+            _check_quoted(match.group(), place)
         found.append(Word(match.lastgroup or "", match.group(), place, match.end()))
         place = _after_space(text, match.end())
     found.append(Word("end", "", place, place))
     return found
+
+
+def _check_quoted(written: str, place: int) -> None:
+    """Refuses a text with a NUL, where it ends for HTCondor's library, and a name that the library
+    reads otherwise than it is looked up here.
+    """
+    nul = _NUL.search(written)
+    end = nul.end(1) if nul is not None else written.find("\0")
+    if end >= 0:
+        raise BadExpression("a text holds no NUL character", place + end)
+    if written.startswith("'") and ("\\" in written or not written.isascii()):
+        raise BadExpression(f"no attribute has the name {written[:40]}", place)
 
 
 def _after_space(text: str, place: int) -> int:

@@ -71,7 +71,9 @@ IMPURE = [
     "random",
 ]
 
-_KNOWN = frozenset(name.lower() for name in FUNCTIONS)
+_KNOWN = {name.lower(): name for name in FUNCTIONS}
+#: These HTCondor's library knows in this spelling only; otherwise they come to an error.
+_EXACTLY = frozenset({"versionEQ", "versionGE", "versionGT", "versionLE", "versionLT"})
 _IMPURE = frozenset(name.lower() for name in IMPURE)
 #: The first argument of these is a regular expression.
 _WITH_PATTERN = ("regexp", "regexpmember")
@@ -96,7 +98,7 @@ def checked(text: str) -> Node:
     for node in root.walk():
         if node.kind == "record":
             raise BadExpression("records have no place here", node.start)
-        written = text[node.start : node.end]
+        written = text[node.start : node.end].removeprefix("-")
         if node.kind == "value" and written.isdigit() and int(written) > _LARGEST:
             raise BadExpression("the number is beyond 2^63", node.start)
     for node in root.walk():
@@ -130,6 +132,8 @@ def _check_call(call: Node, text: str) -> None:
     if call.name not in _KNOWN:
         why = f"there is no function {name[:40]}(); there are {', '.join(FUNCTIONS)}"
         raise BadExpression(why, call.start)
+    if _KNOWN[call.name] in _EXACTLY and name not in _EXACTLY:
+        raise BadExpression(f"{name}() is written {_KNOWN[call.name]}()", call.start)
     if call.name in _WITH_PATTERN:
         if len(call.parts) < 2 or call.parts[1].kind != "attribute":
             raise BadExpression(f"{name}() searches an attribute: {name}(TEXT, NAME)", call.start)

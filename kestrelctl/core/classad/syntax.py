@@ -22,19 +22,20 @@ CONSTANTS = ("true", "false", "undefined", "error")
 #: Ads that an attribute can be asked of.
 SCOPES = ("my", "target", "parent")
 
-#: Signs between two operands, those that bind least first.
-_LEVELS: tuple[frozenset[str], ...] = (
-    frozenset({"||"}),
-    frozenset({"&&"}),
-    frozenset({"|"}),
-    frozenset({"^"}),
-    frozenset({"&"}),
-    frozenset({"==", "!=", "=?=", "=!=", "is", "isnt"}),
-    frozenset({"<", "<=", ">", ">="}),
-    frozenset({"<<", ">>", ">>>"}),
-    frozenset({"+", "-"}),
-    frozenset({"*", "/", "%"}),
+#: Signs between two operands, those that bind least first. All are read from left to right.
+_LEVELS = (
+    ("||",),
+    ("&&",),
+    ("|",),
+    ("^",),
+    ("&",),
+    ("==", "!=", "=?=", "=!=", "is", "isnt"),
+    ("<", "<=", ">", ">="),
+    ("<<", ">>", ">>>"),
+    ("+", "-"),
+    ("*", "/", "%"),
 )
+_LEVEL = {sign: level for level, signs in enumerate(_LEVELS) for sign in signs}
 _WORDS = ("is", "isnt")  # signs that look like names
 _SIGNS = ("-", "+", "!", "~")  # before one operand
 _CLOSING = {"(": ")", "{": "}", "[": "]"}
@@ -60,10 +61,12 @@ class Node(msgspec.Struct, frozen=True):
     scope: str = ""
 
     def walk(self) -> Iterator[Node]:
-        """This part and all in it."""
-        yield self
-        for part in self.parts:
-            yield from part.walk()
+        """This part and all in it, in the order of the text."""
+        left = [self]  # not by recursion: a chain of signs nests as deep as it is long
+        while left:
+            node = left.pop()
+            yield node
+            left += reversed(node.parts)
 
 
 def parse(text: str) -> Node:
@@ -79,11 +82,15 @@ def parse(text: str) -> Node:
 
 def clauses(node: Node) -> list[Node]:
     """What all must be true for the expression to be true: the operands of its outermost `&&`."""
-    if node.kind == "&&":
-        return [clause for part in node.parts for clause in clauses(part)]
-    if node.kind == "group" and node.parts[0].kind in ("&&", "group"):
-        return clauses(node.parts[0])
-    return [node]
+    found: list[Node] = []
+    left = [node]
+    while left:
+        part = left.pop()
+        if part.kind == "&&" or (part.kind == "group" and part.parts[0].kind in ("&&", "group")):
+            left += reversed(part.parts)
+        else:
+            found.append(part)
+    return found
 
 
 def references(node: Node) -> list[Node]:
@@ -141,44 +148,22 @@ class _Reader:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise BadExpression(f"it nests deeper than {MAX_DEPTH}", self._next.start)
-        node = self._choice()
+        node = self._operands(0)
+        if self._skip("?"):
+            chosen = self._expression()
+            if not self._skip(":"):
+                raise self._unexpected("':' of the '?' before")
+            other = self._expression()
+            node = Node("?", node.start, other.end, (node, chosen, other))
         self._depth -= 1
         return node
 
-    def _choice(self) -> Node:
-        tested = self._operands(0)
-        if self._skip("?:"):
-            self._check_sign_after_elvis()
-            other = self._expression()
-            return Node("?:", tested.start, other.end, (tested, other))
-        if not self._skip("?"):
-            return tested
-        chosen = self._expression()
-        if not self._skip(":"):
-            raise self._unexpected("':' of the '?' before")
-        other = self._expression()
-        return Node("?", tested.start, other.end, (tested, chosen, other))
-
-    def _check_sign_after_elvis(self) -> None:
-        """Refuses a sign before an operand where HTCondor's library does not read it: it takes only
-        the minus of a number that follows at once.
-        """
-        word = self._next
-        if word.kind != "sign" or word.text not in _SIGNS:
-            return
-        number = self._words[self._at + 1]
-        if word.text == "-" and number.kind == "number" and number.start == word.end:
-            return
-        why = f"the {word.text!r} after '?:' needs parentheses: ?: ({word.text}X)"
-        raise BadExpression(why, word.start)
-
     def _operands(self, level: int) -> Node:
-        if level == len(_LEVELS):
-            return self._signed()
-        left = self._operands(level + 1)
-        while (sign := self._sign()) in _LEVELS[level]:
+        """Operands and signs between them that bind at least as much as those of a level."""
+        left = self._signed()
+        while _LEVEL.get(sign := self._sign(), -1) >= level:
             self._take()
-            right = self._operands(level + 1)
+            right = self._operands(_LEVEL[sign] + 1)
             left = Node(sign, left.start, right.end, (left, right))
         return left
 
@@ -187,19 +172,56 @@ class _Reader:
         if word.kind == "sign":
             return word.text
         lower = word.text.lower()
-        return lower if word.kind == "name" and lower in _WORDS else ""
+        if word.kind != "name" or lower not in _WORDS:
+            return ""
+        if lower == "is" and word.text[1] != "s":
+            # HTCondor's library takes IS and iS for names of attributes.
+            raise BadExpression(f"{word.text!r} is written in lower case: is", word.start)
+        return lower
 
     def _signed(self) -> Node:
         signs: list[Word] = []
         while self._next.kind == "sign" and self._next.text in _SIGNS:
             signs.append(self._take())
-        node = self._selected()
+        node = self._first_defined()
         for sign in reversed(signs):
             node = Node(sign.text, sign.start, node.end, (node,))
         return node
 
-    def _selected(self) -> Node:
-        node = self._primary()
+    def _first_defined(self) -> Node:
+        """What stands between `?:`, which binds more than every other sign, and from right to left.
+
+        Source: `parsePostfixExpression` of HTCondor's classad/source.cpp.
+        """
+        parts = [self._selected(self._primary())]
+        while self._skip("?:"):
+            parts.append(self._selected(self._negative_number() or self._primary()))
+        node = parts.pop()
+        for tested in reversed(parts):
+            node = Node("?:", tested.start, node.end, (tested, node))
+        return node
+
+    def _negative_number(self) -> Node | None:
+        """A number with its minus, behind `?:`; None if no sign stands there.
+
+        HTCondor's library reads no other sign there: a minus that the number follows at once is the
+        number's own.
+
+        Raises:
+            BadExpression: another one stands there.
+        """
+        word = self._next
+        if word.kind != "sign" or word.text not in _SIGNS:
+            return None
+        number = self._words[self._at + 1]
+        if word.text == "-" and number.kind == "number" and number.start == word.end:
+            self._at += 2
+            return Node("value", word.start, number.end)
+        why = f"the {word.text!r} after '?:' needs parentheses: ?: ({word.text}X)"
+        raise BadExpression(why, word.start)
+
+    def _selected(self, node: Node) -> Node:
+        """A value, or the part of it that is selected behind it."""
         while True:
             opened = self._next
             if self._skip("."):

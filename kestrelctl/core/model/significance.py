@@ -39,8 +39,8 @@ _MEMBERSHIP = ("member", "identicalmember")
 #: Beyond this HTCondor's library takes whole numbers for each other.
 _EXACT = 1 << 53
 _NUMBER = re.compile(r"-?([0-9]+|[0-9]*\.[0-9]+)([eE][+-]?[0-9]+)?")
-#: What is no text and no number; to be compared with it asks nothing of either.
-_OTHERS = ("true", "false", "undefined")
+#: HTCondor's library compares numbers with these as with 1 and 0.
+_TRUTHS = {"true": 1, "false": 0}
 
 
 class Interests(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ def interests(text: str) -> Interests:
     others: Interest = {}
     if not text:
         return Interests(mine, others)
-    for node, constants in _asked(checked(text), text, None):
+    for node, constants in _asked(checked(text), text):
         if node.scope == "parent":
             raise BadExpression("there is no PARENT; there are MY and TARGET", node.start)
         name = text[node.start : node.end]
@@ -97,31 +97,29 @@ def _is_text(constant: Constant) -> bool:
     return isinstance(constant, str)
 
 
-def _asked(
-    node: Node, text: str, constants: frozenset[Constant] | None
-) -> Iterator[tuple[Node, frozenset[Constant] | None]]:
-    """Each attribute in it, with the constants that it is compared with if that is all.
-
-    Args:
-        constants: what the node as a whole is compared with.
-    """
-    if node.kind == "attribute":
-        yield node, constants
-        return
-    parts: list[frozenset[Constant] | None] = [None] * len(node.parts)
-    if node.kind == "group":
-        parts = [constants]
-    elif node.kind in (*_EQUALITIES, *_ORDERS):
-        left, right = node.parts
-        parts = [_constants_in(right, text), _constants_in(left, text)]
-        if node.kind in _ORDERS:  # Which texts come before one, the language alone knows.
-            parts = [None if part is None or any(map(_is_text, part)) else part for part in parts]
-    elif node.kind == "call" and node.name in _MEMBERSHIP and len(node.parts) == 2:
-        parts[0] = _constants_in(node.parts[1], text)
-    elif node.kind == "call" and node.name == "isundefined":
-        parts = [frozenset()] * len(node.parts)
-    for part, found in zip(node.parts, parts, strict=True):
-        yield from _asked(part, text, found)
+def _asked(root: Node, text: str) -> Iterator[tuple[Node, frozenset[Constant] | None]]:
+    """Each attribute in it, with the constants that it is compared with if that is all."""
+    left: list[tuple[Node, frozenset[Constant] | None]] = [(root, None)]
+    while left:
+        node, constants = left.pop()
+        if node.kind == "attribute":
+            yield node, constants
+            continue
+        parts: list[frozenset[Constant] | None] = [None] * len(node.parts)
+        if node.kind == "group":
+            parts = [constants]
+        elif node.kind in (*_EQUALITIES, *_ORDERS):
+            first, second = node.parts
+            parts = [_constants_in(second, text), _constants_in(first, text)]
+            if node.kind in _ORDERS:  # Which texts come before one, the language alone knows.
+                parts = [
+                    None if part is None or any(map(_is_text, part)) else part for part in parts
+                ]
+        elif node.kind == "call" and node.name in _MEMBERSHIP and len(node.parts) == 2:
+            parts[0] = _constants_in(node.parts[1], text)
+        elif node.kind == "call" and node.name == "isundefined":
+            parts = [frozenset()] * len(node.parts)
+        left += reversed(list(zip(node.parts, parts, strict=True)))
 
 
 def _constants_in(node: Node, text: str) -> frozenset[Constant] | None:
@@ -147,7 +145,9 @@ def _constants_in(node: Node, text: str) -> frozenset[Constant] | None:
         return None
     if written.startswith('"'):
         return frozenset({written[1:-1].lower()})
-    return frozenset() if node.name in _OTHERS else None
+    if node.name in _TRUTHS:
+        return frozenset({_TRUTHS[node.name]})
+    return frozenset() if node.name == "undefined" else None
 
 
 def _add(interest: Interest, name: str, constants: frozenset[Constant] | None) -> None:

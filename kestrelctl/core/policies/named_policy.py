@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kestrelctl.core.classad.bad_expression import BadExpression
-from kestrelctl.core.classad.evaluation import Ad, Expression
+from kestrelctl.core.classad.evaluation import Ad, Expression, is_true
 from kestrelctl.core.classad.rules import checked
 from kestrelctl.core.classad.syntax import references
 from kestrelctl.core.model.ad import WorkerAd
@@ -46,7 +46,7 @@ class NamedPolicy:
 
     def is_for(self, ad: WorkerAd, jid: str) -> bool:
         """Whether it is for a worker: the expression is true of its ad."""
-        return self._workers.evaluate(Ad(worker_ad(ad, jid))) is True
+        return is_true(self._workers.evaluate(Ad(worker_ad(ad, jid))))
 
     def amounts(self, asked: Amounts, capacity: Amounts) -> Amounts | Spoiled:
         """What a task is charged: see `Consumption.amounts`."""

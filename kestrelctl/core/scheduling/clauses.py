@@ -7,7 +7,7 @@ from itertools import compress
 from operator import add, and_
 
 from kestrelctl.core.classad.bad_expression import BadExpression
-from kestrelctl.core.classad.evaluation import Attribute, Unknown
+from kestrelctl.core.classad.evaluation import Attribute, Unknown, is_true
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
@@ -15,7 +15,7 @@ from kestrelctl.core.model.clause_count import ClauseCount
 from kestrelctl.core.model.matching_ads import in_lower_case, job_ad, worker_ad
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.scheduling.expression_answers import Side, comes_to, names_asked
-from kestrelctl.core.scheduling.judgement import clause_texts, is_true, side, values_in
+from kestrelctl.core.scheduling.judgement import clause_texts, side, values_in
 
 #: Of so many different `start` expressions the clauses are shown: those of most workers.
 MOST_STARTS = 5

@@ -96,7 +96,8 @@ def _expression(text: str) -> Expression:
     """An expression in which the attributes that are asked have other names: `_name` of each."""
     names = {asked: _name(place) for place, asked in enumerate(_asked(text))}
     for node in reversed(nodes_asked(text)):
-        text = text[: node.start] + names[node.name, node.scope] + text[node.end :]
+        # Spaces around it: a name in quotes may stand next to a word, as in Site is'x'.
+        text = f"{text[: node.start]} {names[node.name, node.scope]} {text[node.end :]}"
     return Expression(text)
 
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from kestrelctl.core.classad.bad_expression import BadExpression
-from kestrelctl.core.classad.evaluation import Answer, Expression, Failure, Unknown
+from kestrelctl.core.classad.evaluation import Expression, Failure, Unknown, is_true
 from kestrelctl.core.classad.rules import shown
 from kestrelctl.core.classad.syntax import clauses, parse
 from kestrelctl.core.members.worker_class import WorkerClass
@@ -28,7 +28,7 @@ SHOWN_CHARACTERS = 200
 
 
 Party: TypeAlias = Shape | WorkerClass
-#: True and false are among them.
+#: Without True and False, of which there are no others like them.
 _NUMBERS = (int, float)
 
 
@@ -87,11 +87,6 @@ def _fails(name: str, text: str, failure: Failure, *, puts_on_hold: bool) -> Ref
         found=_cut(failure.words),
         puts_on_hold=puts_on_hold,
     )
-
-
-def is_true(answer: Answer) -> bool:
-    """Whether an expression that comes to this holds."""
-    return isinstance(answer, _NUMBERS) and bool(answer)
 
 
 def judge(by: Reason, text: str, mine: Side, target: Side) -> Refusal | None:

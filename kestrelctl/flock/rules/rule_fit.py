@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.classad.evaluation import Failure
+from kestrelctl.core.classad.evaluation import Failure, is_true
 from kestrelctl.core.model.assets import four_digits
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.scheduling.expression_answers import Side, comes_to
-from kestrelctl.core.scheduling.judgement import is_true
 from kestrelctl.flock.rules.flock_globs import fits_anybody, fits_name, fits_user
 
 _NOTHING = Side({})

@@ -128,7 +128,7 @@ def of_target(text: str) -> str:
     """
     for node in reversed(references(parse(text))):
         if not node.scope:
-            text = f"{text[: node.start]}TARGET.{text[node.start :]}"
+            text = f"{text[: node.start]} TARGET.{text[node.start :]}"
     return text
 
 

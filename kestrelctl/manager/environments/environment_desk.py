@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Mapping
 from math import inf
 from typing import NamedTuple, Protocol
 
-from kestrelctl.core.classad.evaluation import Ad, Expression
+from kestrelctl.core.classad.evaluation import Ad, Expression, is_true
 from kestrelctl.core.events import Drain
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.assets import Amounts, amounts, natural
@@ -408,7 +408,7 @@ class EnvironmentDesk:
         expression = self._hosts_of[cls.name]
         if expression is None:
             return True
-        return expression.evaluate(Ad(worker_ad(worker.ad, worker.jid))) is True
+        return is_true(expression.evaluate(Ad(worker_ad(worker.ad, worker.jid))))
 
     # -- starting and stopping ---------------------------------------------------------------------
 
