@@ -15,6 +15,7 @@ from kestrelctl.core.model.records import PolicyRecord, Snapshot, UnfinishedJob,
 from kestrelctl.core.model.seal import Seals
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.core.policies.bad_policy import BadPolicy
+from kestrelctl.core.policies.loading import problem_with_charges
 from kestrelctl.core.policies.named_policy import NamedPolicy
 from kestrelctl.core.scheduling.judgement import problem_with_evaluation
 from kestrelctl.core.state import State
@@ -55,10 +56,14 @@ def _restore_policies(state: State, records: list[PolicyRecord]) -> None:
     for record in records:
         try:
             state.policies.put(NamedPolicy(record))
+            problem = problem_with_charges(record.text)
         except BadPolicy as error:
             state.note(
                 "error", f"policy {record.name} is not in force: {error.what}, {error.place}"
             )
+            continue
+        if problem is not None:  # it was taken under other rules: what it is right for goes on
+            state.note("warning", f"policy {record.name}: {problem.what}, {problem.place}")
 
 
 def _restore_job(state: State, unfinished: UnfinishedJob) -> Job:

@@ -10,7 +10,7 @@ from kestrelctl.protocol.flock_views import LentClassView, NeighbourAnswer
 #: Reasons as sentences about a neighbour; others are shown as they are.
 _SENTENCES = {
     "asked": "was asked for machines",
-    "denied": "lends this pool nothing",
+    "denied": "has denied such tasks",
     "full": "has nothing free",
     "no-such-class": "has no such machines any more",
     "policy": "is ruled out by a policy",

@@ -129,6 +129,8 @@ def _next_start(seconds: float | None) -> str:
 def _lack(refusal: Refusal) -> str:
     if refusal.reason is Reason.STAYS_HOME:
         return "a neighbour lends: it stays on the pool's own"
+    if refusal.reason is Reason.UNWILLING:
+        return "a neighbour lends, and which has nothing for this pool now"
     if refusal.reason is Reason.MISSING_TAGS:
         return f"lacks {refusal.wanted}"
     if refusal.reason is Reason.MISSING_ASSET:

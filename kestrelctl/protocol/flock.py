@@ -57,6 +57,7 @@ class PoolAnnouncement(Message, frozen=True, kw_only=True, tag="announce"):
         ttl: how far it may still go: 1 for no further.
         expires_seconds: for so long it holds.
         willing: whether it lends anything to anybody.
+        denied: why rules keep it from lending anything to who is told this; empty if they do not.
     """
 
     pool: Domain
@@ -64,6 +65,7 @@ class PoolAnnouncement(Message, frozen=True, kw_only=True, tag="announce"):
     ttl: Annotated[int, msgspec.Meta(ge=1, le=MOST_TTL)] = 1
     expires_seconds: Duration
     willing: bool = True
+    denied: Annotated[str, msgspec.Meta(max_length=500)] = ""
     classes: Annotated[tuple[LentClass, ...], msgspec.Meta(max_length=MOST_CLASSES)] = ()
 
 

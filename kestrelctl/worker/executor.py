@@ -26,6 +26,8 @@ from kestrelctl.worker.checkpoint_order import CheckpointOrder
 
 #: Why a command has ended that somebody had killed.
 CANCELLED = "cancelled"
+#: And of one that has run as long as it may.
+TIME_LIMIT = "time-limit"
 #: Seconds to start a command.
 START_BOUNDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5)
 #: How reasons begin that are the machine's fault.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from kestrelctl.core.model.ending_rules import DEFAULT_GRACE_SECONDS
 from kestrelctl.core.model.stage import RUN
+from kestrelctl.worker.executor import TIME_LIMIT
 from kestrelctl.worker.isolation.rung import Rung
 from kestrelctl.worker.process_tree import (
     exact_memory,
@@ -123,7 +124,7 @@ class LimitEnforcer:
         with_usage = self._usage_at <= now
         for process in self._running.values():
             if process.deadline <= now:
-                self.terminate(process, "time-limit")
+                self.terminate(process, TIME_LIMIT)
             again = min(again, process.deadline)
             if now - process.since < YOUNG_SECONDS:
                 continue

@@ -340,6 +340,21 @@ def test_a_policy_outlasts_a_restart_until_it_is_removed() -> None:
     assert remove(driver).error == "not-found"
 
 
+def test_a_stored_policy_that_charges_a_common_request_nothing_is_told_of() -> None:
+    """It was taken under other rules. What it is right for goes on."""
+    driver = PoolDriver()
+    text = "ConsumptionCpus = TARGET.RequestCpus / 2"
+    driver.records.append(PolicyRecord("half", "true", text))
+    driver.restart()
+    [note] = [each for each in driver.of(fx.Note) if "policy half" in each.text]
+    assert note.level == "warning"
+    assert note.text.startswith("policy half: ConsumptionCpus comes to 0 for a task that asks for")
+    assert "write TARGET.RequestCpus / 2.0" in note.text
+    driver.join("w", cpus=2)
+    job = driver.submit(cpus=2)
+    assert driver.jobs_at("w") == [job]
+
+
 def test_a_stored_policy_that_cannot_be_read_does_not_stop_the_pool() -> None:
     driver = PoolDriver()
     put(driver, "ConsumptionCpus = 2")

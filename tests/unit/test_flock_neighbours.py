@@ -12,6 +12,7 @@ from neighbourskit import START, Neighbourhood, PoolOfFlock, on_its_own_clock, p
 
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.stage import Stage
 from kestrelctl.core.model.task_state import TaskState
@@ -261,6 +262,116 @@ async def test_a_guest_whose_machine_has_gone_comes_home_if_there_is_no_other(
 
 
 # -- rules -----------------------------------------------------------------------------------------
+
+
+SHORT = FlockRule(name="short", direction="lend", action="allow", max_seconds=5.0)
+OUT_OF_TIME: dict[str, Any] = {"exit_code": None, "signal": 15, "reason": "time-limit"}
+
+
+@on_its_own_clock
+async def test_what_a_lender_ends_for_its_own_limit_has_not_failed_and_is_not_lent_there_again(
+    tmp_path: Path,
+) -> None:
+    _, lender, home = await two(tmp_path)
+    await lender.standing.put_rule(SHORT, "root")
+    job = home.submit()
+    await pass_by(1)
+    assert [command.time_limit_seconds for command in lender.hands.started] == [5.0]
+    lender.hands.end(**OUT_OF_TIME, wall_seconds=5.0)
+    await pass_by(3 * MINUTE)
+    assert states(home, job) == []
+    task = home.job(job).live[0]
+    assert (task.failures, task.losses) == (0, 0)
+    assert len(lender.hands.started) == 1
+    home.add_worker(1.0)
+    await pass_by(1)
+    home.hands.end()
+    await pass_by(1)
+    assert states(home, job) == [TaskState.DONE]
+
+
+@on_its_own_clock
+async def test_what_a_lender_ends_for_its_own_limit_goes_on_at_another_that_has_none(
+    tmp_path: Path,
+) -> None:
+    around, lender, home = await two(tmp_path)
+    await lender.standing.put_rule(SHORT, "root")
+    job = home.submit(3)
+    await pass_by(1)
+    lender.hands.end(**OUT_OF_TIME, wall_seconds=5.0)
+    other = around.open("c.test", through="b.test")
+    await pass_by(MINUTE)
+    lender.hands.end()
+    await pass_by(MINUTE)
+    other.hands.end()
+    await pass_by(MINUTE)
+    other.hands.end()
+    await pass_by(5)
+    assert states(home, job) == [TaskState.DONE] * 3
+    assert all(record.failures == record.losses == 0 for record in home.ended(job))
+
+
+@on_its_own_clock
+async def test_the_limit_of_the_task_itself_ends_it_wherever_it_runs(tmp_path: Path) -> None:
+    _, lender, home = await two(tmp_path)
+    await lender.standing.put_rule(SHORT, "root")
+    job = home.submit(time_limit_seconds=4.0)
+    await pass_by(1)
+    lender.hands.end(**OUT_OF_TIME, wall_seconds=4.0)
+    await pass_by(5)
+    assert states(home, job) == [TaskState.FAILED]
+
+
+@on_its_own_clock
+async def test_a_task_that_is_known_to_take_longer_is_not_lent(tmp_path: Path) -> None:
+    _, lender, home = await two(tmp_path)
+    await lender.standing.put_rule(SHORT, "root")
+    home.submit()
+    await pass_by(1)
+    long = home.submit(time_limit_seconds=60.0)
+    await pass_by(MINUTE)
+    assert len(lender.hands.started) == 1
+    [answer] = home.flock.explain(home.job(long))
+    assert (answer.pool, answer.reason) == ("b.test", "denied")
+    assert answer.detail.startswith("its rules ask for (TARGET.JobSeconds <= 5)")
+
+
+@on_its_own_clock
+async def test_who_is_denied_is_told_so_from_the_beginning(tmp_path: Path) -> None:
+    around = Neighbourhood(tmp_path)
+    lender = around.open("b.test")
+    rule = FlockRule(name="eve", direction="lend", action="deny", pools=("a.test",))
+    await lender.standing.put_rule(rule, "root")
+    home = around.open("a.test", through="b.test", cpus=0)
+    await pass_by(5)
+    job = home.submit()
+    await pass_by(3 * MINUTE)
+    [answer] = home.flock.explain(home.job(job))
+    assert (answer.pool, answer.reason, answer.detail) == (
+        "b.test",
+        "denied",
+        "rule eve denies it",
+    )
+    told = around.messages("b.test", "a.test", PoolAnnouncement)
+    assert 3 <= len([said for said in told if said.denied]) <= 5
+
+
+@on_its_own_clock
+async def test_what_is_lent_no_more_is_told_as_that_and_not_as_a_small_machine(
+    tmp_path: Path,
+) -> None:
+    _, lender, home = await two(tmp_path)
+    home.submit()
+    await pass_by(1)
+    rule = FlockRule(name="eve", direction="lend", action="deny", pools=("a.test",))
+    await lender.standing.put_rule(rule, "root")
+    job = home.submit()
+    await pass_by(5)
+    assert len(lender.hands.running) == 1
+    found = home.service.pool.explain(home.job(job), home.service.now())
+    assert [group.refusal.reason for group in found.groups] == [Reason.UNWILLING]
+    [answer] = home.flock.explain(home.job(job))
+    assert (answer.reason, answer.detail) == ("denied", "rule eve denies it")
 
 
 @on_its_own_clock

@@ -288,6 +288,28 @@ def test_a_line_may_be_continued_and_mistakes_stay_where_they_are() -> None:
             "it charges nothing at all",
             (1, 19),
         ),
+        (
+            "ConsumptionCpus = TARGET.RequestCpus / 2",
+            "ConsumptionCpus comes to 0 for a task that asks for 1 cpu: whole numbers divide to "
+            "whole numbers; write TARGET.RequestCpus / 2.0",
+            (1, 19),
+        ),
+        (
+            "ConsumptionCpus = 1\nConsumptionGpus = floor(TARGET.RequestGpus / Gpus)",
+            "ConsumptionGpus comes to 0 for a task that asks for 1 cpu, 1 gpu: whole numbers "
+            "divide to whole numbers; multiply by 1.0 before",
+            (2, 25),
+        ),
+        (
+            "ConsumptionCpus = floor(TARGET.RequestCpus)",
+            "it charges nothing at all for a task that asks for 0.5 cpus, which would wait for ever",
+            (1, 19),
+        ),
+        (
+            "ConsumptionCpus = 0\nConsumptionMemory = TARGET.RequestMemory",
+            "it charges nothing at all for a task that asks for 1 cpu, which would wait for ever",
+            (1, 19),
+        ),
         ('SlotWeight = "heavy"', 'SlotWeight comes to "heavy"', (1, 14)),
         ("SlotWeight = -Cpus", "SlotWeight comes to -1000, which is negative", (1, 14)),
         ("SlotWeight = -1", "SlotWeight comes to -1, which is negative", (1, 14)),
@@ -325,7 +347,7 @@ def test_a_policy_for_an_asset_that_no_worker_has_is_refused() -> None:
 
 
 def test_a_policy_is_tried_on_the_workers_that_it_is_for() -> None:
-    text = "ConsumptionCpus = TARGET.RequestCpus / (Cpus - 4)"
+    text = "ConsumptionCpus = 1.0 * TARGET.RequestCpus / (Cpus - 4)"
     load(text, [machine(8)])
     with pytest.raises(BadPolicy, match="comes to error"):
         load(text, [machine(8), machine(4)])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import heapq
+import math
+
+import msgspec
 
 from kestrelctl.core.effects import Feed, JobEnded
 from kestrelctl.core.events import JobClosed
@@ -97,12 +100,38 @@ def ask_for_more(state: State, task: Task, step: int) -> None:
         step: how often it has asked for more.
     """
     task.memory_step = step
-    job = task.job
-    if step and step not in job.larger:
-        asks = job.spec.with_more_memory(step)
-        line = LargerRequest(job, asks, state.demand.shape_of(asks, job.owner))
-        line.waits_since = state.at
-        job.larger[step] = line
+    _open_line(state, task)
+
+
+def outlast(state: State, task: Task, attempt: Attempt, result: Result) -> None:
+    """Lets a task run elsewhere that a lender has ended because it may run no longer there.
+
+    It is neither a failure nor a loss. From now on it asks for more time than it has had: so it
+    goes to no lender again that lets it have no more. The next power of two, for tasks that were
+    ended after about the same time wait in one line.
+    """
+    more_seconds = 2.0 ** math.floor(math.log2(max(result.wall_seconds, 0.5)) + 1)
+    task.least_seconds = max(task.least_seconds, more_seconds)
+    _open_line(state, task)
+    detail = result.reason.partition(": ")[2]
+    state.tell(
+        task.job, task.index, "moved", number=result.number, worker=attempt.worker, detail=detail
+    )
+    put_back(state, task, attempt.worker)
+
+
+def _open_line(state: State, task: Task) -> None:
+    """Makes the line in which a task waits that asks for more than its job."""
+    job, step, seconds = task.job, task.memory_step, task.least_seconds
+    if not (step or seconds) or (step, seconds) in job.larger:
+        return
+    asks = job.spec.with_more_memory(step) if step else job.spec
+    if seconds:
+        longer = max(seconds, asks.time_request_seconds or 0.0)
+        asks = msgspec.structs.replace(asks, time_request_seconds=longer)
+    line = LargerRequest(job, asks, state.demand.shape_of(asks, job.owner))
+    line.waits_since = state.at
+    job.larger[step, seconds] = line
 
 
 def back_off(state: State, task: Task, until: float) -> None:

@@ -11,6 +11,7 @@ from kestrelctl.core.attempts.endings import (
     ask_for_more,
     cannot_start,
     finish,
+    outlast,
     pause,
     put_back,
     remember,
@@ -35,6 +36,7 @@ from kestrelctl.core.model.ending_rules import (
     asks_for_more_memory,
     may_be_retried,
 )
+from kestrelctl.core.model.neighbour import OUT_OF_LENT_TIME, is_neighbour
 from kestrelctl.core.model.result import Outcome, Result, bounded, how_it_ended
 from kestrelctl.core.model.seal import Proof, Seal
 from kestrelctl.core.model.stage import RUN
@@ -260,6 +262,9 @@ def _failed(
             detail=attempt.moved_for,
         )
         put_back(state, task, attempt.worker)
+        return
+    if result.reason.startswith(OUT_OF_LENT_TIME) and is_neighbour(attempt.worker):
+        outlast(state, task, attempt, result)
         return
     computed = bool(job.spec.stages) and has_computed(result.reason)
     if result.outcome == Outcome.UNABLE and not computed:

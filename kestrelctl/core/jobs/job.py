@@ -76,7 +76,8 @@ class Job:
         key: of its submission; empty if that had none.
         ready: tasks that were dispatched before and shall be again, first come. Those that ask for
             more than the job does are in `larger`.
-        larger: how often a task has asked for more memory -> the line of those that have.
+        larger: how often a task has asked for more memory, and how long it is known to take at
+            least -> the line of those that have.
         running: its attempts under way.
         place: where it stands in the queue; None if it does not. The queue writes it.
         takeable: how many of its tasks may be handed out, as the queue has found; it writes that,
@@ -183,7 +184,7 @@ class Job:
         self.cursor = 0
         self.live: dict[int, Task] = {}
         self.ready: OrderedDict[int, Task] = OrderedDict()
-        self.larger: dict[int, LargerRequest] = {}
+        self.larger: dict[tuple[int, float], LargerRequest] = {}
         self.running = 0
         self.counts = Counts()
         self.cancelling = False
@@ -294,7 +295,7 @@ class Job:
     def make_ready(self, task: Task) -> None:
         """Puts a task at the head of what waits as it does."""
         task.standing = Standing.READY
-        ready = task.line.ready if task.memory_step else self.ready
+        ready = task.line.ready if task.memory_step or task.least_seconds else self.ready
         ready[task.index] = task
         ready.move_to_end(task.index, last=False)
 
@@ -438,6 +439,8 @@ class Task(msgspec.Struct, eq=False):
         refused_numbers: the latest attempts after that which are over though their results were
             not counted.
         memory_step: how often it has asked for more memory than its job does.
+        least_seconds: it is known to take longer than a lender let it run: so long at least; 0 if
+            none has ended it.
         restarts: how often it was started again, as a copy of a service or to go on.
         quick_ends: how often in a row that was after a short time.
         checkpoint: from which its next attempt goes on; None to begin anew.
@@ -464,6 +467,7 @@ class Task(msgspec.Struct, eq=False):
     refused_numbers: tuple[int, ...] = ()
     cancelled: bool = False
     memory_step: int = 0
+    least_seconds: float = 0.0
     restarts: int = 0
     quick_ends: int = 0
     checkpoint: Checkpoint | None = None
@@ -496,7 +500,9 @@ class Task(msgspec.Struct, eq=False):
     @property
     def line(self) -> Job:
         """Where it waits: with those of its job that ask for as much as it does."""
-        return self.job.larger[self.memory_step] if self.memory_step else self.job
+        if self.memory_step or self.least_seconds:
+            return self.job.larger[self.memory_step, self.least_seconds]
+        return self.job
 
     def give_up(self, attempt: Attempt) -> None:
         """Remembers that this attempt may still be somewhere."""
@@ -520,7 +526,8 @@ class Task(msgspec.Struct, eq=False):
 
 
 class LargerRequest(Job):
-    """The tasks of a job that ask for more memory than it does: a line of their own in the queue.
+    """The tasks of a job that ask for more memory or time than it does: a line of their own in the
+    queue.
 
     To the queue and to plans it is a job of another shape, of which all tasks have run before. What
     holds for the job as a whole (limits, order, a cancel) is asked of `whole`.

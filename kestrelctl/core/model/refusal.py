@@ -17,6 +17,7 @@ class Reason(enum.StrEnum):
     """Why a task does not run on a worker, or does not run at all just now."""
 
     STAYS_HOME = "stays-home"
+    UNWILLING = "unwilling"
     MISSING_TAGS = "missing-tags"
     MISSING_ASSET = "missing-asset"
     POLICY = "policy"
@@ -52,6 +53,7 @@ class Reason(enum.StrEnum):
 #: Nothing but another worker or another ad can make these go away.
 NEVER_FITS = (
     Reason.STAYS_HOME,
+    Reason.UNWILLING,
     Reason.MISSING_TAGS,
     Reason.MISSING_ASSET,
     Reason.POLICY,
@@ -88,6 +90,7 @@ class Refusal(msgspec.Struct, frozen=True):
 #: asked for that is there.
 CLOSENESS: dict[Reason, tuple[float, float]] = {
     Reason.STAYS_HOME: (0.0, 0.0),
+    Reason.UNWILLING: (0.0, 0.0),
     Reason.MISSING_TAGS: (0.0, 0.3),
     Reason.MISSING_ASSET: (0.3, 0.3),
     Reason.POLICY: (0.3, 0.3),

@@ -6,9 +6,11 @@ worker that it is for. What shows only with other requests is a refusal when it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from kestrelctl.core.classad.syntax import Node
 from kestrelctl.core.model.assets import MILLI, Amounts, describe_all
+from kestrelctl.core.policies.bad_policy import BadPolicy
 from kestrelctl.core.policies.consumption import Consumption
 from kestrelctl.core.policies.policy_text import PolicyText, Rule, read
 from kestrelctl.core.policies.spoiled import Spoiled
@@ -55,25 +57,78 @@ def load(text: str, capacities: Sequence[Amounts] = ()) -> Consumption:
     return loaded
 
 
-def _try(loaded: Consumption, samples: list[Amounts], capacity: Amounts) -> None:
-    policy, free_of_charge = loaded.policy, 0
+def _try(loaded: Consumption, samples: Iterable[Amounts], capacity: Amounts) -> None:
+    policy = loaded.policy
     for asked in samples:
         charged = loaded.amounts(asked, capacity)
-        if isinstance(charged, Spoiled):
-            if charged.rule is None:
-                free_of_charge += 1
-                continue
+        if isinstance(charged, Spoiled) and charged.rule is not None:
             raise _bad(
                 policy, charged.rule, f"{charged} for a task that asks for {describe_all(asked)}"
             )
+        _check_charge(policy, asked, {} if isinstance(charged, Spoiled) else charged)
+        if isinstance(charged, Spoiled):
+            continue
         if all(charged[name] <= capacity.get(name, 0) for name in charged):
             cost = loaded.cost(charged, capacity)
             if isinstance(cost, Spoiled):
                 raise _bad(
                     policy, cost.rule, f"{cost}, for a task that is charged {describe_all(charged)}"
                 )
-    if free_of_charge == len(samples):
-        raise _bad(policy, next(iter(policy.rules.values()), None), "it charges nothing at all")
+
+
+def _check_charge(policy: PolicyText, asked: Amounts, charged: Amounts) -> None:
+    """Refuses a policy that charges a common request nothing: such a task would wait for ever.
+
+    And one that charges it nothing of what it asks for because whole numbers divide to whole
+    numbers: nobody means that.
+    """
+    by_division = [
+        (rule, division)
+        for asset in asked
+        if asset in policy.rules and not charged.get(asset)
+        for rule in (policy.rules[asset],)
+        if (division := _first_division(rule)) is not None
+    ]
+    whom = f"a task that asks for {describe_all(asked)}"
+    if by_division:
+        rule, division = by_division[0]
+        what = f"{rule.name} comes to 0 for {whom}: whole numbers divide to whole numbers"
+        raise policy.bad(what + _in_fractions(rule, division), rule, division)
+    if not charged:
+        rule = next(iter(policy.rules.values()))
+        raise policy.bad(f"it charges nothing at all for {whom}, which would wait for ever", rule)
+
+
+def _first_division(rule: Rule) -> Node | None:
+    return next((node for node in rule.syntax.walk() if node.kind == "/"), None)
+
+
+def _in_fractions(rule: Rule, division: Node) -> str:
+    """How a division by a whole number is written that leaves fractions: `; write Cpus / 2.0`."""
+    divisor = division.parts[1]
+    if not rule.text[divisor.start : divisor.end].isdigit():
+        return "; multiply by 1.0 before"
+    return f"; write {rule.text[division.start : division.end]}.0"
+
+
+def problem_with_charges(text: str) -> BadPolicy | None:
+    """Which common request a policy charges nothing that was taken under other rules.
+
+    It is tried on a large worker that has all assets that it charges.
+    """
+    policy = read(text)
+    loaded = Consumption(policy)
+    large = LARGE_WORKER | dict.fromkeys(set(policy.rules) - set(LARGE_WORKER), LARGE)
+    try:
+        for asked in SAMPLES:
+            charged = loaded.amounts(asked, large)
+            if not isinstance(charged, Spoiled):
+                _check_charge(policy, asked, charged)
+            elif charged.rule is None:
+                _check_charge(policy, asked, {})
+    except BadPolicy as problem:
+        return problem
+    return None
 
 
 def _bad(policy: PolicyText, rule: Rule | None, what: str) -> Exception:

@@ -169,8 +169,8 @@ def _job_reasons(job: Job, backoff_until: float | None, now: float) -> list[Refu
     unheard = standings.count(Standing.UNHEARD)
     if unheard:
         found.append(Refusal(Reason.RECOVERING, found=plural(unheard, "task")))
-    for line in job.larger.values():
-        if line.waiting:
+    for (memory_step, _), line in job.larger.items():
+        if memory_step and line.waiting:
             wanted = describe("memory", line.shape.request["memory"])
             found.append(
                 Refusal(Reason.MORE_MEMORY, wanted=wanted, found=plural(line.waiting, "task"))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.assets import Amounts, describe, describe_all, whole_uses
+from kestrelctl.core.model.assets import MILLI, Amounts, describe, describe_all, whole_uses
 from kestrelctl.core.model.claim import Claim, limits_beyond
+from kestrelctl.core.model.neighbour import LEAST_CPUS
 from kestrelctl.core.model.refusal import Reason, Refusal, refuse
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.unit_claim import claim_of
@@ -48,6 +49,8 @@ def match(shape: Shape, cls: WorkerClass) -> Terms | Refusal:
         return refuse(Reason.UNHEARD)
     if shape.stays and cls.distance_seconds:
         return refuse(Reason.STAYS_HOME, found="lent by a neighbour")
+    if cls.distance_seconds and cls.capacity.get("cpus", 0) <= LEAST_CPUS * MILLI:
+        return refuse(Reason.UNWILLING, found="a neighbour that lends nothing now")
     missing = shape.requires - cls.tags
     if missing:
         return refuse(

@@ -64,6 +64,17 @@ class Announcer:
         """What holds of what was told; None for nothing."""
         return self._told
 
+    def denial(self, why: str) -> PoolAnnouncement:
+        """Says to a pool that it is lent nothing, and why: what others hear is not for it."""
+        self._seq += 1
+        return PoolAnnouncement(
+            pool=self._pool,
+            seq=self._seq,
+            expires_seconds=self._settings.expiry_seconds,
+            willing=False,
+            denied=why,
+        )
+
     def farewell(self) -> PoolAnnouncement:
         """Says that the pool lends nothing any more, because it leaves.
 

@@ -13,18 +13,17 @@ from kestrelctl.core.model.ad import WorkerAd, bookable
 from kestrelctl.core.model.assets import natural
 from kestrelctl.core.model.matching_ads import worker_facts
 from kestrelctl.core.model.neighbour import is_neighbour
-from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.scheduling.unmet import Unmet
 from kestrelctl.flock.rules.borrowing import Borrower, LoanKey, Need
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.rules.policy import Policy
-from kestrelctl.flock.rules.start_text import ALWAYS
+from kestrelctl.flock.rules.start_text import ALWAYS, NEVER
 from kestrelctl.flock.rules.willing import HeardPool
 from kestrelctl.flock.service.lent_ad import fits_one
 from kestrelctl.flock.service.loan_addresses import loan_of, pool_and_loan
 from kestrelctl.manager.service import Service
 from kestrelctl.metrics.flock_families import HAND_OUT_BOUNDS
-from kestrelctl.protocol.flock import Borrow, LentClass, NotLent
+from kestrelctl.protocol.flock import DENIED, Borrow, LentClass, NotLent
 
 
 class BorrowingDesk:
@@ -118,8 +117,15 @@ class BorrowingDesk:
         start = " && ".join(f"({each})" for each in (cls.ad.start, *fits_one(cls.ad)) if each)
         ad = msgspec.structs.replace(cls.ad, start=start)
         refusal = self._service.pool.would_fit(waiting.shape, ad, jid)
-        if isinstance(refusal, Refusal):
+        if refusal is not None:
             return str(refusal.reason), refusal.wanted or refusal.found
+        offered = self._offered.get(jid)
+        if offered is not None and offered.start not in ("", NEVER):
+            # What it lends already says more: what its rules ask of tasks.
+            ad = msgspec.structs.replace(cls.ad, start=offered.start)
+            refusal = self._service.pool.would_fit(waiting.shape, ad, jid)
+            if refusal is not None:
+                return DENIED, f"its rules ask for {refusal.wanted}"
         verdict = policy.judge_task(
             "borrow",
             pool,

@@ -30,6 +30,7 @@ from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.flock import (
+    DENIED,
     AskAround,
     Borrow,
     GivenSlot,
@@ -99,6 +100,8 @@ class FlockService:
         self._announcer = Announcer(service.domain, service.pool.epoch, settings)
         #: The pools that have heard the latest announcement: others need not wait for the next one.
         self._told: frozenset[str] = frozenset()
+        #: Pools to which rules lend nothing, and when each is told so again.
+        self._deny_at: dict[str, float] = {}
         self._slots = HomeSlots(self._send)
         self.keeper = LoanKeeper(
             service,
@@ -257,6 +260,10 @@ class FlockService:
             pool = heard.said.pool
             reason, detail = self._why_not(waiting, pool, heard.said)
             found.append(NeighbourAnswer(pool=pool, reason=reason, detail=detail))
+        for heard in self.willing.holding(moment):
+            if heard.said.denied:
+                said = heard.said
+                found.append(NeighbourAnswer(pool=said.pool, reason=DENIED, detail=said.denied))
         return found
 
     def _why_not(self, waiting: Unmet, pool: str, said: PoolAnnouncement) -> tuple[str, str]:
@@ -351,6 +358,16 @@ class FlockService:
         known = list(self.overlay.known())
         return known if len(known) <= FEW_POOLS else list(self.overlay.table())
 
+    def _tell_denied(self, moment: float) -> None:
+        """Tells those to which rules lend nothing that it is so: else they could only wonder."""
+        denied = {pool: self.policy.may_lend_to(pool) for pool in self._targets()}
+        whys = {pool: verdict.why for pool, verdict in denied.items() if not verdict.allowed}
+        self._deny_at = {pool: self._deny_at.get(pool, moment) for pool in whys}
+        for pool, why in whys.items():
+            if self._deny_at[pool] <= moment:
+                self._deny_at[pool] = moment + self.settings.announce_seconds
+                self._send_to([pool], self._announcer.denial(why))
+
     def _may_hear(self) -> list[str]:
         """Those of them to which something may be lent."""
         return [pool for pool in self._targets() if self.policy.may_lend_to(pool).allowed]
@@ -435,6 +452,7 @@ class FlockService:
         )
         newcomers = [pool for pool in targets if pool not in self._told]
         self._told = frozenset(targets)
+        self._tell_denied(moment)
         if said is not None:
             self._send_to(targets, said)
         elif newcomers and self._announcer.latest is not None:

@@ -211,7 +211,7 @@ class GuestExecutor:
         number, spec = guest
         self._holders.pop(record.job_id, None)
         del self.job_of[number]
-        end = completion_of(number, record, self._why.pop(record.job_id, ""))
+        end = completion_of(number, record, self._why.pop(record.job_id, ""), spec)
         self._on_ended(spec, record.job_id, end)
         if record.result is not None:
             self._on_ran(number, record.worker, record.result.number)

@@ -10,16 +10,17 @@ from kestrelctl.core.agent.agent import LocalAttempt
 from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.model import isolation
 from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.assets import natural
+from kestrelctl.core.model.assets import four_digits, natural
 from kestrelctl.core.model.guest import GuestOf
 from kestrelctl.core.model.matching_ads import amounts_ad
+from kestrelctl.core.model.neighbour import OUT_OF_LENT_TIME
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.model.template import variables
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.protocol.handout import problem_with_size
-from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion
+from kestrelctl.worker.executor import CANCELLED, TIME_LIMIT, CommandSpec, Completion
 
 #: A guest that has ended so many workers here is not tried again.
 MOST_LOSSES = 3
@@ -138,15 +139,37 @@ def held_of(spec: JobSpec) -> HeldAttempt | None:
         return None
 
 
-def completion_of(number: int, record: TaskRecord, why: str) -> Completion:
+def lent_seconds(spec: JobSpec) -> float | None:
+    """How long the rules of this pool let a guest run, if its home would let it run longer."""
+    held, limit = held_of(spec), spec.time_limit_seconds
+    if held is None or limit is None:
+        return None
+    at_home = held.template.time_limit_seconds
+    return limit if at_home is None or limit < at_home else None
+
+
+def completion_of(number: int, record: TaskRecord, why: str, spec: JobSpec) -> Completion:
     """How an attempt of another pool ended.
+
+    What has run here as long as the rules let it, and not as long as its home does, has not failed:
+    its home has it run elsewhere.
 
     Args:
         number: of the attempt, there.
         record: of its only task here.
         why: for what reason it was ended; empty if nobody asked for that.
+        spec: the job that ran it here.
     """
     result = record.result
+    limit = lent_seconds(spec)
+    if result is not None and result.reason == TIME_LIMIT and limit is not None:
+        return Completion(
+            number,
+            reason=f"{OUT_OF_LENT_TIME} {four_digits(limit)} s",
+            started_at=result.started_at,
+            wall_seconds=max(result.wall_seconds, limit),
+            cpu_seconds=result.cpu_seconds,
+        )
     if record.state is TaskState.LOST:
         reason = f"{LOST_THERE} {record.losses} workers of the lender went away under it"
         return Completion(number, reason=reason)

@@ -16,6 +16,7 @@ from kestrelctl.core.model import (
 )
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.matching_ads import amounts_ad
+from kestrelctl.core.model.neighbour import LEAST_CPUS
 from kestrelctl.core.model.validate import MOST_CPUS
 from kestrelctl.flock.rules.start_text import ALWAYS, NEVER
 
@@ -31,8 +32,6 @@ _NOT_FOR_GUESTS = frozenset(
         *map(task_environment.tag_of, task_environment.KINDS),
     )
 )
-#: A worker has some processors, also one that may start nothing now.
-LEAST_CPUS = 0.001
 
 
 def lent_machine(ad: WorkerAd, *, any_workdir: bool = False) -> WorkerAd:
