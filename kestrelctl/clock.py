@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 
 _offset = time.time() - time.monotonic()
+_offset_with_sleep = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def now() -> float:
@@ -19,10 +20,9 @@ def wall() -> float:
     return time.time()
 
 
-def latest() -> float:
-    """Seconds since the epoch by the machine's clock, or by the steady one if that is ahead.
+def awake_or_asleep() -> float:
+    """Seconds since the epoch, steady, and going on while the machine sleeps, as `now` does not.
 
-    Use it for what must not last too long: the steady clock stands still while the machine sleeps,
-    and the machine's clock can be set back.
+    Use it for what must not last too long.
     """
-    return max(now(), wall())
+    return _offset_with_sleep + time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -456,5 +456,15 @@ class StoreWell(Event, frozen=True, kw_only=True):
     """What was decided is durable (again), and so will be what comes."""
 
 
+class ClockSet(Event, frozen=True, kw_only=True):
+    """Somebody has set the clock of the manager's machine.
+
+    Attributes:
+        ahead_seconds: how far it is now ahead of the steady clock, of which `at` is.
+    """
+
+    ahead_seconds: float
+
+
 class Tick(Event, frozen=True, kw_only=True):
     """Time has passed."""

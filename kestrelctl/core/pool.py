@@ -28,6 +28,7 @@ from kestrelctl.core.events import (
     Cancel,
     ChangeFlock,
     Checkpointed,
+    ClockSet,
     Disconnected,
     Drain,
     DropGroup,
@@ -70,6 +71,7 @@ from kestrelctl.core.events import (
 )
 from kestrelctl.core.handlers import (
     checkpoints,
+    deadlines,
     dependents,
     durability,
     fail_fast,
@@ -159,6 +161,7 @@ _HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     Checkpointed: checkpoints.on_checkpointed,
     StoreFailing: durability.on_store_failing,
     StoreWell: durability.on_store_well,
+    ClockSet: deadlines.on_clock_set,
     Tick: leases.on_tick,
 }
 
@@ -309,6 +312,8 @@ class Pool:
             moments.append(state.backoffs[0][0])
         if state.deadlines:
             moments.append(state.deadlines[0][0])
+        if state.named_deadlines:
+            moments.append(state.named_deadlines[0][0] - state.wall_ahead_seconds)
         if state.stored_until is not None:
             moments.append(state.stored_until)
         if state.reconcile_until is not None:

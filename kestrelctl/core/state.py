@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable
 from copy import copy
 from weakref import WeakValueDictionary
@@ -60,7 +61,12 @@ class State:
         reconcile_until: while set, tasks that were dispatched before a restart wait for their
             workers to say that they have them.
         backoffs: heap; it may hold entries of tasks that wait no more.
+        began_at: the first moment of this start; infinite before it.
+        wall_ahead_seconds: how far the machine's clock is ahead of the steady one by which all else
+            is decided.
         deadlines: heap of (when, job id); it may hold entries of jobs that have ended.
+        named_deadlines: the same of those by the machine's clock: of moments that users have named,
+            and of jobs from before this start.
         pairs: job -> the active jobs whose tasks wait for its tasks, one for one.
         kept: jobs that starve -> the workers that are kept for each, and since when.
         at, cause: of the event at hand.
@@ -109,7 +115,10 @@ class State:
         self.asked: set[str] = set()
         self.reconcile_until: float | None = None
         self.backoffs: list[BackOff] = []
+        self.began_at = math.inf
+        self.wall_ahead_seconds = 0.0
         self.deadlines: list[tuple[float, int]] = []
+        self.named_deadlines: list[tuple[float, int]] = []
         self.next_recall_at = 0.0
         self.backlogged: dict[str, Worker] = {}
         self.kept: dict[Job, tuple[list[Worker], float]] = {}
@@ -164,8 +173,23 @@ class State:
         self.queued_bytes.add(job)
         deadline = spec.deadline(submitted_at)
         if deadline is not None:
-            heapq.heappush(self.deadlines, (deadline, job_id))
+            named = self._is_named(spec, submitted_at)
+            heapq.heappush(self.named_deadlines if named else self.deadlines, (deadline, job_id))
         return job
+
+    def past_deadline_seconds(self, spec: JobSpec, submitted_at: float) -> float | None:
+        """How long ago the deadline of a job was; negative if it is to come, None without one."""
+        deadline = spec.deadline(submitted_at)
+        if deadline is None:
+            return None
+        named = self._is_named(spec, submitted_at)
+        return self.at + (self.wall_ahead_seconds if named else 0.0) - deadline
+
+    def _is_named(self, spec: JobSpec, submitted_at: float) -> bool:
+        """Whether a job's deadline is by the machine's clock: it is a moment that its user has
+        named, or so long after a submission that an earlier start has dated.
+        """
+        return spec.deadline_at is not None or submitted_at < self.began_at
 
     def restored_job(self, record: JobRecord) -> Job:
         """A job as the store has it, with counts of its own."""

@@ -10,7 +10,7 @@ import logging
 import secrets
 from collections.abc import Callable, Coroutine
 
-from kestrelctl.clock import latest
+from kestrelctl.clock import awake_or_asleep
 from kestrelctl.core import events as ev
 from kestrelctl.core.members.enrollment import admit, check_account, invite, parse_invitation, taken
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, Unreachable, UsageError
@@ -82,7 +82,7 @@ class EnrollmentRequests:
             KestrelError: the server does not make it.
         """
         word = secrets.token_hex(_WORD_BYTES)
-        invitation = invite(name, valid_seconds, latest(), word)
+        invitation = invite(name, valid_seconds, awake_or_asleep(), word)
         home = self._hosts[0]
         if name and await self._accounts.exists(f"{name}@{home}"):
             raise taken(name)
@@ -194,7 +194,7 @@ class EnrollmentRequests:
                 hint="install the version that the pool's manager has",
             )
         self._temporary_accounts.add(temporary)
-        name = admit(invitation, message.name, latest())
+        name = admit(invitation, message.name, awake_or_asleep())
         self._temporary_accounts.note_use(temporary)
         self._used.add(temporary)
         jid = f"{name}@{home}"
@@ -223,14 +223,14 @@ class EnrollmentRequests:
 
     async def _sweep(self) -> None:
         """Deletes temporary accounts that have expired or were used; plans when to look again."""
-        for jid in {*self._temporary_accounts.expired(latest()), *self._left_behind}:
+        for jid in {*self._temporary_accounts.expired(awake_or_asleep()), *self._left_behind}:
             await self._drop(jid)
-        self._used = {jid for jid in self._used if expires_at(jid) > latest()}
+        self._used = {jid for jid in self._used if expires_at(jid) > awake_or_asleep()}
         if self._sweeping is not None:
             self._sweeping.cancel()
         at = self._temporary_accounts.next_at()
         if at is not None:
-            pause = at - latest()
+            pause = at - awake_or_asleep()
             pause = pause if pause > 0 else SWEEP_AGAIN_SECONDS
             loop = asyncio.get_running_loop()
             self._sweeping = loop.call_later(pause, self._sweep_soon)

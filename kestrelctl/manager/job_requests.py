@@ -373,13 +373,16 @@ class JobRequests:
         wanted = limit
         if request.where:
             limit = MAX_RECORDS
+        since = request.ended_since
+        if since is not None:
+            since = self._service.wall.steady(since)
         records = store.jobs(
             ids=ids,
             owner=owner,
             states=request.states,
             name=request.name,
             before=request.before,
-            ended_since=request.ended_since,
+            ended_since=since,
             limit=limit,
         )
         found = self._views(caller, records)
@@ -410,7 +413,7 @@ class JobRequests:
                         owner=owner,
                         states=request.states,
                         name=request.name,
-                        ended_since=request.ended_since,
+                        ended_since=since,
                     )
                 )
         caller.reply(an.Jobs(id=request.id, jobs=page, before=before, total=total))

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.errors import Busy, KestrelError, NotAllowed, SteppedBack, UsageError
 from kestrelctl.manager.access import Access, bare
@@ -258,7 +259,7 @@ class ManagerListener:
                     at=self._now(),
                     cause=sender,
                     worker=sender,
-                    results=message.results,
+                    results=self._dated(message.results),
                     seals=message.seals,
                 )
             )
@@ -337,6 +338,13 @@ class ManagerListener:
             )
         )
         return True
+
+    def _dated(self, results: list[Result]) -> list[Result]:
+        """Results whose starts are by the pool's clock, wherever the machines' are set alike."""
+        ahead_seconds = self._service.wall.ahead_seconds
+        if not ahead_seconds:
+            return results
+        return [replace(each, started_at=each.started_at - ahead_seconds) for each in results]
 
     def _hello(self, sender: str, message: work.Hello) -> None:
         if message.epoch is not None and self._steps_back(sender, message.epoch):

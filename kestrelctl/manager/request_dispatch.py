@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias, get_args
 
 from kestrelctl.errors import KestrelError, NotFound
@@ -89,6 +90,7 @@ class RequestDispatcher:
     def __init__(
         self, service: Service, enrollment: Enrollment, usage: Callable[[], Usage]
     ) -> None:
+        self._wall = service.wall
         self.outputs = Outputs()
         self.resizes = Resizes()
         self.enrollment = enrollment
@@ -191,7 +193,8 @@ class RequestDispatcher:
 
     def serve(self, caller: Caller, request: rq.AnyRequest) -> None:
         """Answers a request, now or when what it asks for is done."""
-        self.turns.spawn(caller.user, lambda: self._guarded(caller, request))
+        told = replace(caller, reply=lambda answer: caller.reply(self._wall.told(answer)))
+        self.turns.spawn(caller.user, lambda: self._guarded(told, request))
 
     def forget(self, jid: str) -> int:
         """Drops what waits for a user's session that has gone; returns how many answers."""

@@ -21,6 +21,7 @@ from kestrelctl.manager.acknowledgements import Acknowledgements
 from kestrelctl.manager.commits import GroupCommit
 from kestrelctl.manager.events.member_log import MemberEvents, MemberLog
 from kestrelctl.manager.profile_workers import ProfileWorkers
+from kestrelctl.manager.wall_clock import LOOK_SECONDS, WallClock
 from kestrelctl.metrics.mail_counts import MailCounts
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.ports import Clock, Session
@@ -60,6 +61,7 @@ class Service:
         self.now = clock.now
         self.session: Session
         self.started_at = self.now()
+        self.wall = WallClock(clock)
         self.stanzas = StanzaCounts()
         self.mails = MailCounts()
         #: Whether there is a server that takes mail to users.
@@ -68,6 +70,7 @@ class Service:
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
+        self._looking = self._loop.call_later(LOOK_SECONDS, self.look_at_clock)
         #: How often the server refused this manager because another one was connected.
         self.conflicts = 0
         #: Set by `give_up`.
@@ -147,6 +150,15 @@ class Service:
     def _tick(self) -> None:
         self._timer = None
         self.handle(ev.Tick(at=self.now(), cause="tick"))
+
+    def look_at_clock(self) -> None:
+        """Has what people have named and what they are shown follow the machine's clock."""
+        self._looking = self._loop.call_later(LOOK_SECONDS, self.look_at_clock)
+        if not self.wall.look():
+            return
+        ahead_seconds = self.wall.ahead_seconds
+        log.warning("the machine's clock was set: %+.0f s since this manager began", ahead_seconds)
+        self.handle(ev.ClockSet(at=self.now(), cause="clock", ahead_seconds=ahead_seconds))
 
     # -- effects -----------------------------------------------------------------------------------
 
@@ -366,5 +378,6 @@ class Service:
         """Waits until what was decided is durable, then stops."""
         await self.commits.close()
         self._acknowledgements.send_all()
+        self._looking.cancel()
         if self._timer is not None:
             self._timer.cancel()

@@ -142,6 +142,7 @@ def job_view(record: JobRecord, job: Job | None, unstored: Counts | None = None)
         span=spec.span,
         time_request_seconds=spec.time_request_seconds,
         deadline_at=spec.deadline(record.submitted_at),
+        deadline_seconds=spec.deadline_seconds,
         stopped_by=job.stopped_by if job else record.stopped_by,
         retry_memory_bytes=list(spec.retry_memory_bytes),
         backoff_seconds=spec.backoff_seconds,

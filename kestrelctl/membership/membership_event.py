@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from kestrelctl.core.model.member_change import MEMBER_KINDS
+from kestrelctl.core.model.pool_moment import PoolMoment
 from kestrelctl.errors import UsageError
 
 #: A worker may say anything of why; this much is kept.
@@ -26,7 +27,7 @@ class MembershipEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """
 
     number: int
-    at: float
+    at: PoolMoment
     kind: str
     worker: str
     groups: tuple[str, ...] = ()

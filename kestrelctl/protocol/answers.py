@@ -6,6 +6,7 @@ import msgspec
 
 from kestrelctl.core.model.clause_count import ClauseCount
 from kestrelctl.core.model.hold import Hold
+from kestrelctl.core.model.pool_moment import PoolMoment, PoolMomentToCome
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.stage import Stage, StageRun
 from kestrelctl.core.model.stored_file import StoredFile
@@ -82,7 +83,7 @@ class RunningUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     wall_seconds: float
     cpu_seconds: float
     memory_bytes: int
-    since: float
+    since: PoolMoment
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -98,8 +99,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     owner: str
     state: str  #: active, cancelling, done, failed or cancelled
     tasks: int
-    submitted_at: float
-    ended_at: float | None = None
+    submitted_at: PoolMoment
+    ended_at: PoolMoment | None = None
     waiting: int = 0
     running: int = 0
     done: int = 0
@@ -129,6 +130,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     span: int = 1  #: on so many workers at once its tasks run, all or none
     time_request_seconds: float | None = None
     deadline_at: float | None = None  #: when what has not ended is stopped
+    deadline_seconds: float | None = None  #: the same, if it was said as after the submission
     stopped_by: str = ""  #: `deadline`, `failed member` or `failed tasks` if that stopped it
     retry_memory_bytes: list[int] = []  #: what a task asks for that ran out of memory
     backoff_seconds: float | None = None
@@ -210,7 +212,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ar
     reason: str = ""
     failures: int = 0
     losses: int = 0
-    started_at: float | None = None
+    started_at: PoolMoment | None = None
     wall_seconds: float | None = None
     cpu_seconds: float | None = None
     peak_bytes: int | None = None
@@ -218,7 +220,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ar
     stdout_bytes: int = 0  #: what it wrote in all, whoever has it
     stderr_bytes: int = 0
     memory_bytes: int | None = None  #: without the page cache
-    said_at: float | None = None
+    said_at: PoolMoment | None = None
     output_files: int = 0  #: that it left and its job asked for
     outputs_bytes: int = 0  #: what they take together
     logs_stored: bool = False  #: what it printed is in the file share, as far as it is long
@@ -325,7 +327,7 @@ class StoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         cause: who or what was behind it; of `ended` the final state.
     """
 
-    at: float
+    at: PoolMoment
     task_id: int | None
     what: str
     number: int = 0
@@ -367,8 +369,8 @@ class RunningTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
     job_id: int
     task_id: int
-    sent_at: float
-    said_at: float | None = None
+    sent_at: PoolMoment
+    said_at: PoolMoment | None = None
     wall_seconds: float | None = None
     cpu_seconds: float | None = None
     memory_bytes: int | None = None
@@ -390,10 +392,11 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     os: str = ""
     arch: str = ""
     version: str = ""
-    joined_at: float = 0.0
-    quarantined_until: float | None = None
+    joined_at: PoolMoment = 0.0
+    quarantined_until: PoolMomentToCome | None = None
     quarantined_for: str = ""
-    ends_at: float | None = None  #: when it leaves, by the manager's clock; None if it stays
+    #: When it leaves, by the manager's clock; None if it stays.
+    ends_at: PoolMomentToCome | None = None
     offered_cpus: float | None = None  #: what it offers, if less of it counts
     attributes: dict[str, bool | int | float | str] = {}  #: of its own, for expressions
     start: str = ""  #: an expression that must be true of a job
@@ -421,7 +424,7 @@ class Enrolled(Reply, frozen=True, kw_only=True, tag="enrolled"):
 
     jid: str
     password: str
-    expires_at: float
+    expires_at: PoolMomentToCome
 
 
 class PoolSummary(Reply, frozen=True, kw_only=True, tag="pool"):
@@ -450,7 +453,7 @@ class PoolSummary(Reply, frozen=True, kw_only=True, tag="pool"):
     commits: int
     commit_seconds_mean: float
     store_error: str = ""
-    store_error_since: float | None = None
+    store_error_since: PoolMoment | None = None
     store_notes: list[str] = []
     quarantined: list[QuarantineView] = []
     unmet: list[UnmetShape] = []
@@ -470,7 +473,7 @@ class Traffic(Reply, frozen=True, kw_only=True, tag="traffic"):
         messages: (kind, `in` or `out`, how many, bytes of JSON).
     """
 
-    at: float
+    at: PoolMoment
     epoch: int
     workers: int
     running: int = 0

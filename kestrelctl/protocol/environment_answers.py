@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from kestrelctl.core.model.pool_moment import PoolMoment, PoolMomentToCome
 from kestrelctl.protocol.reply import Reply
 
 
@@ -23,7 +24,7 @@ class EnvironmentView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     of: str
     host: str
     phase: str
-    since: float
+    since: PoolMoment
     idle_seconds: float | None = None
     worker: str
     asked_for: bool = False
@@ -40,8 +41,8 @@ class StartFailureView(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str
     times: int
-    at: float
-    next_try_at: float
+    at: PoolMoment
+    next_try_at: PoolMomentToCome
     why: str
 
 

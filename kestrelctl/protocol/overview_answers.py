@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from kestrelctl.core.model.pool_moment import PoolMoment, PoolMomentToCome
 from kestrelctl.protocol.reply import Reply
 
 
@@ -15,14 +16,14 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, arr
     owner: str
     state: str  #: active, held, cancelling, done, failed or cancelled
     tasks: int
-    submitted_at: float
+    submitted_at: PoolMoment
     waiting: int = 0
     running: int = 0
     done: int = 0
     failed: int = 0
     lost: int = 0
     cancelled: int = 0
-    ended_at: float | None = None
+    ended_at: PoolMoment | None = None
     guest_of: str = ""  #: the domain of the pool whose guest it is; empty for none
 
 
@@ -42,8 +43,8 @@ class WorkerLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     done: int = 0
     failed: int = 0
     failures: int = 0
-    since: float | None = None
-    until: float | None = None
+    since: PoolMoment | None = None
+    until: PoolMomentToCome | None = None
 
 
 class Overview(Reply, frozen=True, kw_only=True, tag="overview"):
@@ -64,7 +65,7 @@ class Overview(Reply, frozen=True, kw_only=True, tag="overview"):
     """
 
     pool: str
-    at: float
+    at: PoolMoment
     version: str
     epoch: int
     up_seconds: float
@@ -80,4 +81,4 @@ class Overview(Reply, frozen=True, kw_only=True, tag="overview"):
     ended: list[JobLine]
     notable: list[WorkerLine]
     store_error: str = ""
-    store_error_since: float | None = None
+    store_error_since: PoolMoment | None = None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
+from kestrelctl.core.model.pool_moment import PoolMomentToCome
+
 
 class QuarantineView(msgspec.Struct, frozen=True, array_like=True):
     """A worker that is in quarantine: until when, in seconds since the epoch, and why."""
 
     worker: str
-    until: float
+    until: PoolMomentToCome
     why: str
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
+from kestrelctl.core.model.pool_moment import PoolMoment
 from kestrelctl.protocol.reply import Reply
 from kestrelctl.protocol.request import Request
 
@@ -69,8 +70,8 @@ class TriggerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     for_seconds: float = 0.0
     cooldown_seconds: float = 0.0
     enabled: bool = True
-    true_since: float | None = None
-    fired_at: float | None = None
+    true_since: PoolMoment | None = None
+    fired_at: PoolMoment | None = None
     times: int = 0
     problem: str = ""
 
@@ -84,7 +85,7 @@ class TriggerList(Reply, frozen=True, kw_only=True, tag="triggers"):
 class FiredView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A trigger fired: when, what was to be done, and what could not be begun."""
 
-    at: float
+    at: PoolMoment
     trigger: str
     actions: list[str]
     problems: list[str] = []
@@ -113,7 +114,7 @@ class TriggerTest(Reply, frozen=True, kw_only=True, tag="trigger_test"):
     problem: str = ""
     would_have_fired: list[float] = []
     recorded: int = 0
-    recorded_since: float | None = None
+    recorded_since: PoolMoment | None = None
 
 
 TriggerRequest: TypeAlias = ListTriggers | ListFired | TryTrigger | EnableTrigger

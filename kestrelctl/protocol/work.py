@@ -51,7 +51,8 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
         incarnation: a random word of this worker process: after a restart it is another one.
         greeting: the number of this hello of this process; the welcome repeats it, and a welcome to
             an earlier one does not count.
-        at: seconds since the epoch, by the clock of the worker's machine.
+        at: seconds since the epoch, by the worker's steady clock: that of its machine when it
+            started, and not set since. `ends_at` of the ad is by the same.
         holds: (number, job id, index, claim) of each attempt that it has queued, runs or has to
             report: `claims[claim]` is what it charges, with the units that it was given once it
             runs (`"gpus/0": 1000`); a claim of -1 is that of an ended one.

@@ -14,6 +14,8 @@ from kestrelctl.simulate.simulation_clock import SimulationClock
 T = TypeVar("T")
 #: Something that can go wrong: with a pool, for so many seconds.
 Kind = Callable[[Nodes, Random, float], None]
+#: So far a clock is set off, at most: ten days.
+MOST_SET_SECONDS = 864_000.0
 #: A process dies in the middle of a turn after fewer callbacks than this.
 MOST_CALLBACKS = 8
 
@@ -194,6 +196,16 @@ def drain(nodes: Nodes, random: Random, seconds: float) -> None:
     nodes.clock.tell(worker.name, "is drained")
     nodes.operator.drain(worker.address)
     nodes.clock.after(seconds, nodes.operator.resume, worker.address)
+
+
+def set_clock(nodes: Nodes, random: Random, seconds: float) -> None:
+    """Somebody sets a machine's clock, by up to ten days either way; later it is set right."""
+    process = random.choice((nodes.manager, *nodes.workers))
+    if not process.alive:
+        return
+    nodes.clock.tell(process.name, "has its clock set")
+    process.loop.wall_ahead_seconds = random.uniform(-MOST_SET_SECONDS, MOST_SET_SECONDS)
+    nodes.clock.after(seconds, setattr, process.loop, "wall_ahead_seconds", 0.0)
 
 
 #: Every kind of fault and how often it comes, relative to the others.

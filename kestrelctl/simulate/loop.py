@@ -59,6 +59,7 @@ class Loop:
         self._dead = False
         self._callbacks_left: int | None = None
         self._last_breath: Callable[[], None] | None = None
+        self.wall_ahead_seconds = 0.0
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -70,8 +71,8 @@ class Loop:
         return self._clock.now
 
     def wall(self) -> float:
-        """The same: the world's machines keep their clocks well."""
-        return self._clock.now
+        """The same, unless somebody has set the machine's clock."""
+        return self._clock.now + self.wall_ahead_seconds
 
     # -- what is to come ---------------------------------------------------------------------------
 

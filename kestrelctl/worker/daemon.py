@@ -123,7 +123,7 @@ def _add_sessions(
         version=machine.kestrel_version,
         attributes=options.attributes,
         start=options.start,
-        ends_at=lifetime and round(clock.wall() + lifetime, 3),
+        ends_at=lifetime and round(clock.now() + lifetime, 3),
     )
     if lifetime is not None:
         process.live_for(lifetime)

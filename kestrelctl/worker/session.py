@@ -215,7 +215,7 @@ class WorkerSession:
             work.Hello(
                 version=work.VERSION,
                 incarnation=self._host.incarnation,
-                at=round(self._host.clock.wall(), 3),
+                at=round(self._now(), 3),
                 ad=self.ad,
                 holds=holds,
                 claims=claims,

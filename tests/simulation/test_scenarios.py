@@ -79,6 +79,19 @@ def test_broken_connections_lose_nothing_however_often_they_break(seed: int) -> 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_clocks_that_are_set_by_days_cost_nothing(seed: int) -> None:
+    report = live_through(seed, faults.set_clock, max_losses=1)
+    assert report.counts.done == report.executions == TASKS
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_clocks_that_are_set_while_all_else_breaks_lose_nothing(seed: int) -> None:
+    kinds = (faults.set_clock, faults.crash_manager, faults.drop_worker, faults.hang_worker)
+    report = live_through(seed, *kinds, max_losses=9)
+    assert report.counts.done == TASKS * report.jobs
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_tasks_of_killed_workers_run_elsewhere(seed: int) -> None:
     report = live_through(seed, faults.crash_worker, max_losses=9)
     assert report.counts.done == TASKS

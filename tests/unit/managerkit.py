@@ -55,7 +55,8 @@ class PlayedManager:
         sent: (receiver, payload) of all that it has sent.
         chats: those of them that are chat messages.
         chat_senders: the addresses that these come from.
-        now: seconds since the epoch.
+        now: seconds since the epoch, by the steady clock.
+        wall_ahead_seconds: how far the machine's clock is set ahead of it.
     """
 
     def __init__(
@@ -76,7 +77,10 @@ class PlayedManager:
         )
         access = self.access = Access(found)
         self.now = NOW
-        clock: Any = SimpleNamespace(now=lambda: self.now)
+        self.wall_ahead_seconds = 0.0
+        clock: Any = SimpleNamespace(
+            now=lambda: self.now, wall=lambda: self.now + self.wall_ahead_seconds
+        )
         self.service = Service(Pool(self.store.open(), found.config()), self.store, "pool", clock)
         self.accounts = AccountsThatWork()
         accounts: Any = self.accounts

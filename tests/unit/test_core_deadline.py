@@ -8,6 +8,7 @@ import pytest
 from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
+from kestrelctl.core import events as ev
 from kestrelctl.core.model.ending_rules import problem_with_endings
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Outcome
@@ -50,6 +51,95 @@ def test_a_deadline_may_be_a_moment() -> None:
     assert driver.ended == []
     driver.wait(0.2)
     assert driver.ended == [1]
+
+
+DAY_SECONDS = 86_400.0
+TEN_DAYS = 10 * DAY_SECONDS
+
+
+def clock_is_set(driver: PoolDriver, ahead_seconds: float) -> None:
+    driver.tell(ev.ClockSet(at=driver.now, cause="clock", ahead_seconds=ahead_seconds))
+
+
+def test_a_moment_that_was_named_follows_a_clock_that_is_set_forward() -> None:
+    driver = PoolDriver()
+    driver.submit(deadline_at=driver.now + TEN_DAYS)
+    clock_is_set(driver, TEN_DAYS - 60.0)
+    assert driver.ended == []
+    assert driver.pool.wake_at(driver.now) == driver.now + 60.0
+    driver.wait(61.0)
+    assert (driver.ended, job_row(driver).stopped_by) == ([1], "deadline")
+
+
+def test_a_moment_that_was_named_is_over_at_once_if_the_clock_says_so() -> None:
+    driver = PoolDriver()
+    driver.submit(deadline_at=driver.now + 60.0)
+    clock_is_set(driver, TEN_DAYS)
+    assert driver.ended == [1]
+
+
+def test_a_moment_that_was_named_waits_for_a_clock_that_is_set_back() -> None:
+    driver = PoolDriver()
+    driver.submit(deadline_at=driver.now + 60.0)
+    clock_is_set(driver, -TEN_DAYS)
+    driver.wait(TEN_DAYS)
+    assert driver.ended == []
+    driver.wait(61.0)
+    assert driver.ended == [1]
+
+
+@pytest.mark.parametrize("ahead_seconds", [TEN_DAYS, -TEN_DAYS])
+def test_so_long_after_the_submission_is_so_long_however_the_clock_is_set(
+    ahead_seconds: float,
+) -> None:
+    driver = PoolDriver()
+    driver.submit(deadline_seconds=60.0)
+    clock_is_set(driver, ahead_seconds)
+    driver.wait(59.0)
+    assert driver.ended == []
+    driver.wait(2.0)
+    assert driver.ended == [1]
+
+
+def test_a_deadline_from_before_a_start_with_a_wrong_clock_follows_the_right_one() -> None:
+    """The manager starts ten days late by its clock, which is then put right."""
+    driver = PoolDriver()
+    driver.submit(deadline_seconds=60.0)
+    driver.now -= TEN_DAYS
+    driver.restart()
+    driver.wait(30.0)
+    assert driver.ended == []
+    clock_is_set(driver, TEN_DAYS)
+    assert driver.ended == []
+    driver.wait(31.0)
+    assert driver.ended == [1]
+
+
+def test_whether_a_moment_is_over_is_asked_of_the_machine_s_clock() -> None:
+    driver = PoolDriver()
+    clock_is_set(driver, TEN_DAYS)
+    driver.submit(deadline_at=driver.now + DAY_SECONDS)
+    assert driver.answers[-1].message == "the deadline was 777,600 s ago"
+    assert driver.submit(deadline_at=driver.now + TEN_DAYS + 60.0)
+    assert driver.pool.jobs
+
+
+@pytest.mark.parametrize("ahead_seconds", [TEN_DAYS, -TEN_DAYS])
+def test_no_duration_follows_a_clock_that_is_set(ahead_seconds: float) -> None:
+    """No lease ends, no quarantine, no pause, no worker's time; nobody is taken for silent."""
+    driver = PoolDriver()
+    driver.join("w", "v", cpus=2, ends_at=driver.now + 100.0)
+    driver.submit(3, max_failures=2, backoff_seconds=30.0, time_request_seconds=50.0)
+    driver.report("w", outcome=Outcome.FAILED)
+    before = {name: driver.held(name) for name in ("w", "v")}
+    clock_is_set(driver, ahead_seconds)
+    driver.live(29.0)
+    assert {name: driver.held(name) for name in ("w", "v")} == before
+    assert all(worker.online for worker in driver.pool.workers.values())
+    assert not driver.of(fx.Kill)
+    driver.live(2.0)
+    assert sum(len(driver.held(name)) for name in ("w", "v")) == 3
+    assert driver.worker("w").remaining_seconds(driver.now) == pytest.approx(69.0)
 
 
 def test_a_deadline_outlasts_the_manager() -> None:

@@ -302,7 +302,7 @@ def test_a_line_may_be_continued_and_mistakes_stay_where_they_are() -> None:
         ),
         (
             "ConsumptionCpus = floor(TARGET.RequestCpus)",
-            "it charges nothing at all for a task that asks for 0.5 cpus, which would wait for ever",
+            "nothing at all for a task that asks for 0.5 cpus, which would wait for ever",
             (1, 19),
         ),
         (

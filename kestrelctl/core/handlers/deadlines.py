@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 
+from kestrelctl.core.events import ClockSet
 from kestrelctl.core.handlers.submission import cancel_all
 from kestrelctl.core.jobs.job import DEADLINE
 from kestrelctl.core.state import State
@@ -15,12 +16,22 @@ def end_deadlines(state: State, now: float) -> None:
     What is stopped is cancelled and has not failed: nothing was wrong with it but the hour. Slurm
     has a state of its own for that, DEADLINE (sacct); a job here has its state and a reason.
     """
-    while state.deadlines and state.deadlines[0][0] <= now:
-        _, job_id = heapq.heappop(state.deadlines)
-        job = state.jobs.get(job_id)
-        if job is None or job.cancelling:
-            continue
-        job.stopped_by = DEADLINE
-        state.cause = DEADLINE
-        state.note("info", f"job {job_id} is stopped: its deadline has come")
-        cancel_all(state, job)
+    for deadlines, moment in (
+        (state.deadlines, now),
+        (state.named_deadlines, now + state.wall_ahead_seconds),
+    ):
+        while deadlines and deadlines[0][0] <= moment:
+            _, job_id = heapq.heappop(deadlines)
+            job = state.jobs.get(job_id)
+            if job is None or job.cancelling:
+                continue
+            job.stopped_by = DEADLINE
+            state.cause = DEADLINE
+            state.note("info", f"job {job_id} is stopped: its deadline has come")
+            cancel_all(state, job)
+
+
+def on_clock_set(state: State, event: ClockSet) -> None:
+    """Has moments that users have named follow the machine's clock. Nothing else does."""
+    state.wall_ahead_seconds = event.ahead_seconds
+    end_deadlines(state, event.at)

@@ -89,7 +89,7 @@ def on_joined(state: State, event: Joined) -> None:
     worker.joined_at = worker.heard_at = event.at
     worker.silence.begin(event.at)
     if event.said_at is not None:
-        worker.skew.greet(event.said_at, event.at)
+        worker.skew.greet(event.said_at, event.at, state.wall_ahead_seconds)
     worker.synced = True
     worker.recalling = False
     worker.wants = event.wants
@@ -291,6 +291,7 @@ def on_disconnected(state: State, event: Disconnected) -> None:
 def on_reconnected(state: State, event: Reconnected) -> None:
     """Asks every known worker what it holds, and gives each a lease to come back and answer in."""
     state.connected = True
+    state.began_at = min(state.began_at, event.at)
     state.reconcile_until = event.at + state.config.reconcile_seconds
     state.leases_checked_at = event.at
     state.asked.clear()

@@ -150,9 +150,9 @@ def _may_submit(
         if problem is not None:
             hint = "docs/matching.md says how expressions are written"
             return refuse(state, event.request, "usage", problem, hint)
-        deadline = spec.deadline(event.at)
-        if deadline is not None and deadline <= event.at:
-            text = f"the deadline was {event.at - deadline:,.0f} s ago"
+        past_seconds = state.past_deadline_seconds(spec, event.at)
+        if past_seconds is not None and past_seconds >= 0:
+            text = f"the deadline was {past_seconds:,.0f} s ago"
             return refuse(state, event.request, "usage", text, "give one that is still to come")
     account = account_of(event.owner, specs[0].guest)
     if _refuse_too_large(state, event.request, account, size_bytes):
@@ -423,8 +423,10 @@ def _may_retry(state: State, event: Retry) -> bool:
     if job is not None and job.cancelling:
         text = f"job {job.id} is being cancelled"
         return refuse(state, event.request, "error", text, "try again when it has ended")
-    deadline = record.spec.deadline(record.submitted_at) if record is not None else None
-    if deadline is not None and deadline <= event.at:
+    past_seconds = None
+    if record is not None:
+        past_seconds = state.past_deadline_seconds(record.spec, record.submitted_at)
+    if past_seconds is not None and past_seconds >= 0:
         text = f"the deadline of job {event.job_id} is over"
         return refuse(state, event.request, "usage", text, "submit it anew, with another one")
     never_started = record is not None and record.cursor < record.spec.count

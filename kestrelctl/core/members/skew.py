@@ -12,20 +12,30 @@ WINDOW_SECONDS = 300.0
 
 
 class Skew:
-    """The estimate for one worker."""
+    """The estimate for one worker.
 
-    __slots__ = ("_before", "_best", "_hello", "_until")
+    Attributes:
+        greeted_seconds: how far the steady clock that the worker dates its hello by is ahead of the
+            pool's, as its latest hello says: whatever its ad says of moments is by that clock.
+    """
+
+    __slots__ = ("_before", "_best", "_hello", "_until", "greeted_seconds")
 
     def __init__(self) -> None:
-        self._hello = 0.0
+        self.greeted_seconds = self._hello = 0.0
         self._best: float | None = None
         self._before: float | None = None
         self._until = 0.0
 
-    def greet(self, said_at: float, heard_at: float) -> None:
-        """A hello, with the worker's clock and the manager's."""
-        self._hello = said_at - heard_at
-        self.learn(said_at, heard_at)
+    def greet(self, said_at: float, heard_at: float, wall_ahead_seconds: float = 0.0) -> None:
+        """A hello, with the worker's clock and the pool's.
+
+        Args:
+            wall_ahead_seconds: how far the manager's machine's clock is ahead of the pool's.
+        """
+        self.greeted_seconds = said_at - heard_at
+        self._hello = self.greeted_seconds - wall_ahead_seconds
+        self.learn(said_at - wall_ahead_seconds, heard_at)
 
     def learn(self, said_at: float, heard_at: float) -> None:
         """Something that happened at `said_at` by the worker's clock was heard of."""

@@ -164,10 +164,10 @@ class Worker:
         """How long it stays; None if it does not say that it leaves.
 
         Args:
-            now: by the manager's clock; that of the worker is off as far as it is known to be.
+            now: by the pool's clock; the worker's is off as far as its hello has said.
         """
         ends_at = self.ad.ends_at
-        return None if ends_at is None else ends_at - (self.skew.seconds or 0.0) - now
+        return None if ends_at is None else ends_at - self.skew.greeted_seconds - now
 
     def queued_numbers(self) -> list[int]:
         """Their numbers, oldest first."""

@@ -41,7 +41,7 @@ class WorkerAd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         attributes: what its operator wants expressions to know, beside what the pool finds out.
         start: an expression that must be true of a job, or nothing of it runs here; empty for none.
         ends_at: when it stops what it still runs and leaves, in seconds since the epoch by its own
-            clock; None if it stays.
+            steady clock, by which it dates its hello; None if it stays.
         properties: the latest values of what is read of its host, by name; the pool adds them to
             what the worker says itself.
         distance_seconds: how long a message to it and back takes, if it is lent by a neighbour: the

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from kestrelctl.core.model.pool_moment import PoolMoment
+
 #: Who puts a job on hold whose attempts keep failing.
 POOL = "pool"
 #: Why a job is on hold that was submitted so.
@@ -22,5 +24,5 @@ class Hold(msgspec.Struct, frozen=True):
     """
 
     by: str
-    at: float
+    at: PoolMoment
     reason: str = ""

@@ -72,7 +72,7 @@ def loan_ad(
         amounts: what is lent of it together.
         conditions: what else must be true of a job.
         host: what the borrower's users see as its machine.
-        ends_at: when the loan ends, by the machine's clock.
+        ends_at: when the loan ends, by the lender's steady clock.
     """
     lent = {name: amount for name, amount in amounts.items() if name in machine.assets}
     lent["cpus"] = min(max(lent.get("cpus", 0.0), LEAST_CPUS), MOST_CPUS)

@@ -261,7 +261,7 @@ class LoanKeeper:
             loan.resize(self._ad(loan.machine, grant, now))
 
     def _ad(self, machine: WorkerAd | None, grant: Grant, now: float) -> WorkerAd:
-        ends_at = self._service.clock.wall() + max(0.0, grant.until - now)
+        ends_at = max(now, grant.until)  # of the clock by which a loan says hello
         if machine is None:
             return resting_ad(grant.amounts, self._service.domain, ends_at)
         policy = self._policy().start_expression("lend", grant.borrower)

@@ -123,13 +123,14 @@ class PoolInFlock:
 
     def _taken(self, jid: str, worker: Worker) -> LoanView:
         lender, loan_id = pool_and_loan(jid)
+        clock = self._service.clock
         return LoanView(
             pool=lender,
             loan=loan_id,
             amounts=dict(worker.ad.assets),
             running=worker.running,
             since=self._wall(worker.joined_at),
-            until=worker.ad.ends_at or 0.0,
+            until=self._wall(clock.now() + (worker.remaining_seconds(clock.now()) or 0.0)),
         )
 
     def _wall(self, steady: float) -> float:

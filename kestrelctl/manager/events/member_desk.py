@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from kestrelctl.errors import NotAllowed, NotFound
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.pending_answers import PendingAnswers
@@ -29,7 +31,8 @@ class MemberDesk:
         self._pending = pending
 
     async def events(self, caller: Caller, request: ListEvents) -> None:
-        query = request.query
+        since = self._service.wall.steady(request.query.since)
+        query = msgspec.structs.replace(request.query, since=since)
         if query.kind:
             must_be_kind(query.kind)
         if request.after < 0:

@@ -182,7 +182,8 @@ class HandlerDesk:
     def _on_event(self, event: MembershipEvent, member: WorkerAd | None) -> None:
         for handler in self._handlers:
             if handler.takes(event):
-                self.put(told_event(event, member, pool=self._service.domain, handler=handler.name))
+                shown = self._service.wall.told(event)
+                self.put(told_event(shown, member, pool=self._service.domain, handler=handler.name))
 
     def _on_durable(self, _: HandlersAwait) -> None:
         self._announced = False

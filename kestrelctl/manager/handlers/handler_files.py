@@ -42,7 +42,7 @@ def open_handlers(service: Service, files: Iterable[Path], post: Post | None) ->
     handlers = read_all_handlers(files, with_mail=post is not None)
     ways: dict[str, HandlerWay] = {}
     for each in handlers:
-        way = way_of(each, post, service.now)
+        way = way_of(each, post, service.clock.wall)
         if way is not None:
             ways[each.name] = way
     return HandlerDesk(service, handlers, ways)

@@ -1,0 +1,62 @@
+"""Moments in what a pool tells people: decided by its steady clock, shown by the machine's.
+
+A manager's steady clock begins with the machine's and never jumps. If somebody sets the machine's
+clock while the manager runs, the two part, and what is shown follows the machine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
+
+import msgspec
+
+#: Seconds since the epoch, by the pool's steady clock until it is told to somebody: what was.
+PoolMoment: TypeAlias = Annotated[float, msgspec.Meta(extra={"clock": "pool, past"})]
+#: The same of what is to come.
+PoolMomentToCome: TypeAlias = Annotated[float, msgspec.Meta(extra={"clock": "pool, to come"})]
+
+
+def told(value: Any, of_past: Callable[[float], float], to_come: Callable[[float], float]) -> Any:
+    """A message, or a part of one, with other moments in it; the same object if none is another.
+
+    Args:
+        of_past: what is told in place of a moment that was.
+        to_come: the same of one that is to come.
+    """
+    if isinstance(value, msgspec.Struct):
+        moments = _moments_of(type(value))
+        changes: dict[str, Any] = {}
+        for name in value.__struct_fields__:
+            before = getattr(value, name)
+            kind = moments.get(name)
+            if kind is None:
+                after = told(before, of_past, to_come)
+            elif before is None:
+                continue
+            else:
+                after = of_past(before) if kind is PoolMoment else to_come(before)
+            if after is not before:
+                changes[name] = after
+        if "submitted_at" in changes and getattr(value, "deadline_seconds", None) is not None:
+            changes["deadline_at"] = changes["submitted_at"] + value.deadline_seconds
+        return msgspec.structs.replace(value, **changes) if changes else value
+    if isinstance(value, list):
+        return [told(each, of_past, to_come) for each in value]
+    if isinstance(value, tuple):
+        return tuple(told(each, of_past, to_come) for each in value)
+    if isinstance(value, dict):
+        return {key: told(each, of_past, to_come) for key, each in value.items()}
+    return value
+
+
+@cache
+def _moments_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Which fields of a struct are moments of the pool, and of which kind."""
+    found: dict[str, Any] = {}
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        for each in (hint, *get_args(hint)):
+            if each in (PoolMoment, PoolMomentToCome):
+                found[name] = PoolMoment if each == PoolMoment else PoolMomentToCome
+    return found
