@@ -13,9 +13,9 @@ from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
 import msgspec
 
 #: Seconds since the epoch, by the pool's steady clock until it is told to somebody: what was.
-PoolMoment: TypeAlias = Annotated[float, msgspec.Meta(extra={"clock": "pool, past"})]
+PoolMoment: TypeAlias = Annotated[float, "by the pool's clock, past"]
 #: The same of what is to come.
-PoolMomentToCome: TypeAlias = Annotated[float, msgspec.Meta(extra={"clock": "pool, to come"})]
+PoolMomentToCome: TypeAlias = Annotated[float, "by the pool's clock, to come"]
 
 
 def told(value: Any, of_past: Callable[[float], float], to_come: Callable[[float], float]) -> Any:
@@ -56,7 +56,7 @@ def _moments_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
     """Which fields of a struct are moments of the pool, and of which kind."""
     found: dict[str, Any] = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
-        for each in (hint, *get_args(hint)):
-            if each in (PoolMoment, PoolMomentToCome):
-                found[name] = PoolMoment if each == PoolMoment else PoolMomentToCome
+        for kind_of_moment in (PoolMoment, PoolMomentToCome):
+            if kind_of_moment in (hint, *get_args(hint)):
+                found[name] = kind_of_moment
     return found

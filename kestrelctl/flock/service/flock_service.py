@@ -358,10 +358,10 @@ class FlockService:
         known = list(self.overlay.known())
         return known if len(known) <= FEW_POOLS else list(self.overlay.table())
 
-    def _tell_denied(self, moment: float) -> None:
-        """Tells those to which rules lend nothing that it is so: else they could only wonder."""
-        denied = {pool: self.policy.may_lend_to(pool) for pool in self._targets()}
-        whys = {pool: verdict.why for pool, verdict in denied.items() if not verdict.allowed}
+    def _tell_denied(self, whys: dict[str, str], moment: float) -> None:
+        """Tells pools to which rules lend nothing that it is so, and why: else they could only
+        wonder.
+        """
         self._deny_at = {pool: self._deny_at.get(pool, moment) for pool in whys}
         for pool, why in whys.items():
             if self._deny_at[pool] <= moment:
@@ -441,7 +441,8 @@ class FlockService:
         return self.willing.nearest_first(self.overlay.proximity_seconds, moment)
 
     def _announce(self, classes: list[LentClass], moment: float) -> None:
-        targets = self._may_hear()
+        verdicts = {pool: self.policy.may_lend_to(pool) for pool in self._targets()}
+        targets = [pool for pool, verdict in verdicts.items() if verdict.allowed]
         classes = [each for each in classes if not self.keeper.is_busy(each.id, moment)]
         willing = bool(classes) and bool(targets)
         said = self._announcer.next(
@@ -452,7 +453,8 @@ class FlockService:
         )
         newcomers = [pool for pool in targets if pool not in self._told]
         self._told = frozenset(targets)
-        self._tell_denied(moment)
+        denied = {pool: found.why for pool, found in verdicts.items() if not found.allowed}
+        self._tell_denied(denied, moment)
         if said is not None:
             self._send_to(targets, said)
         elif newcomers and self._announcer.latest is not None:
