@@ -56,14 +56,14 @@ def _restore_policies(state: State, records: list[PolicyRecord]) -> None:
     for record in records:
         try:
             state.policies.put(NamedPolicy(record))
-            problem = problem_with_charges(record.text)
+            nothing = problem_with_charges(record.text)
         except BadPolicy as error:
             state.note(
                 "error", f"policy {record.name} is not in force: {error.what}, {error.place}"
             )
             continue
-        if problem is not None:  # it was taken under other rules: what it is right for goes on
-            state.note("warning", f"policy {record.name}: {problem.what}, {problem.place}")
+        if nothing is not None:  # it was taken under other rules: what it is right for goes on
+            state.note("warning", f"policy {record.name}: {nothing.what}, {nothing.place}")
 
 
 def _restore_job(state: State, unfinished: UnfinishedJob) -> Job:
