@@ -20,6 +20,13 @@ def wall() -> float:
     return time.time()
 
 
+def unused_seconds(used_at: float) -> float:
+    """For how long something has not been used, at least, of which only the machine's clock says
+    when that was: as a file's time of change. What somebody sets that clock to makes nothing older.
+    """
+    return min(now(), wall()) - used_at
+
+
 def awake_or_asleep() -> float:
     """Seconds since the epoch, steady, and going on while the machine sleeps, as `now` does not.
 

@@ -143,6 +143,17 @@ async def test_what_a_clock_is_off_by_itself_is_nobody_s_doing(manager: PlayedMa
 
 
 @EITHER_WAY
+def test_what_was_used_a_while_ago_is_no_older_however_the_clock_is_set(
+    monkeypatch: pytest.MonkeyPatch, ahead_seconds: float
+) -> None:
+    """As a file says that was used before the clock was set, and one that was used since."""
+    real = clock.time.time()
+    monkeypatch.setattr(clock.time, "time", lambda: real + ahead_seconds)
+    assert clock.unused_seconds(real - 60.0) < 3600.0
+    assert clock.unused_seconds(real + ahead_seconds - 60.0) < 3600.0
+
+
+@EITHER_WAY
 def test_what_must_not_last_too_long_is_told_by_no_clock_that_is_set(
     monkeypatch: pytest.MonkeyPatch, ahead_seconds: float
 ) -> None:

@@ -15,10 +15,10 @@ import asyncio
 import os
 import secrets
 import shutil
-import time
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
+from kestrelctl import clock
 from kestrelctl.environments.worker_command import TOKEN_FILE
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.worker.environments.one_making import OneMaking
@@ -115,7 +115,7 @@ class EnvironmentFiles:
         removed: list[str] = []
         kept = [(place.stat().st_mtime, link, place) for link, place in self._whole()]
         for _, link, place in sorted(kept):
-            unused_seconds = time.time() - place.stat().st_mtime
+            unused_seconds = clock.unused_seconds(place.stat().st_mtime)
             is_used = any(Path(each).is_relative_to(place) for each in in_use)
             if is_used or unused_seconds < FRESH_SECONDS:
                 continue
@@ -137,7 +137,8 @@ class EnvironmentFiles:
     def long_unused(self) -> list[Path]:
         """The notes of what was not used for long."""
         notes = list((self._root / "prepared").glob("*"))
-        return [each for each in notes if time.time() - each.stat().st_mtime >= UNUSED_SECONDS]
+        unused = clock.unused_seconds
+        return [each for each in notes if unused(each.stat().st_mtime) >= UNUSED_SECONDS]
 
     def _whole(self) -> list[tuple[Path, Path]]:
         links = (self._root / "prepared").glob("*")
