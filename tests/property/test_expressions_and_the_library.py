@@ -5,6 +5,7 @@ the library says of the whole ads: over generated expressions and ads.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import example, given, settings
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from kestrelctl.core.classad.bad_expression import BadExpression
 from kestrelctl.core.classad.evaluation import Ad, Answer, Expression, Failure, is_true
 from kestrelctl.core.classad.rules import FUNCTIONS, checked
-from kestrelctl.core.classad.syntax import Node, parse, references
+from kestrelctl.core.classad.syntax import MAX_DEPTH, MAX_SIGNS, Node, parse, references
 from kestrelctl.core.model.matching_ads import Attributes, in_lower_case
 from kestrelctl.core.model.significance import Interest, Significance, attributes_of, interests
 from kestrelctl.core.scheduling.expression_answers import Side, comes_to
@@ -234,11 +235,27 @@ def alike(attributes: Attributes, asked: list[Interest]) -> Attributes:
     return attributes_of(significance.of(attributes))
 
 
-_LONG = ["+".join(["Speed"] * 600), "!" * 3_000 + "Fast", "?:".join(["Missing"] * 400)]
+def chain(sign: str, signs: int) -> str:
+    return sign.join(["Fast"] * (signs + 1))
 
 
-@pytest.mark.parametrize("text", [*_LONG, "&&".join(["Fast"] * 600)], ids=lambda text: text[:12])
-def test_an_expression_that_is_long_and_not_deep_is_read(text: str) -> None:
-    assert interests(text)
-    assert clause_texts(text)
-    assert Expression(text).evaluate(Ad({}), Ad({})) is not None
+_CHAINS: list[Callable[[int], str]] = [
+    *(partial(chain, sign) for sign in ("||", "&&", "+", "?:", "==")),
+    lambda signs: "!" * signs + "Fast",
+    lambda signs: "(" * (MAX_DEPTH - 1) + chain("+", signs - MAX_DEPTH + 1) + ")" * (MAX_DEPTH - 1),
+    lambda signs: "Missing?:(" * 49 + "!" * (signs - 2 * 49) + "Fast" + ")" * 49,
+]
+
+
+@pytest.mark.parametrize("text", _CHAINS)
+def test_as_many_signs_as_may_follow_each_other_have_a_value(text: Callable[[int], str]) -> None:
+    longest = text(MAX_SIGNS)
+    assert interests(longest)
+    assert clause_texts(longest)
+    found = Expression(longest).evaluate(Ad({"Fast": 1}), Ad({}))
+    assert not isinstance(found, Failure)
+
+
+@pytest.mark.parametrize("text", _CHAINS[:6])
+def test_more_signs_are_refused_where_that_is(text: Callable[[int], str]) -> None:
+    assert not accepted(parse, text(MAX_SIGNS + 1))

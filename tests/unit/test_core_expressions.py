@@ -347,7 +347,7 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     evaluate = Expression.evaluate
 
     def noted(expression: Expression, my: Ad = NOTHING, target: Ad | None = NOTHING) -> Answer:
-        texts.append(expression.text)
+        texts.append(" ".join(expression.text.split()))
         return evaluate(expression, my, target)
 
     monkeypatch.setattr(Expression, "evaluate", noted)

@@ -9,6 +9,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.ending_rules import problem_with_endings
 from kestrelctl.core.model.refusal import Reason
+from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
 
 
@@ -54,6 +55,20 @@ def test_a_lifetime_is_told_by_the_clock_of_the_worker(ahead_seconds: float, fit
     join(driver, "w", ends_at=driver.now + 1300.0, clock_ahead_seconds=ahead_seconds)
     driver.submit(time_request_seconds=1200.0)
     assert bool(driver.held("w")) is fits
+
+
+@pytest.mark.parametrize("ahead_seconds", [864_000.0, -864_000.0])
+def test_a_clock_that_is_set_changes_no_lifetime(ahead_seconds: float) -> None:
+    """That of the worker's machine: what it reports of its tasks is by the clock as it is set."""
+    driver = PoolDriver()
+    join(driver, "w", ends_at=driver.now + 1300.0)
+    driver.submit()
+    [(number, job, index)] = driver.held("w")
+    began_at = driver.now + ahead_seconds
+    driver.now += 1.0
+    result = Result(number, job, index, Outcome.DONE, began_at, 0.5)
+    driver.tell(ev.Reported(at=driver.now, worker="w", results=[result], seals=[]))
+    assert driver.worker("w").remaining_seconds(driver.now) == pytest.approx(1299.0)
 
 
 def test_explain_and_census_say_that_workers_leave_too_early() -> None:

@@ -174,7 +174,7 @@ def test_a_match_costs_what_the_weight_falls_by(text: str, cost: float) -> None:
             ("policy", "60 cpus", "policy lean: ConsumptionCpus comes to -10, which is negative"),
         ),
         (
-            "ConsumptionCpus = 1 / (7 - TARGET.RequestCpus)",
+            "ConsumptionCpus = 10 / (7 - TARGET.RequestCpus)",
             7,
             ("policy", "7 cpus", "policy lean: ConsumptionCpus comes to error"),
         ),

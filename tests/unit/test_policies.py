@@ -183,7 +183,7 @@ def test_a_request_that_was_not_made_counts_as_none() -> None:
     ("text", "asked", "said"),
     [
         ("ConsumptionCpus = 100 - TARGET.RequestCpus", 101, "ConsumptionCpus comes to -1, which"),
-        ("ConsumptionCpus = 1 / (7 - TARGET.RequestCpus)", 7, "ConsumptionCpus comes to error"),
+        ("ConsumptionCpus = 10 / (7 - TARGET.RequestCpus)", 7, "ConsumptionCpus comes to error"),
         ('ConsumptionCpus = TARGET.RequestCpus > 7 ? "all" : 1', 8, 'comes to "all", which is no'),
         ("ConsumptionCpus = TARGET.RequestCpus > 7 ? undefined : 1", 8, "comes to undefined"),
         ("ConsumptionCpus = TARGET.RequestCpus > 7 ? 0 : 1", 8, "nothing at all is charged"),
@@ -330,7 +330,7 @@ def test_a_policy_is_refused_with_the_place_of_its_mistake(
 
 
 def test_of_a_long_line_only_what_is_around_the_mistake_is_shown() -> None:
-    text = f"ConsumptionCpus = {'1 + ' * 500}Nope"
+    text = f"ConsumptionCpus = {'1 + ' * 250}Nope"
     with pytest.raises(BadPolicy) as caught:
         load(text)
     line, caret = caught.value.pointer.split("\n")

@@ -8,6 +8,7 @@ import pytest
 from managerkit import NOW, PlayedManager
 
 from kestrelctl import clock
+from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
@@ -117,7 +118,12 @@ async def test_the_start_of_a_task_is_shown_where_it_was(
     job = await submit(manager)
     clock_is_set(manager, ahead_seconds)
     hello = work.Hello(
-        version=work.VERSION, incarnation="one", greeting=1, at=manager.now, holds=[]
+        version=work.VERSION,
+        incarnation="one",
+        greeting=1,
+        at=manager.now,
+        ad=WorkerAd(),
+        holds=[],
     )
     await manager.work(WORKER, hello)
     manager.now += 30.0

@@ -71,9 +71,7 @@ IMPURE = [
     "random",
 ]
 
-_KNOWN = {name.lower(): name for name in FUNCTIONS}
-#: These HTCondor's library knows in this spelling only; otherwise they come to an error.
-_EXACTLY = frozenset({"versionEQ", "versionGE", "versionGT", "versionLE", "versionLT"})
+_KNOWN = frozenset(name.lower() for name in FUNCTIONS)
 _IMPURE = frozenset(name.lower() for name in IMPURE)
 #: The first argument of these is a regular expression.
 _WITH_PATTERN = ("regexp", "regexpmember")
@@ -132,8 +130,6 @@ def _check_call(call: Node, text: str) -> None:
     if call.name not in _KNOWN:
         why = f"there is no function {name[:40]}(); there are {', '.join(FUNCTIONS)}"
         raise BadExpression(why, call.start)
-    if _KNOWN[call.name] in _EXACTLY and name not in _EXACTLY:
-        raise BadExpression(f"{name}() is written {_KNOWN[call.name]}()", call.start)
     if call.name in _WITH_PATTERN:
         if len(call.parts) < 2 or call.parts[1].kind != "attribute":
             raise BadExpression(f"{name}() searches an attribute: {name}(TEXT, NAME)", call.start)

@@ -16,6 +16,8 @@ from kestrelctl.core.classad.lexer import Word, words
 #: The longest expression, in characters, and how deep it may nest.
 MAX_CHARACTERS = 4_000
 MAX_DEPTH = 50
+#: So many signs may apply to each other, as in `A || B || C`: of 400 HTCondor's library has enough.
+MAX_SIGNS = 300
 
 #: Words that are values, not names of attributes.
 CONSTANTS = ("true", "false", "undefined", "error")
@@ -62,7 +64,7 @@ class Node(msgspec.Struct, frozen=True):
 
     def walk(self) -> Iterator[Node]:
         """This part and all in it, in the order of the text."""
-        left = [self]  # not by recursion: a chain of signs nests as deep as it is long
+        left = [self]
         while left:
             node = left.pop()
             yield node
@@ -77,7 +79,14 @@ def parse(text: str) -> Node:
     """
     if len(text) > MAX_CHARACTERS:
         raise BadExpression(f"it has more than {MAX_CHARACTERS:,} characters", MAX_CHARACTERS)
-    return _Reader(words(text)).whole()
+    root = _Reader(words(text)).whole()
+    left = [(root, 0)]
+    while left:
+        node, above = left.pop()
+        if above > MAX_SIGNS:
+            raise BadExpression(f"more than {MAX_SIGNS} signs follow each other", node.start)
+        left += [(part, above + 1) for part in node.parts]
+    return root
 
 
 def clauses(node: Node) -> list[Node]:
@@ -172,12 +181,7 @@ class _Reader:
         if word.kind == "sign":
             return word.text
         lower = word.text.lower()
-        if word.kind != "name" or lower not in _WORDS:
-            return ""
-        if lower == "is" and word.text[1] != "s":
-            # HTCondor's library takes IS and iS for names of attributes.
-            raise BadExpression(f"{word.text!r} is written in lower case: is", word.start)
-        return lower
+        return lower if word.kind == "name" and lower in _WORDS else ""
 
     def _signed(self) -> Node:
         signs: list[Word] = []

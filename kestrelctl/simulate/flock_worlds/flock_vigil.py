@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
+from kestrelctl.core.model.neighbour import LEAST_CPUS
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.own_waiting import own_waiting
 from kestrelctl.flock.rules.flock_settings import FlockSettings
-from kestrelctl.flock.service.lent_ad import LEAST_CPUS
 from kestrelctl.simulate.audit import Execution
 from kestrelctl.simulate.flock_worlds.flock_nodes import FlockedPool
 from kestrelctl.simulate.flock_worlds.guest_audit import Guest, GuestAudit
