@@ -128,7 +128,8 @@ def of_target(text: str) -> str:
     """
     for node in reversed(references(parse(text))):
         if not node.scope:
-            text = f"{text[: node.start]} TARGET.{text[node.start :]}"
+            space = " " if text[node.start] == "'" else ""  # it may stand next to a word
+            text = f"{text[: node.start]}{space}TARGET.{text[node.start :]}"
     return text
 
 
