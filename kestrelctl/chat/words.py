@@ -13,8 +13,7 @@ from kestrelctl.chat import sentences, submit_words, typed_words
 from kestrelctl.chat.step import Step, no_such_job, refusal
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import KestrelError, NotFound, UsageError
-from kestrelctl.grammar.after_words import LAST
-from kestrelctl.grammar.id_ranges import parse_job, parse_jobs
+from kestrelctl.grammar.id_ranges import LAST, parse_job, parse_jobs
 from kestrelctl.grammar.nearest import did_you_mean
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import flock_requests as fr

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kestrelctl.cli.command import Invocation
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.after_words import LAST
+from kestrelctl.grammar.id_ranges import LAST
 from kestrelctl.protocol.answers import Jobs
 from kestrelctl.protocol.requests import ListJobs
 

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from kestrelctl.core.model.after import After, WantedEnd, problem_with_parents
 from kestrelctl.errors import UsageError
+from kestrelctl.grammar.id_ranges import LAST
 
 _JOBS = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
 ENDINGS = tuple(each.value for each in WantedEnd)
-#: The latest job of whoever submits.
-LAST = "last"
 
 
 def parse_after(words: Iterable[str], last: Callable[[], int]) -> tuple[After, ...]:
@@ -30,7 +29,7 @@ def parse_after(words: Iterable[str], last: Callable[[], int]) -> tuple[After, .
             job_id = last()
             found.append(After(job_id, job_id, ending))
             continue
-        match = _JOBS.fullmatch(jobs.replace(" ", ""))
+        match = _JOBS.fullmatch(jobs)
         if match is None:
             raise UsageError(
                 f"not a job to wait for: {word[:80]!r}",

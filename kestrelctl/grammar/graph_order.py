@@ -11,12 +11,12 @@ import msgspec
 from kestrelctl.core.model.after import After, WantedEnd
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.after_words import (
-    LAST,
     in_ranges,
     parse_after,
     parse_after_each,
     split_ending,
 )
+from kestrelctl.grammar.id_ranges import LAST
 from kestrelctl.grammar.nearest import did_you_mean
 
 _GLOB = frozenset("*?[")

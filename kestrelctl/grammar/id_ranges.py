@@ -10,18 +10,37 @@ from kestrelctl.errors import UsageError
 #: `int` refuses thousands of digits.
 _RANGE = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?")
 _MOST_IDS = 100_000
+#: The latest job of whoever asks, and all of his that a command is about.
+LAST = "last"
+ALL = "all"
+
+
+def with_commas(text: str) -> str:
+    """Words with commas between: `3, 5-9` and `3 5-9` are `3,5-9`, and `1 2` is never 12."""
+    return ",".join(filter(None, (word.strip(",") for word in text.split())))
 
 
 def parse_jobs(text: str) -> str:
-    """A selection of jobs, checked, in the form that the pool takes: no spaces.
+    """A selection of jobs, checked, in the form that the pool takes: commas and no blanks.
 
     Raises:
         UsageError: it is none.
     """
-    text = text.replace(" ", "")
-    if text not in ("last", "all"):
-        _ranges(text, "jobs")
-    return text
+    words = with_commas(text).split(",")
+    numbers = [word for word in words if word not in (LAST, ALL)]
+    if numbers:
+        _ranges(",".join(numbers), "jobs")
+    return ",".join(words)
+
+
+def is_moving(jobs: str) -> bool:
+    """Whether a selection may mean other jobs when it is sent again."""
+    return jobs.startswith("name:") or not {LAST, ALL}.isdisjoint(jobs.split(","))
+
+
+def ranges_of(jobs: str) -> str:
+    """What of a selection may mean many jobs: `all` and ranges; empty for nothing."""
+    return ",".join(word for word in jobs.split(",") if word == ALL or "-" in word)
 
 
 def jobs_or_name(jobs: str | None, name: str) -> str:
@@ -42,7 +61,7 @@ def parse_job(text: str) -> str:
         UsageError: it is neither.
     """
     text = text.strip()
-    if text != "last" and not (text.isascii() and text.isdigit()):
+    if text != LAST and not (text.isascii() and text.isdigit()):
         raise UsageError(f"not a job: {text!r}", hint="give one id, e.g. 7, or `last`")
     return text
 
@@ -53,7 +72,7 @@ def parse_tasks(text: str) -> list[int]:
     Raises:
         UsageError: they are none, too large, or too many.
     """
-    ranges = _ranges(text.replace(" ", ""), "tasks")
+    ranges = _ranges(with_commas(text), "tasks")
     largest = max(last for _, last in ranges)
     if largest > MAX_ID:
         raise UsageError(f"there is no task {largest}", cause=f"task ids go up to {MAX_ID:,}")
@@ -71,7 +90,7 @@ def _ranges(text: str, what: str) -> list[tuple[int, int]]:
         if match is None:
             words = ", `last` or `all`" if what == "jobs" else ""
             raise UsageError(
-                f"not a selection of {what}: {text!r}", hint=f"write 3 or 3,5-9{words}"
+                f"not a selection of {what}: {part or text!r}", hint=f"write 3 or 3,5-9{words}"
             )
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:

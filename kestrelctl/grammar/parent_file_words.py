@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from kestrelctl.core.model.after import After
 from kestrelctl.core.model.parent_files import ParentFiles, not_waited_for
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.after_words import LAST
+from kestrelctl.grammar.id_ranges import LAST
 
 PREFIX = "job:"
 

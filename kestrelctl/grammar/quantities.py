@@ -45,6 +45,19 @@ _DURATION = re.compile(
     r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?"
 )
 _DURATION_UNITS = (86400, 3600, 60, 1)
+#: Days, then hours, minutes and seconds: `1-02:03:04`, `1-02:03`, `1-02`; without days `02:03:04`.
+_CLOCK = re.compile(
+    r"(\d{1,6})-(\d{1,2})(?::(\d{2}))?(?::(\d{2}))?|(\d{1,6}):(\d{2}):(\d{2})", re.ASCII
+)
+_TWO_PARTS = re.compile(r"(\d{1,6}):(\d{2})", re.ASCII)
+#: Longer names of units, as other programs take them.
+_UNIT_NAMES = (
+    (re.compile(r"\s+"), ""),
+    (re.compile(r"days?"), "d"),
+    (re.compile(r"hours?|hrs?"), "h"),
+    (re.compile(r"minutes?|mins?"), "m"),
+    (re.compile(r"seconds?|secs?"), "s"),
+)
 
 
 def parse_size(text: object) -> int:
@@ -72,20 +85,38 @@ def parse_sizes(text: object) -> tuple[int, ...]:
 
 
 def parse_duration(text: object) -> float:
-    """Seconds in `90`, `0.5`, `15m`, `1h30m` or `2d`.
+    """Seconds in `90`, `0.5`, `15m`, `1h30m` or `2d`, or as a clock shows them: `1-02:03:04`
+    (days-hours:minutes:seconds), `02:03:04`.
 
     Raises:
         UsageError: it is no duration, or none at all.
     """
     words = str(text).strip()
-    match = _DURATION.fullmatch(f"{words}s" if _NUMBER.fullmatch(words) else words)
-    parts = match.groups() if match else ()
+    clock = _CLOCK.fullmatch(words)
+    if clock is not None:
+        parts = clock.groups()[:4] if clock[1] else ("0", *clock.groups()[4:])
+    else:
+        match = _DURATION.fullmatch(f"{words}s" if _NUMBER.fullmatch(words) else words)
+        parts = match.groups() if match else ()
     seconds = sum(
         float(part) * unit for part, unit in zip(parts, _DURATION_UNITS, strict=False) if part
     )
     if seconds <= 0:
-        raise UsageError(f"not a duration: {str(text)!r}", hint="write 90 (seconds), 15m or 1h30m")
+        raise UsageError(f"not a duration: {str(text)!r}", hint=_hint_for(words))
     return seconds
+
+
+def _hint_for(words: str) -> str:
+    """How to write what was probably meant by something that is no duration."""
+    two = _TWO_PARTS.fullmatch(words)
+    if two is not None:
+        return f"write {two[1]}h{two[2]}m, or {two[1]}m{two[2]}s"
+    short = words.lower()
+    for name, unit in _UNIT_NAMES:
+        short = name.sub(unit, short)
+    if short != words and short and _DURATION.fullmatch(short):
+        return f"write {short}"
+    return "write 90 (seconds), 15m or 1h30m"
 
 
 def parse_percent(text: object) -> float:

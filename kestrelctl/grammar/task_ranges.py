@@ -6,6 +6,7 @@ import re
 
 from kestrelctl.core.model.task_array import Run, TaskArray, problem_with_ids
 from kestrelctl.errors import UsageError
+from kestrelctl.grammar.id_ranges import with_commas
 
 #: `int` refuses thousands of digits.
 _ARRAY = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?(?::(\d{1,20}))?")
@@ -19,7 +20,7 @@ def parse_array(text: object) -> TaskArray:
     Raises:
         UsageError: it is none of these, or an id is there twice.
     """
-    text = str(text).replace(" ", "")
+    text = with_commas(str(text))
     runs = sorted(_run(part, text) for part in text.split(","))
     (first, step, _), *further = runs
     array = TaskArray(

@@ -66,7 +66,18 @@ def test_what_is_no_size_is_refused_with_a_hint(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("90", 90), ("0.5", 0.5), ("15m", 900), ("1h30m", 5400), ("2d", 172_800), ("1h5s", 3605)],
+    [
+        ("90", 90),
+        ("0.5", 0.5),
+        ("15m", 900),
+        ("1h30m", 5400),
+        ("2d", 172_800),
+        ("1h5s", 3605),
+        ("02:03:04", 7384),
+        ("1-02:03:04", 93_784),
+        ("1-02:03", 93_780),
+        ("7-00", 604_800),
+    ],
 )
 def test_a_duration_is_read(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
@@ -77,6 +88,25 @@ def test_what_is_no_duration_is_refused_with_a_hint(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_duration(text)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("90:00", "write 90h00m, or 90m00s"),
+        ("1:30", "write 1h30m, or 1m30s"),
+        ("2 hours", "write 2h"),
+        ("1h 30m", "write 1h30m"),
+        ("15days 2min 2s", "write 15d2m2s"),
+        ("soon", "write 90 (seconds), 15m or 1h30m"),
+    ],
+)
+def test_a_duration_of_another_form_is_answered_with_the_form_that_is_taken(
+    text: str, hint: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_duration(text)
+    assert caught.value.hint == hint
 
 
 @pytest.mark.parametrize(
@@ -141,12 +171,20 @@ def test_words_may_be_repeated_or_have_commas() -> None:
     assert split_words(["A,B", " C ", "A D", ""]) == ("A", "B", "C", "D")
 
 
-@pytest.mark.parametrize("text", ["last", "all", "7", "3,5-9", "3, 5-9", "1-1"])
+@pytest.mark.parametrize(
+    "text", ["last", "all", "7", "3,5-9", "3, 5-9", "1-1", "all,3", "last, 5-9, all"]
+)
 def test_a_selection_of_jobs_passes_on_to_the_pool(text: str) -> None:
     assert parse_jobs(text) == text.replace(" ", "")
 
 
-@pytest.mark.parametrize("text", ["", "x", "9-5", "1-", "-3", "1,,2", "all,3", "3:5"])
+def test_a_blank_stands_for_a_comma_and_joins_no_numbers() -> None:
+    assert parse_jobs("1 2  5-9") == "1,2,5-9"
+    assert parse_tasks("1 2") == [1, 2]
+    assert parse_array("1 2") == parse_array("1,2")
+
+
+@pytest.mark.parametrize("text", ["", "x", "9-5", "1-", "-3", "1,,2", "all,x", "3:5", "1 - 3"])
 def test_what_selects_no_jobs_is_refused_with_a_hint(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_jobs(text)
