@@ -12,6 +12,7 @@ import click
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
 from kestrelctl.cli.command_output import Column, CommandOutput, Listing
 from kestrelctl.core.model.plural import plural
+from kestrelctl.grammar.deadline_words import Since, parse_since
 from kestrelctl.grammar.quantities import parse_duration
 
 if TYPE_CHECKING:
@@ -169,10 +170,11 @@ def diff(
 @_directory_option
 @click.option(
     "--since",
+    type=parse_since,
     default="1h",
     show_default=True,
-    metavar="DURATION",
-    help="Time until now that it shows.",
+    metavar="TIME|DATE",
+    help="Time until now that it shows, or the date from which it does: 6h, 2026-11-01.",
 )
 @click.option(
     "--expires",
@@ -193,7 +195,7 @@ def snapshot(
     invocation: Invocation,
     /,
     directory: Path | None,
-    since: str,
+    since: Since,
     expires: str,
     datasource: str,
     names: tuple[str, ...],
@@ -202,12 +204,12 @@ def snapshot(
     """Keep dashboards of Grafana with the data they show now; whoever has the address sees it."""
     from kestrelctl.grafana.snapshot import with_data
 
-    seconds, expires_seconds = parse_duration(since), round(parse_duration(expires))
+    expires_seconds = round(parse_duration(expires))
+    now = invocation.now()
+    from_ms, to_ms = round(since.moment(now) * 1000), round(now * 1000)
     uids = _uids(_boards(directory), names)
     grafana = _connect(**server)
     datasource = datasource or grafana.prometheus()
-    to_ms = round(invocation.now() * 1000)
-    from_ms = to_ms - round(seconds * 1000)
     models = [grafana.read(uid).model for uid in uids]
     filled = [with_data(grafana, model, datasource, from_ms, to_ms) for model in models]
     made = [

@@ -14,7 +14,8 @@ from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.follow import INTERVAL_SECONDS, PATIENCE_SECONDS
 from kestrelctl.core.model.member_change import MEMBER_KINDS
 from kestrelctl.errors import Busy, TimedOut, Unreachable, UsageError
-from kestrelctl.grammar.quantities import parse_duration, short_address
+from kestrelctl.grammar.deadline_words import Since, parse_since
+from kestrelctl.grammar.quantities import short_address
 from kestrelctl.membership.membership_event import EventQuery, MembershipEvent
 from kestrelctl.protocol.member_answers import EventPage
 from kestrelctl.protocol.member_requests import ListEvents
@@ -52,9 +53,10 @@ def shown_time(at: float) -> str:
 )
 @click.option(
     "--since",
-    type=parse_duration,
-    metavar="TIME",
-    help="Show only events within this time: 7d.  [default: all; with -f, new ones]",
+    type=parse_since,
+    metavar="TIME|DATE",
+    help="Show only events within this time, or since this date: 7d, 2026-11-01.  [default: all; "
+    "with -f, new ones]",
 )
 @pass_invocation
 def events(
@@ -63,7 +65,7 @@ def events(
     worker: str,
     kind: str,
     group: str,
-    since: float | None,
+    since: Since | None,
 ) -> None:
     """List what happened to workers: joined, left, failed, changed, quarantined, drained.
 
@@ -73,7 +75,7 @@ def events(
         raise UsageError(
             "what is followed has no end", hint="-o jsonl gives an object on each line"
         )
-    begins = 0.0 if since is None else max(0.0, invocation.now() - since)
+    begins = 0.0 if since is None else since.moment(invocation.now())
     query = EventQuery(worker=worker, kind=kind, group=group, since=begins)
 
     async def work(connection: Connection) -> None:

@@ -14,7 +14,8 @@ from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.fleethosts import choose, host_options
 from kestrelctl.core.model.plural import plural
-from kestrelctl.grammar.quantities import parse_duration, parse_size, size
+from kestrelctl.grammar.deadline_words import Since, parse_since
+from kestrelctl.grammar.quantities import parse_size, size
 
 
 @click.command("bundle", cls=CliCommand, talks=False)
@@ -28,12 +29,11 @@ from kestrelctl.grammar.quantities import parse_duration, parse_size, size
 )
 @click.option(
     "--since",
-    "journal_seconds",
-    type=parse_duration,
+    type=parse_since,
     default="24h",
     show_default=True,
-    metavar="DURATION",
-    help="Time that the journals go back.",
+    metavar="TIME|DATE",
+    help="Time that the journals go back, or their first date: 6h, 2026-11-01.",
 )
 @click.option(
     "--journal-size",
@@ -49,7 +49,7 @@ def bundle(
     invocation: Invocation,
     /,
     destination: Path | None,
-    journal_seconds: float,
+    since: Since,
     journal_bytes: int,
     **chosen: Any,
 ) -> None:
@@ -61,12 +61,11 @@ def bundle(
 
     fleet = choose(invocation, **chosen)
     made_at = invocation.now()
+    hours = (made_at - since.moment(made_at)) / 3600
     stamp = datetime.fromtimestamp(made_at).strftime("%Y%m%d-%H%M%S")
     path = destination or Path(f"kestrel-bundle-{stamp}.tar.gz")
     archive = Archive(path, made_at=made_at)
-    collect = functools.partial(
-        collect_from, hours=journal_seconds / 3600, journal_bytes=journal_bytes
-    )
+    collect = functools.partial(collect_from, hours=hours, journal_bytes=journal_bytes)
 
     async def work() -> None:
         async for outcome in fleet.each(collect):

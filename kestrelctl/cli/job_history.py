@@ -7,28 +7,37 @@ import click
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Column, Listing
 from kestrelctl.cli.connection import Connection
+from kestrelctl.cli.job_arguments import jobs_argument
 from kestrelctl.cli.jobview import all_pages, job_name, memory, memory_time
 from kestrelctl.core.model.plural import plural
-from kestrelctl.grammar.quantities import WholeNumber, ago, duration, parse_duration
+from kestrelctl.grammar.deadline_words import Since, parse_since
+from kestrelctl.grammar.quantities import WholeNumber, ago, duration
 from kestrelctl.protocol.answers import JobView
 from kestrelctl.protocol.requests import ENDED_STATES, ListJobs
 
 
 @click.command("history", cls=CliCommand)
-@click.option("--owner", default="", metavar="JID", help="Show only jobs of this user.")
+@jobs_argument()
+@click.option(
+    "--owner",
+    default="",
+    metavar="NAME",
+    help="Show only jobs of this user: an account, or what is before its `@`.",
+)
 @click.option(
     "--state",
     "states",
     multiple=True,
-    type=click.Choice(ENDED_STATES),
+    type=click.Choice(ENDED_STATES, case_sensitive=False),
     help="Show only these; repeatable.",
 )
 @click.option("--name", default="", metavar="GLOB", help="Show only jobs of this name: 'nightly*'.")
 @click.option(
     "--since",
-    type=parse_duration,
-    metavar="TIME",
-    help="Show only jobs that ended within this time: 7d.  [default: all]",
+    type=parse_since,
+    metavar="TIME|DATE",
+    help="Show only jobs that ended within this time, or since this date: 7d, 2026-11-01.  "
+    "[default: all]",
 )
 @click.option(
     "--limit",
@@ -40,17 +49,19 @@ from kestrelctl.protocol.requests import ENDED_STATES, ListJobs
 @pass_invocation
 def history(
     invocation: Invocation,
+    jobs: str | None,
     owner: str,
     states: tuple[str, ...],
     name: str,
-    since: float | None,
+    since: Since | None,
     limit: int,
 ) -> None:
     """List jobs that have ended, the newest last, with what they took of the pool."""
 
     async def work(connection: Connection) -> None:
-        ended_since = None if since is None else max(0.0, invocation.now() - since)
+        ended_since = None if since is None else since.moment(invocation.now())
         request = ListJobs(
+            jobs=jobs or "",
             owner=owner,
             states=list(states or ENDED_STATES),
             name=name,

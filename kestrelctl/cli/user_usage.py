@@ -12,7 +12,8 @@ from kestrelctl.cli.command_output import Column, Listing
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.jobview import memory, memory_time
 from kestrelctl.cli.share_options import byte_bound
-from kestrelctl.grammar.quantities import duration, parse_duration, size
+from kestrelctl.grammar.deadline_words import Since, parse_since
+from kestrelctl.grammar.quantities import duration, size
 from kestrelctl.protocol.answers import UsedByUsers, UserLine
 from kestrelctl.protocol.requests import UsageBy, UserUsage
 
@@ -43,11 +44,11 @@ _BY_GROUP: list[Column[UserLine]] = [
 @click.argument("name", required=False, default="", metavar="[NAME]")
 @click.option(
     "--since",
-    type=parse_duration,
+    type=parse_since,
     default="30d",
     show_default=True,
-    metavar="TIME",
-    help="Time to look back, from the beginning of that day in UTC.",
+    metavar="TIME|DATE",
+    help="Time to look back, or a date: 7d, 2026-11-01; from the beginning of that day in UTC.",
 )
 @click.option(
     "--by",
@@ -57,7 +58,7 @@ _BY_GROUP: list[Column[UserLine]] = [
     help="Print a line for each user, or for each group: the sum of its present members.",
 )
 @pass_invocation
-def usage(invocation: Invocation, name: str, since: float, by: UsageBy) -> None:
+def usage(invocation: Invocation, name: str, since: Since, by: UsageBy) -> None:
     """Sum up what users have used: run time, processor time and memory of ended attempts.
 
     NAME is an account, or what is before its `@`; with `--by group` a group. Users see
@@ -65,7 +66,7 @@ def usage(invocation: Invocation, name: str, since: float, by: UsageBy) -> None:
     """
 
     async def work(connection: Connection) -> None:
-        request = UserUsage(user=name, since=max(0.0, invocation.now() - since), by=by)
+        request = UserUsage(user=name, since=since.moment(invocation.now()), by=by)
         page = await ask(connection, request, UsedByUsers)
         users = page.users
         while page.after is not None:

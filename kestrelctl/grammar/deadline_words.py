@@ -1,12 +1,16 @@
-"""Deadlines as people write them."""
+"""Moments as people write them: deadlines, and since when something is looked at."""
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import NamedTuple
 
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.quantities import parse_duration
+
+#: How a date begins, and no duration does.
+_DATE = re.compile(r"\d{4}-\d")
 
 
 class Deadline(NamedTuple):
@@ -28,10 +32,57 @@ def parse_deadline(text: object) -> Deadline:
         return text
     words = str(text).strip()
     try:
-        if "-" in words:
+        if is_date(words):
             return Deadline(at=datetime.fromisoformat(words).timestamp())
         return Deadline(seconds=parse_duration(words))
     except (UsageError, ValueError, OverflowError, OSError):
         raise UsageError(
             f"not a deadline: {words[:40]!r}", hint="write 2h (from now) or 2030-12-24T18:00"
         ) from None
+
+
+class Since(NamedTuple):
+    """A moment in seconds since the epoch, or seconds back from now."""
+
+    at: float | None = None
+    seconds: float = 0.0
+
+    def moment(self, now: float) -> float:
+        """When it began, in seconds since the epoch.
+
+        Raises:
+            UsageError: it lies ahead.
+        """
+        if self.at is None:
+            return max(0.0, now - self.seconds)
+        if self.at > now:
+            shown = datetime.fromtimestamp(self.at).strftime("%Y-%m-%d %H:%M")
+            raise UsageError(f"{shown} lies ahead", hint="name a moment in the past, or 7d")
+        return self.at
+
+
+def parse_since(text: object) -> Since:
+    """Since when: the last `7d`, `2026-11-01`, `2026-11-01T18:00` or `2026-11-01T18:00+01:00`.
+
+    A date without a zone is one of the zone of whoever reads it, and begins at midnight.
+
+    Raises:
+        UsageError: it is neither a duration nor a moment.
+    """
+    if isinstance(text, Since):  # as it was parsed already
+        return text
+    words = str(text).strip()
+    try:
+        if is_date(words):
+            return Since(at=datetime.fromisoformat(words).timestamp())
+        return Since(seconds=parse_duration(words))
+    except (UsageError, ValueError, OverflowError, OSError):
+        raise UsageError(
+            f"neither a time back from now nor a date: {words[:40]!r}",
+            hint="write 7d, 2026-11-01 or 2026-11-01T18:00",
+        ) from None
+
+
+def is_date(words: str) -> bool:
+    """Whether somebody means a moment, though he may have written it wrong."""
+    return _DATE.match(words) is not None
