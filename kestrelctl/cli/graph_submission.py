@@ -71,7 +71,7 @@ def _job(
     job = graph.jobs[placed.name]
     options = dict(job.options)
     name = options.pop("name")
-    same = msgspec.json.encode((options, job.cleanup))
+    same = msgspec.json.encode(options)
     spec = made.get(same)
     if spec is None:
         try:

@@ -31,7 +31,7 @@ from kestrelctl.grammar.nearest import did_you_mean
 from kestrelctl.grammar.parent_file_words import PREFIX, parents_named
 from kestrelctl.grammar.stage_words import OPTION_OF
 
-#: Keys of a TOML file besides `command` and `cleanup`: options of `submit`.
+#: Keys of a TOML file besides `command`: options of `submit`.
 OPTIONS = (
     "array",
     "each-line",
@@ -86,6 +86,7 @@ OPTIONS = (
     "workdir",
     "input",
     "stdin",
+    "cleanup",
     "stage",
 )
 #: What a table `[stage.NAME]` says.
@@ -105,12 +106,11 @@ class JobFile(msgspec.Struct, frozen=True):
 
     Attributes:
         argv: the command.
-        cleanup: to be run after each task; empty for nothing.
-        options: values by name of the option of `submit`; several are a list.
+        options: values by name of the option of `submit`; several are a list, a command is a tuple
+            of its words.
     """
 
     argv: tuple[str, ...]
-    cleanup: tuple[str, ...]
     options: dict[str, Any]
 
 
@@ -211,13 +211,14 @@ def _one(path: Path, fields: dict[str, Any], which: str = "") -> JobFile:
     Args:
         which: of several jobs, for messages.
     """
-    _refuse_unknown(path, fields, ("command", "cleanup", *OPTIONS))
+    _refuse_unknown(path, fields, ("command", *OPTIONS))
     argv = _command(path, "command", fields.pop("command", []))
     if not argv:
         raise UsageError(
             f"{path}: {which}there is no command", hint='write command = ["./run", "{}"]'
         )
-    cleanup = _command(path, "cleanup", fields.pop("cleanup", []))
+    if "cleanup" in fields:
+        fields["cleanup"] = _command(path, "cleanup", fields["cleanup"])
     for key in ("each-line", "from-json", "stdin"):
         if key in fields:
             fields[key] = _beside(path, _typed(path, key, fields[key], str))
@@ -251,12 +252,12 @@ def _one(path: Path, fields: dict[str, Any], which: str = "") -> JobFile:
     for key, value in fields.items():
         if key in ("service", "hold", "join", "keep-logs", "no-flock") and isinstance(value, bool):
             continue
-        if isinstance(value, tuple):  # the command of a stage
+        if isinstance(value, tuple):  # a command
             continue
         several = key in _SEVERAL and isinstance(value, list)
         for each in value if several else [value]:
             _scalar(path, key, each)
-    return JobFile(argv, cleanup, fields)
+    return JobFile(argv, fields)
 
 
 def _stages(path: Path, tables: object) -> dict[str, Any]:
@@ -299,11 +300,9 @@ def _read_ini(path: Path, text: str) -> JobFile:
     options: dict[str, Any] = {"array": [f"0-{tasks - 1}"]}
     if tags := section.get("requires", "").upper().split():
         options["requires"] = tags
-    return JobFile(
-        numbered(section["command"]),
-        numbered(section.get("cleanup", "")),
-        options,
-    )
+    if cleanup := numbered(section.get("cleanup", "")):
+        options["cleanup"] = cleanup
+    return JobFile(numbered(section["command"]), options)
 
 
 def _command(path: Path, key: str, value: object) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ ANSWER_SECONDS = 30.0
 #: The options by what they are about, the most used first, as help shows them.
 OPTION_SECTIONS = {
     "What to run": "array each-line from-json name env export workdir service copies span "
-    "setup stage-in stage-out stage-limit stage-tries",
+    "setup stage-in stage-out cleanup stage-limit stage-tries",
     "How much and how many": "cpus memory gpus time-limit max-running disk asset retry-memory",
     "Where it runs": "requires requirements rank isolation environment no-flock time-request",
     "When it runs": "priority after after-each if-parent-fails hold deadline",
@@ -490,8 +490,7 @@ def _job_of(
         items = read_lines(options["each_line"])
     elif options["from_json"] is not None:
         items = read_elements(options["from_json"])
-    cleanup = job_file.cleanup if job_file is not None else ()
-    return job_of(argv, options, cleanup=cleanup, items=items), items
+    return job_of(argv, options, items=items), items
 
 
 async def send(

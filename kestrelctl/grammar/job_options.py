@@ -319,6 +319,13 @@ _OPTIONS = (
         "the task does not run again.",
     ),
     click.option(
+        "--cleanup",
+        type=parse_command,
+        metavar="COMMAND",
+        default="",
+        help="Command that runs after each task, whatever came of it.",
+    ),
+    click.option(
         "--stage-limit",
         multiple=True,
         metavar="NAME=TIME",
@@ -400,7 +407,6 @@ def job_of(
     argv: tuple[str, ...],
     options: Mapping[str, Any],
     *,
-    cleanup: tuple[str, ...] = (),
     items: tuple[str, ...] | None = None,
 ) -> JobSpec:
     """The job that a command and parsed options describe, without its items.
@@ -411,6 +417,12 @@ def job_of(
     Raises:
         UsageError: the pool would not take it.
     """
+    environment = options["environment"]
+    if "=" in environment:
+        raise UsageError(
+            f"--environment names a class of environments, and {environment!r} is none",
+            hint=f"--env {environment} sets a variable",
+        )
     copies = options["copies"]
     if copies is not None and (not options["service"] or options["array"] or items is not None):
         raise UsageError(
@@ -433,7 +445,7 @@ def job_of(
     return checked_job(
         JobSpec(
             argv=argv,
-            cleanup=cleanup,
+            cleanup=options["cleanup"],
             count=array.count,
             first=array.first,
             step=array.step,
@@ -446,7 +458,7 @@ def job_of(
             requirements=options["requirements"].strip(),
             rank=options["rank"].strip(),
             stays=options["no_flock"],
-            environment=TaskEnvironment(options["environment"]) if options["environment"] else None,
+            environment=TaskEnvironment(environment) if environment else None,
             max_running=options["max_running"],
             max_failures=options["max_failures"],
             retry_memory_bytes=options["retry_memory"],

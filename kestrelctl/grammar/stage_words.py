@@ -21,10 +21,14 @@ def parse_command(given: object) -> tuple[str, ...]:
     """The words of a command in one word, quoted as in a shell; those of a job file as they are.
 
     Raises:
-        UsageError: a quote is not closed.
+        UsageError: a quote is not closed, or it begins as an option.
     """
     if isinstance(given, tuple):
         return given
+    if str(given).startswith("-"):
+        raise UsageError(
+            f"not a command: {str(given)!r}", hint="the option before it takes a command"
+        )
     try:
         return tuple(shlex.split(str(given)))
     except ValueError as error:

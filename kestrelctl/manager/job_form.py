@@ -77,7 +77,8 @@ def job_of_form(values: dict[str, list[str]]) -> JobSpec:
         raise UsageError(f"{field}: {error.message}") from None
     options = dict(context.params)
     options["array"] = options["array"] or TaskArray(count=options["queue"])
-    return job_of(argv, options, cleanup=_words("cleanup", values))
+    options["cleanup"] = _words("cleanup", values)
+    return job_of(argv, options)
 
 
 def _words(field: str, values: dict[str, list[str]]) -> tuple[str, ...]:

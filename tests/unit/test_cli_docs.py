@@ -41,6 +41,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 LINES = re.findall(r"^(kestrelctl .*)$", PAGE, re.MULTILINE)
 BLOCKS = dict(re.findall(r"^```(toml|ini)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 TOKEN = Token(host="x", port=5222, pool="example.org", jid="join-1-a@x", password="p").encode()
+#: A moment after the dates that the page has.
+AFTER_ITS_DATES = 1_900_000_000.0
 TOML = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
@@ -108,7 +110,8 @@ def test_there_are_command_lines() -> None:
 def test_a_command_line_of_the_page_works(line: str) -> None:
     pool = FakePool()
     words = shlex.split(line.replace("TOKEN", TOKEN))[1:]
-    result = run(pool, *words, share=None if "fetch" in line else FakeShare())
+    share = None if "fetch" in line else FakeShare()
+    result = run(pool, *words, share=share, now=AFTER_ITS_DATES)
     if result.exit_code == 1:
         assert "Reached" in result.stderr
     else:
@@ -119,9 +122,10 @@ def test_a_command_line_of_the_page_works(line: str) -> None:
 def test_the_job_files_of_the_page_can_be_read(desk: Path) -> None:
     job = read_job_file(desk / "sweep.toml")
     assert job.argv == ("./fit", "{x}", "{y}")
-    assert job.cleanup == ("rm", "-f", "lock")
+    assert job.options["cleanup"] == ("rm", "-f", "lock")
     assert read_job_file(desk / "sample.job").options == {
         "array": ["0-4"],
+        "cleanup": ("/bin/sh", "-c", './cleanup.sh "$0"', "{n}"),
         "requires": ["FOO", "BAR", "BAZ"],
     }
 

@@ -105,7 +105,7 @@ def test_a_command_of_2009_finds_the_task_number_in_its_last_argument(tmp_path: 
 
 def test_a_job_file_of_2009_needs_no_more_than_a_command(tmp_path: Path) -> None:
     job = read_job_file(written(tmp_path, "j", "[job]\ncommand = true\n"))
-    assert job == JobFile(("/bin/sh", "-c", 'true "$0"', "{n}"), (), {"array": ["0-0"]})
+    assert job == JobFile(("/bin/sh", "-c", 'true "$0"', "{n}"), {"array": ["0-0"]})
 
 
 @pytest.mark.parametrize(
