@@ -154,6 +154,30 @@ class Record(CommandOutput):
                 screen.write(f"{block[0]:<{width}}  {one_line(block[1])}\n")
 
 
+class Records(CommandOutput):
+    """Several records, with an empty line between two."""
+
+    many = True
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._records = records
+
+    async def entries(self) -> AsyncIterator[tuple[str, object]]:
+        for record in self._records:
+            async for entry in record.entries():
+                yield entry
+
+    async def tabulate(self, screen: Screen) -> None:
+        for number, record in enumerate(self._records):
+            screen.write("\n" if number else "")
+            await record.tabulate(screen)
+
+
+def one_or_several(records: Sequence[Record]) -> CommandOutput:
+    """The record, if there is one; an array in JSON, if there are several."""
+    return records[0] if len(records) == 1 else Records(records)
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A finished table inside a record."""

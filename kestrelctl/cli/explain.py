@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.cli.command_output import CommandOutput, Record, Table, plain
+from kestrelctl.cli.command_output import CommandOutput, Record, Table, one_or_several, plain
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.grid import Grid
+from kestrelctl.cli.job_arguments import ids_of, jobs_argument
 from kestrelctl.core.model.clause_count import ClauseCount
 from kestrelctl.core.model.plural import plural
 from kestrelctl.grammar.flock_words import neighbour_words
-from kestrelctl.grammar.id_ranges import parse_job
+from kestrelctl.grammar.id_ranges import LAST
 from kestrelctl.grammar.quantities import short_address
 from kestrelctl.grammar.why_waiting import conclusion, reason_text
 from kestrelctl.protocol.answers import JobExplanation, Obstacle
@@ -19,13 +20,16 @@ from kestrelctl.protocol.requests import ExplainJob
 
 
 @click.command("explain", cls=CliCommand)
-@click.argument("job", type=parse_job, metavar="JOB")
+@jobs_argument(unnamed=LAST)
 @pass_invocation
-def explain(invocation: Invocation, job: str) -> None:
-    """Explain why tasks of a job wait, worker by worker, the closest fit first."""
+def explain(invocation: Invocation, jobs: str) -> None:
+    """Explain why tasks of jobs wait, worker by worker, the closest fit first."""
 
     async def work(connection: Connection) -> CommandOutput:
-        return report(await ask(connection, ExplainJob(job=job), JobExplanation))
+        requests = [ExplainJob(job=job_id) for job_id in await ids_of(connection, jobs)]
+        return one_or_several(
+            [report(await ask(connection, each, JobExplanation)) for each in requests]
+        )
 
     invocation.talk(work)
 

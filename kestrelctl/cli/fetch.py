@@ -17,9 +17,10 @@ import click
 import msgspec
 
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.cli.command_output import Record
+from kestrelctl.cli.command_output import Record, one_or_several
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.fetch_directory import FetchDirectory
+from kestrelctl.cli.job_arguments import ids_of, jobs_argument
 from kestrelctl.cli.jobview import one_job
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import (
@@ -30,7 +31,7 @@ from kestrelctl.errors import (
     UsageError,
 )
 from kestrelctl.files.archive import add_file, add_link, members
-from kestrelctl.grammar.id_ranges import parse_job, parse_tasks
+from kestrelctl.grammar.id_ranges import LAST, parse_tasks
 from kestrelctl.grammar.quantities import size
 from kestrelctl.protocol.answers import JobView
 from kestrelctl.protocol.requests import ListOutputs
@@ -93,7 +94,7 @@ class Fetched(msgspec.Struct, kw_only=True):
 
 
 @click.command("fetch", cls=CliCommand)
-@click.argument("job", type=parse_job, metavar="JOB")
+@jobs_argument(unnamed=LAST)
 @click.option(
     "--tasks",
     "task_ids",
@@ -115,7 +116,7 @@ class Fetched(msgspec.Struct, kw_only=True):
 )
 @pass_invocation
 def fetch(
-    invocation: Invocation, job: str, task_ids: list[int] | None, to: Path | None, tar: Path | None
+    invocation: Invocation, jobs: str, task_ids: list[int] | None, to: Path | None, tar: Path | None
 ) -> None:
     """Copy the files here that tasks left, as `submit --output` asked.
 
@@ -127,15 +128,28 @@ def fetch(
         raise UsageError("an archive is nothing for a terminal", hint="--tar FILE, or | tar -x")
 
     async def work(connection: Connection) -> None:
-        view = await one_job(connection, job)
-        if tar is not None:
-            found = await fetch_tar(invocation, connection, view, task_ids or [], tar)
-            invocation.screen.say(found.sentence())
-        else:
-            place = to or Path(f"job-{view.job_id}")
-            found = await fetch_files(invocation, connection, view, place, task_ids or [])
-            await invocation.show(Record(str(place), found, [found.sentence()]))
-        found.check()
+        ids = await ids_of(connection, jobs)
+        if len(ids) > 1 and (to is not None or tar is not None):
+            raise UsageError(
+                "--to and --tar are for the files of one job",
+                hint="without them each job has a directory of its own, job-JOB",
+            )
+        fetched = []
+        records = []
+        for job_id in ids:
+            view = await one_job(connection, job_id)
+            if tar is not None:
+                found = await fetch_tar(invocation, connection, view, task_ids or [], tar)
+                invocation.screen.say(found.sentence())
+            else:
+                place = to or Path(f"job-{view.job_id}")
+                found = await fetch_files(invocation, connection, view, place, task_ids or [])
+                records.append(Record(str(place), found, [found.sentence()]))
+            fetched.append(found)
+        if records:
+            await invocation.show(one_or_several(records))
+        for found in fetched:
+            found.check()
 
     invocation.talk(work)
 

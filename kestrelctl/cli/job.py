@@ -10,10 +10,11 @@ from msgspec.structs import replace
 from kestrelctl.cli import wait as waiting
 from kestrelctl.cli.changed import Changes
 from kestrelctl.cli.command import Invocation, Noun, pass_invocation
-from kestrelctl.cli.command_output import CommandOutput
+from kestrelctl.cli.command_output import CommandOutput, Record, one_or_several
 from kestrelctl.cli.connection import Connection
 from kestrelctl.cli.explain import explain
 from kestrelctl.cli.fetch import fetch
+from kestrelctl.cli.job_arguments import ids_of, jobs_argument
 from kestrelctl.cli.job_graph import graph
 from kestrelctl.cli.job_history import history
 from kestrelctl.cli.jobview import (
@@ -34,11 +35,19 @@ from kestrelctl.cli.tasks import tasks
 from kestrelctl.core.model.hold import MAX_HOLD_REASON_CHARACTERS
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import TimedOut, UsageError
-from kestrelctl.grammar.id_ranges import jobs_or_name, parse_job, parse_jobs, parse_tasks
+from kestrelctl.grammar.id_ranges import (
+    LAST,
+    is_moving,
+    jobs_or_name,
+    parse_job,
+    parse_jobs,
+    parse_tasks,
+    ranges_of,
+)
+from kestrelctl.grammar.job_states import LISTED_STATES, chosen_states
 from kestrelctl.grammar.quantities import WholeNumber, parse_duration
 from kestrelctl.protocol.answers import Changed
 from kestrelctl.protocol.requests import (
-    JOB_STATES,
     CancelJobs,
     ForgetJobs,
     HoldJobs,
@@ -55,8 +64,6 @@ _NAME = click.option(
     help="Choose your jobs of this name instead of JOBS: 'night*'.",
 )
 _NOT_THERE = "these tasks have ended"
-#: Selections that may mean other jobs when they are sent again.
-_MOVING = ("last", "all")
 #: So many jobs are retried by one request.
 _PIECE = 500
 
@@ -79,21 +86,27 @@ _PIECE = 500
 def job() -> None:
     """List jobs, wait for them, read their output, cancel them.
 
-    JOBS are ids and ranges like 3,5-9, `last`, or `all` (your active ones; for `forget`, those
-    that have ended); JOB is one id, or `last`.
+    JOBS are ids and ranges like 3 5-9, `last`, and `all` (your active ones; for `forget`, those
+    that have ended); JOB is one id, or `last`. What only shows or waits is about the last job if
+    none is named.
     """
 
 
 @job.command("list")
-@click.argument("jobs", type=parse_jobs, default=None, required=False, metavar="[JOBS]")
+@jobs_argument()
 @click.option(
     "--state",
     "states",
     multiple=True,
-    type=click.Choice(JOB_STATES),
+    type=click.Choice(LISTED_STATES, case_sensitive=False),
     help="Show only these; repeatable.",
 )
-@click.option("--owner", default="", metavar="JID", help="Show only jobs of this user.")
+@click.option(
+    "--owner",
+    default="",
+    metavar="NAME",
+    help="Show only jobs of this user: an account, or what is before its `@`.",
+)
 @click.option("--name", default="", metavar="GLOB", help="Show only jobs of this name: 'nightly*'.")
 @click.option(
     "--limit",
@@ -121,9 +134,8 @@ def list_(
     """List jobs, the newest last, with a reason for those that wait."""
 
     async def work(connection: Connection) -> None:
-        request = ListJobs(
-            jobs=jobs or "", owner=owner, states=list(states), name=name, where=where
-        )
+        asked, expression = chosen_states(states, where)
+        request = ListJobs(jobs=jobs or "", owner=owner, states=asked, name=name, where=expression)
         views, total = await all_pages(connection, request, limit)
         reasons = await why_waiting(connection, views) if invocation.screen.is_table else {}
         await invocation.show(job_list(views, invocation.now(), reasons))
@@ -137,22 +149,26 @@ def list_(
 
 
 @job.command("info")
-@click.argument("job_id", type=parse_job, metavar="JOB")
+@jobs_argument(unnamed=LAST)
 @pass_invocation
-def info(invocation: Invocation, job_id: str) -> None:
-    """Show all about one job."""
+def info(invocation: Invocation, jobs: str) -> None:
+    """Show all about jobs."""
 
-    async def work(connection: Connection) -> CommandOutput:
+    async def record(connection: Connection, job_id: str) -> Record:
         view = await one_job(connection, job_id, details=True)
         reasons = await why_waiting(connection, [view])
         told = await output_of(connection, view) if invocation.screen.is_table else ("", "")
         return job_record(view, invocation.now(), reasons.get(view.job_id, ""), *told)
 
+    async def work(connection: Connection) -> CommandOutput:
+        ids = await ids_of(connection, jobs)
+        return one_or_several([await record(connection, job_id) for job_id in ids])
+
     invocation.talk(work)
 
 
 @job.command("wait")
-@click.argument("jobs", type=parse_jobs, metavar="JOBS")
+@jobs_argument(unnamed=LAST)
 @click.option(
     "--timeout",
     type=parse_duration,
@@ -198,7 +214,7 @@ def wait(
 
 
 @job.command("cancel")
-@click.argument("jobs", type=parse_jobs, required=False, metavar="[JOBS]")
+@jobs_argument()
 @_NAME
 @click.option(
     "--task",
@@ -215,7 +231,7 @@ def cancel(invocation: Invocation, jobs: str | None, name: str, task_ids: list[i
     async def work(redial: Redial) -> CommandOutput:
         if task_ids:
             request = CancelJobs(jobs=selection, task_ids=task_ids)
-            changed = await redial.change(request, twice=selection not in _MOVING)
+            changed = await redial.change(request, twice=not is_moving(selection))
             return Changes(changed, "cancelled tasks of", "job", nothing=_NOT_THERE)
         changed = await _until_none_is_left(redial, CancelJobs(jobs=selection))
         return Changes(changed, "cancelled", "job", nothing="none of these jobs is active")
@@ -224,7 +240,7 @@ def cancel(invocation: Invocation, jobs: str | None, name: str, task_ids: list[i
 
 
 @job.command("hold")
-@click.argument("jobs", type=parse_jobs, required=False, metavar="[JOBS]")
+@jobs_argument()
 @_NAME
 @click.option("--reason", default="", metavar="TEXT", help="Reason that `job info` shows.")
 @pass_invocation
@@ -243,7 +259,7 @@ def hold(invocation: Invocation, jobs: str | None, name: str, reason: str) -> No
 
 
 @job.command("release")
-@click.argument("jobs", type=parse_jobs, required=False, metavar="[JOBS]")
+@jobs_argument()
 @_NAME
 @pass_invocation
 def release(invocation: Invocation, jobs: str | None, name: str) -> None:
@@ -300,14 +316,14 @@ def scale(invocation: Invocation, job_id: str, copies: int) -> None:
 
     async def work(redial: Redial) -> CommandOutput:
         request = ScaleJob(job=job_id, copies=copies)
-        changed = await redial.change(request, twice=job_id not in _MOVING)
+        changed = await redial.change(request, twice=not is_moving(job_id))
         return Changes(changed, "scaled", "job")
 
     invocation.talk_again(work)
 
 
 @job.command("forget")
-@click.argument("jobs", type=parse_jobs, required=False, metavar="[JOBS]")
+@jobs_argument()
 @_NAME
 @pass_invocation
 def forget(invocation: Invocation, jobs: str | None, name: str) -> None:
@@ -325,15 +341,16 @@ async def _until_none_is_left(
     redial: Redial, request: CancelJobs | HoldJobs | ReleaseJobs | ForgetJobs
 ) -> Changed:
     """Asks as often as it takes to change all jobs that are meant."""
-    moving = request.jobs in _MOVING or request.jobs.startswith("name:")
     what: list[str] = []
     tasks = 0
     while True:
-        changed = await redial.change(request, twice=not moving)
+        changed = await redial.change(request, twice=not is_moving(request.jobs))
         what += changed.what
         tasks += changed.tasks
         if not (changed.left and changed.what):
             return replace(changed, what=what, tasks=tasks)
+        if not request.jobs.startswith("name:"):  # those that are named are changed already
+            request = replace(request, jobs=ranges_of(request.jobs))
 
 
 for command in (history, tasks, logs, fetch, explain, graph, story):

@@ -12,9 +12,10 @@ from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput, Record, Table
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.grid import Grid, cut
+from kestrelctl.cli.job_arguments import jobs_argument
 from kestrelctl.core.model.after import WantedEnd
 from kestrelctl.errors import KestrelError, UsageError
-from kestrelctl.grammar.id_ranges import parse_jobs
+from kestrelctl.grammar.id_ranges import LAST
 from kestrelctl.protocol.graph_answers import GraphEdge, GraphNode, JobGraph
 from kestrelctl.protocol.requests import DrawGraph
 
@@ -33,7 +34,7 @@ _COLOURS = {
 
 
 @click.command("graph", cls=CliCommand)
-@click.argument("jobs", type=parse_jobs, metavar="JOBS")
+@jobs_argument(unnamed=LAST)
 @click.option("--dot", is_flag=True, help="Print the graph as text for Graphviz.")
 @click.option(
     "--svg",

@@ -8,20 +8,20 @@ from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.connection import Connection
 from kestrelctl.cli.follow import MOST_FOLLOWED, follow
-from kestrelctl.cli.jobview import one_job
+from kestrelctl.cli.job_arguments import job_argument, view_told
 from kestrelctl.cli.output_files import OutputFiles, check_pattern
 from kestrelctl.cli.stored_logs import StoredLogs
 from kestrelctl.cli.task_logs import Missing, TaskLog, TaskLogs, pieces
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.id_ranges import parse_job, parse_tasks
+from kestrelctl.grammar.id_ranges import parse_tasks
 from kestrelctl.grammar.task_ranges import parse_array
 from kestrelctl.protocol.answers import JobView
 from kestrelctl.protocol.requests import Logs
 
 
 @click.command("logs", cls=CliCommand)
-@click.argument("job", type=parse_job, metavar="JOB")
+@job_argument()
 @click.argument("task_ids", type=parse_tasks, required=False, metavar="[TASKS]")
 @click.option(
     "--stdout",
@@ -78,7 +78,7 @@ def logs(
     stored = StoredLogs(invocation.downloads)
 
     async def work(connection: Connection) -> None:
-        view = await one_job(connection, job)
+        view = await view_told(connection, invocation, job)
         if follows:
             chosen = list(dict.fromkeys(task_ids or _ids(view)))
             if len(chosen) > MOST_FOLLOWED:

@@ -10,9 +10,10 @@ import click
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput, Record, plain
 from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.job_arguments import job_argument
 from kestrelctl.cli.screen import Mode
 from kestrelctl.core.model.hold import POOL
-from kestrelctl.grammar.id_ranges import parse_job, parse_tasks
+from kestrelctl.grammar.id_ranges import parse_tasks
 from kestrelctl.grammar.quantities import WholeNumber, short_address
 from kestrelctl.protocol.answers import Story, StoryEntry
 from kestrelctl.protocol.requests import TellStory
@@ -55,7 +56,7 @@ _NOT_AGAIN = ("ended", "found-again", "retried")
 
 
 @click.command("story", cls=CliCommand)
-@click.argument("job", type=parse_job, metavar="JOB")
+@job_argument()
 @click.argument("tasks", type=parse_tasks, nargs=-1, metavar="[TASK]...")
 @click.option(
     "--limit",

@@ -11,16 +11,19 @@ import msgspec
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Column, CommandOutput, Listing
 from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.job_arguments import job_argument, view_told
 from kestrelctl.cli.jobview import memory
 from kestrelctl.cli.wait import why_ended
 from kestrelctl.core.model.task_state import TaskState
-from kestrelctl.grammar.id_ranges import parse_job, parse_tasks
+from kestrelctl.grammar.id_ranges import LAST, parse_tasks
 from kestrelctl.grammar.quantities import WholeNumber, duration, short_address, size
 from kestrelctl.protocol.answers import Tasks, TaskView
 from kestrelctl.protocol.requests import ListTasks
 
 _PAGE = 1000
 _ON_TERMINAL = 100
+#: What `job retry` runs again of itself.
+_BAD = [TaskState.FAILED, TaskState.LOST]
 
 
 def _checkpoint(task: TaskView) -> str:
@@ -57,15 +60,16 @@ _STAGE: Column[TaskView] = Column("STAGE", lambda t: t.stage)
 
 
 @click.command("tasks", cls=CliCommand)
-@click.argument("job", type=parse_job, metavar="JOB")
+@job_argument()
 @click.argument("task_ids", type=parse_tasks, required=False, metavar="[TASKS]")
 @click.option(
     "--state",
     "states",
     multiple=True,
-    type=click.Choice([each.value for each in TaskState]),
+    type=click.Choice([each.value for each in TaskState], case_sensitive=False),
     help="Show only these; repeatable.",
 )
+@click.option("--failed", is_flag=True, help="Show only those that failed or were lost.")
 @click.option(
     "--limit",
     type=WholeNumber(0),
@@ -78,6 +82,8 @@ def tasks(
     task_ids: list[int] | None,
     states: tuple[str, ...],
     limit: int | None,
+    *,
+    failed: bool,
 ) -> None:
     """List the tasks of a job, in the order of their ids."""
     if limit is None:
@@ -87,8 +93,9 @@ def tasks(
         invocation.screen.say(f"only the first {limit:,}; --limit 0 shows all")
 
     async def work(connection: Connection) -> CommandOutput:
-        wanted = [TaskState(each) for each in states]
-        request = ListTasks(job=job, states=wanted, ids=task_ids or [])
+        wanted = [TaskState(each) for each in states] + (_BAD if failed else [])
+        which = str((await view_told(connection, invocation, job)).job_id) if job == LAST else job
+        request = ListTasks(job=which, states=wanted, ids=task_ids or [])
         answers = _answers(connection, request)
         first = await anext(answers)
         columns = [*_COLUMNS[:2], _STAGE, *_COLUMNS[2:]] if first.stages else _COLUMNS

@@ -41,6 +41,7 @@ from kestrelctl.manager.selection import (
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.stage_sums import MOST_TASKS, stage_sums
 from kestrelctl.manager.uploads import KEPT_SECONDS, Uploads
+from kestrelctl.manager.user_requests import is_called
 from kestrelctl.manager.watchers import Watchers
 from kestrelctl.manager.where import listed_job, where_jobs
 from kestrelctl.protocol import answers as an
@@ -361,11 +362,29 @@ class JobRequests:
             )
         )
 
+    def _account(self, caller: Caller, name: str) -> str:
+        """The account that a name means: itself, or the one with it before its `@`.
+
+        Raises:
+            UsageError: several have.
+        """
+        if "@" in name:
+            return name
+        if is_called(caller.user, name):
+            return caller.user
+        named = [user for user in self._service.pool.sharers.users() if is_called(user.name, name)]
+        found = [user.name for user in named if user.at_home] or [user.name for user in named]
+        if len(found) > 1:
+            raise UsageError(
+                f"several users are called {name}", hint=f"name the whole account: {name}@…"
+            )
+        return found[0] if found else name
+
     async def list_jobs(self, caller: Caller, request: rq.ListJobs) -> None:
         store = self._service.store
         check_glob(request.name)
         ids = self._selection.jobs(caller, request.jobs).ids if request.jobs else None
-        owner = request.owner or None
+        owner = self._account(caller, request.owner) if request.owner else None
         if request.name and not caller.sees(owner or ""):
             # Whoever may not know a name may not find it out by asking for it.
             owner, ids = caller.user, ids if owner in (None, caller.user) else []

@@ -1,4 +1,4 @@
-"""Which jobs a user means: `last`, `all`, `name:sweep*`, `3,5-9`."""
+"""Which jobs a user means: `last`, `all`, `3,5-9`, several of these, or `name:sweep*`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
+from kestrelctl.grammar.id_ranges import ALL, LAST
 from kestrelctl.grammar.quantities import short_address
 from kestrelctl.manager.caller import Caller
 from kestrelctl.store.port import Store
@@ -196,25 +197,14 @@ def select_jobs(
     """What a selector names, for a user.
 
     `last`, `all` and `name:GLOB` mean jobs of his own: `all` the active ones unless ended ones are
-    asked for. An id by itself must be that of a job, whatever its state; of a range, only jobs that
-    are there and of the kind that is asked for count.
+    asked for. An id by itself must be that of a job, whatever its state, and so is `last`; of a
+    range and of `all`, only jobs that are there and of the kind that is asked for count.
 
     Raises:
         UsageError: the selector has another form.
         NotFound: there is no such job.
     """
     text = selector.strip()
-    if text == "last":
-        own = [job.id for job in pool.jobs if job.owner == owner]
-        own.extend(record.job_id for record in store.jobs(owner=owner, limit=1))
-        if not own:
-            raise NotFound("you have submitted no job yet")
-        return Selected([max(own)])
-    if text == "all":
-        if among is Among.ENDED:
-            return _of(among, store.job_ids(owner=owner), pool)
-        own = sorted(job.id for job in pool.jobs if job.owner == owner)
-        return Selected(own) if among is Among.ANY else _of(among, own, pool)
     if text.startswith(BY_NAME):
         name = text.removeprefix(BY_NAME)
         check_glob(name)
@@ -222,19 +212,48 @@ def select_jobs(
         if not ids:
             raise NotFound(f"you have no job with the name {_shown(name)}")
         return _of(among, ids, pool)
-    named, ranged = parse_ids(text)
+    words = [word.strip() for word in text.split(",")]
+    numbers = [word for word in words if word not in (LAST, ALL)]
+    named, ranged = parse_ids(",".join(numbers)) if numbers else Ids(frozenset(), frozenset())
     known = {record.job_id for record in store.jobs(ids=sorted(named), limit=len(named))}
     missing = sorted(named - known - {job.id for job in pool.jobs})
     must_be_readable(missing, store)
     if missing:
         raise _no_job(missing[0], pool)
-    there = store.job_ids(ids=sorted(ranged)) if ranged else []
-    if not (named or there):
+    if LAST in words:
+        named |= {_last(owner, pool, store)}
+    meant = set(store.job_ids(ids=sorted(ranged))) if ranged else set()
+    if not (named or meant or ALL in words):
         raise NotFound(
             f"there is no job in {_shown(text)}", hint="`kestrelctl job list` shows all jobs"
         )
-    found = _of(among, [job_id for job_id in there if job_id not in store.damaged], pool)
+    meant.difference_update(store.damaged)
+    if ALL in words:
+        meant.update(_all(owner, pool, store, among))
+    several = sorted(meant - named)
+    no_limit = ALL in words and among is Among.ANY
+    found = Selected(several) if no_limit else _of(among, several, pool)
     return found._replace(ids=sorted(named.union(found.ids)))
+
+
+def _last(owner: str, pool: Pool, store: Store) -> int:
+    """The latest job of a user.
+
+    Raises:
+        NotFound: there is none.
+    """
+    own = [job.id for job in pool.jobs if job.owner == owner]
+    own.extend(record.job_id for record in store.jobs(owner=owner, limit=1))
+    if not own:
+        raise NotFound("you have submitted no job yet")
+    return max(own)
+
+
+def _all(owner: str, pool: Pool, store: Store, among: Among) -> list[int]:
+    """What `all` means to a user: his ended jobs if these are asked for, else his active ones."""
+    if among is Among.ENDED:
+        return store.job_ids(owner=owner)
+    return [job.id for job in pool.jobs if job.owner == owner]
 
 
 def check_glob(name: str) -> None:

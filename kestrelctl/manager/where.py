@@ -37,6 +37,7 @@ LISTED_JOB = {
     "JobId": "its id",
     "State": "as `job list` shows it",
     "Held": "whether it is on hold",
+    "Service": "whether it is a service",
     "Tasks": "how many it has",
     "Waiting": "how many of them wait",
     "Running": "how many run",

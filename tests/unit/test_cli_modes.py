@@ -345,7 +345,7 @@ def test_an_error_in_json_is_one_object() -> None:
         ("jb list", "error: there is no command 'jb'\nhint: did you mean job?\n"),
         ("xyzzy", "error: there is no command 'xyzzy'\nhint: kestrelctl --help\n"),
         ("job list --bogus", "error: no such option '--bogus'"),
-        ("job info", "error: missing argument 'JOB'\nhint: kestrelctl job info --help\n"),
+        ("job retry", "error: missing argument 'JOBS'\nhint: kestrelctl job retry --help\n"),
         ("job lsit", "error: no such command 'lsit'"),
         (
             "job wait 9-5",
@@ -362,7 +362,12 @@ def test_a_wrong_command_line_is_an_error_like_any_other(line: str, error: str) 
 
 @pytest.mark.parametrize(
     "line",
-    ["job list --bogus -o json", "-o json job lsit", "job info -ojson", "job info --output=jsonl"],
+    [
+        "job list --bogus -o json",
+        "-o json job lsit",
+        "job retry -ojson",
+        "job retry --output=jsonl",
+    ],
 )
 def test_a_command_line_that_cannot_be_read_still_says_its_mode(line: str) -> None:
     assert json.loads(run(FakePool(), *line.split()).stderr)["error"]["code"] == "usage"

@@ -87,7 +87,6 @@ def test_the_limit_is_asked_for() -> None:
         (("all",), "error: not a job: 'all'"),
         (("7", "x"), "error: not a selection of tasks: 'x'"),
         (("7", "--limit", "0"), "error: invalid value for '--limit'"),
-        ((), "error: missing argument 'JOB'"),
     ],
 )
 def test_what_is_no_job_or_task_is_refused_unasked(words: tuple[str, ...], said: str) -> None:
