@@ -134,7 +134,7 @@ def _status_of(run: Callable[[], object], invocation: Invocation, args: Sequence
         return status if isinstance(status, int) else 0
     except KestrelError as error:
         screen.detail(_traceback())
-        screen.fail(error)
+        screen.fail(_respelled(error, args))
         return error.exit_status
     except click.exceptions.NoArgsIsHelpError as error:
         screen.write(f"{error.format_message()}\n")
@@ -142,7 +142,7 @@ def _status_of(run: Callable[[], object], invocation: Invocation, args: Sequence
         return 0
     except click.ClickException as error:
         screen.mode = _mode_wanted(args) or screen.mode
-        found = _usage_error(error)
+        found = _respelled(_usage_error(error), args)
         screen.fail(found)
         return found.exit_status
     except (click.Abort, KeyboardInterrupt):
@@ -169,12 +169,29 @@ def _unexpected(error: Exception) -> KestrelError:
     )
 
 
+def _respelled(error: KestrelError, args: Sequence[str]) -> KestrelError:
+    """The error, with the line as it is written here if its words are those of another system."""
+    if not isinstance(error, UsageError):
+        return error
+    from kestrelctl.cli.other_systems import spelled
+
+    found = spelled(kestrelctl, args)
+    if found is None:
+        return error
+    cause = "; ".join(found.notes) or error.cause
+    return UsageError(error.message, cause=cause, hint=found.hint)
+
+
 def _usage_error(error: click.ClickException) -> UsageError:
     hint = None
     ctx = getattr(error, "ctx", None)
     if ctx is not None:
         hint = f"{ctx.command_path} --help"
-    message = error.format_message().rstrip(".")
+    message = error.format_message()
+    meant = getattr(error, "possibilities", None)
+    if meant:
+        message, hint = error.message, f"did you mean {' or '.join(meant)}?"
+    message = message.rstrip(".")
     return UsageError(message[:1].lower() + message[1:], hint=hint)
 
 

@@ -10,6 +10,7 @@ from kestrelctl.cli.stored_logs import StoredLogs
 from kestrelctl.cli.task_logs import TaskLogs
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError, UsageError
+from kestrelctl.grammar.file_patterns import IN_FILE_NAMES
 from kestrelctl.protocol.answers import JobView
 
 #: Stands for the number of a task in the name of its file.
@@ -17,7 +18,17 @@ NUMBER = "{n}"
 
 
 def check_pattern(pattern: str, tasks: int) -> None:
-    """UsageError if several tasks would have one file."""
+    """UsageError if several tasks would have one file, or another one than was meant."""
+    other = IN_FILE_NAMES.search(pattern)
+    if other is not None:
+        raise UsageError(
+            f"{other[0]} in {pattern} stays as it is", hint=f"{NUMBER} is the number of a task"
+        )
+    if pattern == "none":
+        raise UsageError(
+            "the output would be written to a file with the name `none`",
+            hint="without the option there is no file; ./none is a file of that name",
+        )
     if tasks > 1 and NUMBER not in pattern:
         raise UsageError(
             f"{pattern} would be one file for {plural(tasks, 'task')}",

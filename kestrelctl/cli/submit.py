@@ -31,17 +31,19 @@ from kestrelctl.cli.jobfile import (
 )
 from kestrelctl.cli.last_job import LastJob
 from kestrelctl.cli.on_end import OnEnd, on_end_option
-from kestrelctl.cli.output_files import OutputFiles, check_pattern
+from kestrelctl.cli.output_files import NUMBER, OutputFiles, check_pattern
 from kestrelctl.cli.progress import Look
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.screen import Mode
 from kestrelctl.cli.stored_logs import StoredLogs
+from kestrelctl.cli.task_command import check_command
 from kestrelctl.cli.upload import check_size, items_bytes, pieces
 from kestrelctl.cli.upload_record import upload_record
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.spec import JobSpec, Notify
 from kestrelctl.core.model.template import unfilled
 from kestrelctl.errors import KestrelError, StoreFull, UsageError
+from kestrelctl.grammar.file_patterns import IN_FILE_NAMES
 from kestrelctl.grammar.job_options import LAST_JOB, array_option, checked_job, job_of, job_options
 from kestrelctl.grammar.parent_file_words import (
     of_this_machine,
@@ -272,6 +274,14 @@ def submit(
             if items is None
             else "the first item has no such field",
         )
+    if ctx.meta.get(_JOB_FILE) is None and any(map(os.path.isfile, spec.argv[:2])):
+        from kestrelctl.cli.other_systems import unread_directives
+
+        root = ctx.find_root().command
+        assert isinstance(root, click.Group)
+        unread = unread_directives(root, spec.argv)
+        if unread is not None:
+            invocation.screen.warn(unread.notes[0], hint=unread.hint or None)
     look = Look.ANYWHERE if progress else Look.TERMINAL
 
     async def send_all(connection: Connection) -> Submitted:
@@ -468,17 +478,28 @@ def _job_of(
         UsageError: they do not describe one.
     """
     if job_file is None and not words:
-        raise UsageError("there is no command", hint="kestrelctl submit -- sleep 1")
+        hint = "kestrelctl submit -- sleep 1"
+        if options["each_line"] is not None:
+            each = f"kestrelctl submit --each-line {shlex.quote(str(options['each_line']))}"
+            hint = f"if its lines are commands: {each} -- sh -c 'eval \"$KESTREL_ITEM\"'"
+        raise UsageError("there is no command", hint=hint)
     if job_file is not None and len(words) > 1:
         raise UsageError(
             "a job file or a command, not both",
             hint=f"to run it as a command: kestrelctl submit -- {' '.join(words)}",
         )
     argv = job_file.argv if job_file is not None else words
+    check_command(argv)
     given = [name for name in ("array", "each_line", "from_json") if options[name] is not None]
     if len(given) > 1:
         names = " and ".join(f"--{name.replace('_', '-')}" for name in given)
         raise UsageError(f"{names} exclude each other", hint="one of them makes the tasks")
+    for glob in options["outputs"]:
+        if (other := IN_FILE_NAMES.search(glob)) is not None:
+            raise UsageError(
+                f"--output {glob} names files that tasks leave, and {other[0]} stays as it is",
+                hint=f"--stdout PATTERN is for what they print, with {NUMBER} for a task's number",
+            )
     for mode in options["outputs"]:
         if mode in list(Mode):  # as every other command understands --output
             raise UsageError(

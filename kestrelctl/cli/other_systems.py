@@ -1,0 +1,476 @@
+"""How a command line that was refused is written here, if its words are those of another system.
+
+`kestrelctl squeue -u ada` is `kestrelctl job list --owner ada`. A line is proposed only as a whole,
+if all of its words are understood and the command takes it. It is never run by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from kestrelctl.cli.command import Invocation
+from kestrelctl.cli.screen import PROGRAM
+from kestrelctl.errors import UsageError
+from kestrelctl.grammar.id_ranges import parse_jobs
+from kestrelctl.grammar.job_options import JOB_FILE_SUFFIXES, LAST_JOB
+from kestrelctl.grammar.other_words import (
+    COMMANDS,
+    DIRECTIVES,
+    FILES,
+    MOST_WORDS,
+    PROGRAMS,
+    OtherCommand,
+    OtherOption,
+    directives,
+    option_called,
+    task_of_job,
+    value_elsewhere,
+)
+
+#: Groups in which a command of our own is looked for that was typed without its group.
+_GROUPS = ("job", "worker", "pool", "user")
+#: Commands that a job may be named to by its name, as `--name`.
+_BY_NAME = ("job list", "job history", "job cancel", "job hold", "job release", "job forget")
+#: Those that take tasks behind the job.
+_WITH_TASKS = ("job logs", "job tasks", "job retry", "job story")
+#: The option for tasks of those that have one.
+_TASK_OPTION = {"job cancel": "--task", "job fetch": "--tasks"}
+#: What a line is given to a shell for.
+_SHELL_WORDS = re.compile(r"[|&;<>$`*?~#]|\(|\)")
+_ASSIGNMENT = re.compile(r"\+?([A-Za-z_]\w*)\s*=\s*(.*)", re.DOTALL)
+#: So many bytes of a script are looked at.
+_MOST_BYTES = 65_536
+
+
+class Spelling(NamedTuple):
+    """How a line is written here.
+
+    Attributes:
+        hint: the line.
+        notes: what differs from where its words come from.
+    """
+
+    hint: str
+    notes: tuple[str, ...]
+
+
+class _NotUnderstood(Exception):
+    """A word is none that is known, here or elsewhere."""
+
+
+def spelled(root: click.Group, args: Sequence[str]) -> Spelling | None:
+    """How a refused command line is written here; None if nobody knows, or it is written so.
+
+    Args:
+        args: what follows the name of the program.
+    """
+    line = _Line(root, list(args))
+    try:
+        return line.spelled()
+    except _NotUnderstood:
+        return None
+
+
+def unread_directives(root: click.Group, argv: Sequence[str]) -> Spelling | None:
+    """What a script that is submitted as a command tells another system, which nobody reads here.
+
+    Returns:
+        The options of `submit` that say it; None if it tells nothing.
+    """
+    script = next((Path(word) for word in argv[:2] if os.path.isfile(word)), None)
+    mark, words = _directives(script) if script is not None else ("", [])
+    if not words:
+        return None
+    note = f"the lines {mark} of {script} are for {DIRECTIVES[mark]}, and nobody reads them here"
+    try:
+        own = _Line(root, []).options_of_script(words)
+    except _NotUnderstood:
+        own = []
+    return Spelling(f"say it on the line: {_joined(own)}" if own else "", (note,))
+
+
+class _Line:
+    """A command line, word by word."""
+
+    def __init__(self, root: click.Group, args: list[str]) -> None:
+        self._root = root
+        self._args = args
+        self._notes: list[str] = []
+        self._front: list[str] = []  # options before the command
+        self._path = ""
+        self._tasks: list[str] = []  # named by an option elsewhere, and behind the job here
+        self._changed = False
+        self._dashes = False  # whether `--` stands before the command of a task
+
+    def options_of_script(self, words: list[str]) -> list[str]:
+        """Options in a script as `submit` takes them."""
+        self._path = "submit"
+        submit = self._below(self._root, "submit")
+        assert submit is not None
+        own, positionals, task = self._options(submit, words)
+        if positionals or task or not _is_taken(submit, [*own, "--", "true"]):
+            raise _NotUnderstood
+        return own
+
+    def spelled(self) -> Spelling | None:
+        rest = self._leading(self._root, self._args)
+        if not rest:
+            raise _NotUnderstood
+        command, fixed, rest = self._command(rest)
+        if command is None:  # `help`, `version`
+            return Spelling(_joined([PROGRAM, *self._front, *rest, *fixed]), ())
+        own, positionals, task = self._options(command, rest)
+        before: list[str] = []
+        if self._path == "submit" and task:
+            foreign = FILES.get(Path(task[0]).suffix)
+            if foreign is not None and not self._dashes:
+                return Spelling(
+                    f"{PROGRAM} submit -- COMMAND; docs/other-systems.md has the words",
+                    (f"{task[0]} describes a job to {foreign}, and nobody reads that here",),
+                )
+            if _is_job_file(task) and not self._dashes:  # options may follow it
+                more, others, _ = self._options(command, task[1:])
+                own, task = [*own, *more], [task[0], *others]
+            else:
+                before, own, task = self._task(own, task)
+        elif self._names_a_job(positionals):
+            return Spelling(
+                _joined([PROGRAM, *self._front, "job", "list", "--name", positionals[0]]),
+                (f"`{self._path}` takes the ids of jobs, not their names",),
+            )
+        words = [*fixed, *own, *self._settled(positionals), *self._tasks]
+        if task and not (_is_job_file(task) and not self._dashes):
+            task = ["--", *task]
+        whole = [*words, *task]
+        if not self._changed:
+            return None
+        if {"-h", "--help"}.isdisjoint(words) and not _is_taken(command, whole):
+            raise _NotUnderstood
+        line = _joined([PROGRAM, *self._front, *self._path.split(), *whole])
+        return Spelling("".join(before) + line, tuple(dict.fromkeys(self._notes)))
+
+    def _below(self, group: click.Group, name: str) -> click.Command | None:
+        return group.get_command(click.Context(group), name)
+
+    def _leading(self, command: click.Command, words: list[str]) -> list[str]:
+        """Takes the options before the next command; the rest."""
+        known = _known(command)
+        while words and words[0].startswith("-"):
+            name, equals, _ = words[0].partition("=")
+            if name not in known:
+                raise _NotUnderstood
+            count = 2 if known[name] and not equals else 1
+            self._front += words[:count]
+            words = words[count:]
+        return words
+
+    def _command(self, rest: list[str]) -> tuple[click.Command | None, list[str], list[str]]:
+        """The command that is meant, fixed options of it, and what follows its name."""
+        while rest[0] in PROGRAMS and len(rest) > 1:
+            rest = rest[1:]
+            self._changed = True
+        group: click.Command = self._root
+        place: list[str] = []
+        while isinstance(group, click.Group):
+            if not rest:
+                raise _NotUnderstood
+            below = self._below(group, rest[0])
+            if below is None:
+                return self._elsewhere(" ".join(place), rest)
+            place.append(rest[0])
+            group = below
+            rest = rest[1:]
+            if isinstance(group, click.Group):
+                rest = self._leading(group, rest)
+        self._path = " ".join(place)
+        return group, [], rest
+
+    def _elsewhere(
+        self, place: str, rest: list[str]
+    ) -> tuple[click.Command | None, list[str], list[str]]:
+        """As `_command`, for words that are no command of ours at that place."""
+        self._changed = True
+        found, rest = self._other_command(place, rest)
+        if found is None:
+            raise _NotUnderstood
+        if found.note:
+            self._notes.append(found.note)
+        follows = any(not word.startswith("-") for word in rest)
+        words = (found.with_words if follows and found.with_words else found.here).split()
+        if words[0].startswith("-"):
+            return None, words, rest
+        command: click.Command = self._root
+        path: list[str] = []
+        while isinstance(command, click.Group):
+            below = self._below(command, words[0])
+            assert below is not None
+            command = below
+            path.append(words.pop(0))
+        self._path = " ".join(path)
+        return command, words, rest
+
+    def _other_command(self, place: str, rest: list[str]) -> tuple[OtherCommand | None, list[str]]:
+        """A command of another system, or one of ours in another group."""
+        for count in range(min(MOST_WORDS, len(rest)), 0, -1):
+            found = COMMANDS.get(place, {}).get(tuple(rest[:count]))
+            if found is not None:
+                return found, rest[count:]
+        for name in ("",) if place else _GROUPS:
+            group = self._below(self._root, name) if name else self._root
+            assert isinstance(group, click.Group)
+            below = self._below(group, rest[0])
+            if below is not None and not isinstance(below, click.Group):
+                return OtherCommand(f"{name} {rest[0]}".strip()), rest[1:]
+        return None, rest
+
+    def _options(
+        self, command: click.Command, rest: list[str]
+    ) -> tuple[list[str], list[str], list[str]]:
+        """Options as they are here, arguments, and the command of a task."""
+        known = _known(command)
+        own: list[str] = []
+        positionals: list[str] = []
+        while rest:
+            word, *rest = rest
+            if word == "--":
+                self._dashes = True
+                return own, positionals, rest
+            if not word.startswith("-") or word == "-":
+                if self._path == "submit":
+                    return own, positionals, [word, *rest]
+                positionals.append(word)
+                continue
+            name, equals, value = word.partition("=") if word[:2] == "--" else (word, "", "")
+            if self._path == "submit" and name == "--wrap":
+                script, rest = (value, rest) if equals else _next(rest)
+                self._changed = True
+                return own, positionals, ["sh", "-c", script]
+            if name[:2] != "--" and name not in known:
+                name, equals, value = self._short(name, known)
+            if name in known:
+                if known[name] and not equals:
+                    value, rest = _next(rest)
+                if name == "--pool":
+                    self._front += [name, value]
+                    continue
+                elsewhere = value_elsewhere(self._path, name, value) if known[name] else None
+                if elsewhere is not None and elsewhere.words(value) != [name, value]:
+                    own += self._said(elsewhere, value)
+                elif known[name]:
+                    own += [f"{name}={value}"] if equals and name[:2] == "--" else [name, value]
+                else:
+                    own.append(name)
+                continue
+            other = option_called(self._path, name)
+            if other is None:
+                raise _NotUnderstood
+            if other.takes_value and not equals:
+                value, rest = _next(rest)
+            said = self._said(other, value)
+            if other.here == "WORD":
+                self._tasks += said
+            else:
+                own += said
+        return own, positionals, []
+
+    def _short(self, word: str, known: dict[str, bool]) -> tuple[str, str, str]:
+        """A word with one dash: its name, whether the value is attached, and the value."""
+        if option_called(self._path, word) is not None:
+            return word, "", ""
+        if f"-{word}" in known:
+            self._changed = True
+            return f"-{word}", "", ""
+        letter, value = word[:2], word[2:]
+        other = option_called(self._path, letter)
+        if value and (known.get(letter) or (other is not None and other.takes_value)):
+            return letter, "=", value
+        raise _NotUnderstood
+
+    def _said(self, other: OtherOption, value: str) -> list[str]:
+        self._changed = True
+        if other.note:
+            self._notes.append(other.note)
+        return other.words(value)
+
+    def _settled(self, positionals: list[str]) -> list[str]:
+        """The arguments as they are here."""
+        words: list[str] = []
+        for word in positionals:
+            words += self._argument(word)
+        if self._path in _WITH_TASKS and len(words) > 2 and all(map(str.isdecimal, words)):
+            self._changed = True
+            if self._path == "job retry":
+                return [",".join(words)]
+            if self._path != "job story":
+                return [words[0], ",".join(words[1:])]
+        return words
+
+    def _names_a_job(self, positionals: list[str]) -> bool:
+        """Whether a name stands where only ids can."""
+        of_ids = self._path.startswith("job ") and self._path not in _BY_NAME
+        return of_ids and bool(positionals) and not _may_select_jobs(positionals[0])
+
+    def _argument(self, word: str) -> list[str]:
+        if not self._path.startswith("job "):
+            return [word]
+        both = task_of_job(word)
+        if both is not None:
+            self._changed = True
+            job, task = both
+            if self._path in _WITH_TASKS:
+                return [job, task]
+            if self._path in _TASK_OPTION:
+                return [job, _TASK_OPTION[self._path], task]
+            shows = f"`{PROGRAM} job tasks {job} {task}` shows the task"
+            self._notes.append(f"`{self._path}` is about whole jobs; {shows}")
+            return [job]
+        if self._path == "job logs" and word in ("stdout", "stderr"):
+            self._changed = True
+            return [f"--{word}"]
+        if self._path in _BY_NAME and not _may_select_jobs(word):
+            self._changed = True
+            return ["--name", word]
+        return [word]
+
+    def _task(self, own: list[str], task: list[str]) -> tuple[list[str], list[str], list[str]]:
+        """What comes before the line, the options and the command of a task as they are here."""
+        while task and (match := _ASSIGNMENT.fullmatch(task[0])):
+            other = option_called("submit", f"--{match[1].lower()}")
+            found = self._said(other, match[2]) if other is not None else ["--env", task[0]]
+            own = [*own, *found]
+            task = task[1:]
+            self._changed = True
+        before, own, task = self._items(own, task)
+        if not task:
+            return before, own, task
+        if len(task) == 1 and " " in task[0] and not os.path.exists(task[0]):
+            self._changed = True
+            has_items = not {"--each-line", "--from-json"}.isdisjoint(own)
+            task = _line_as_command(task[0], has_items=has_items)
+        script = Path(task[0])
+        if not self._dashes and os.path.isfile(script) and not _is_of_2009(script):
+            mark, words = _directives(script)
+            if words:
+                self._notes.append(f"the lines {mark} of {script} are not read here")
+                own = [*_Line(self._root, []).options_of_script(words), *own]
+            self._changed = True
+            task = [*_as_program(script), *task[1:]]
+        return before, own, task
+
+    def _items(self, own: list[str], task: list[str]) -> tuple[list[str], list[str], list[str]]:
+        """What GNU parallel takes after `:::` and `::::`."""
+        for mark in (":::", "::::"):
+            if task.count(mark) == 1:
+                place = task.index(mark)
+                values = task[place + 1 :]
+                self._changed = True
+                if mark == ":::":
+                    lines = " ".join(map(_quoted, values))
+                    before = [f"printf '%s\\n' {lines} | "]
+                    return before, [*own, "--each-line", "-"], _with_item(task[:place])
+                if len(values) == 1:
+                    return [], [*own, "--each-line", values[0]], _with_item(task[:place])
+        return [], own, task
+
+
+def _with_item(task: list[str]) -> list[str]:
+    """A command of GNU parallel, which ends with the item if that stands nowhere else."""
+    if any("{}" in word for word in task):
+        return task
+    return [f"{task[0]} {{}}"] if len(task) == 1 and " " in task[0] else [*task, "{}"]
+
+
+def _line_as_command(line: str, *, has_items: bool) -> list[str]:
+    """The words of a line in one word, or a shell that is given it."""
+    if _SHELL_WORDS.search(line):
+        return ["sh", "-c", line.replace("{}", '"$KESTREL_ITEM"') if has_items else line]
+    try:
+        return shlex.split(line)
+    except ValueError:
+        raise _NotUnderstood from None
+
+
+def _is_job_file(task: Sequence[str]) -> bool:
+    return Path(task[0]).suffix in JOB_FILE_SUFFIXES
+
+
+def _is_of_2009(file: Path) -> bool:
+    """Whether a file has what a job file begins with, though something in it may be wrong."""
+    return any(line.startswith("[job") for line in _lines(file))
+
+
+def _as_program(script: Path) -> list[str]:
+    """How a file here is run: by its name if it may be, or by a shell."""
+    if not os.access(script, os.X_OK):
+        return ["sh", str(script)]
+    return [str(script) if "/" in str(script) else f"./{script}"]
+
+
+def _directives(script: Path) -> tuple[str, list[str]]:
+    """What a script tells another system."""
+    return directives(_lines(script))
+
+
+def _lines(file: Path) -> list[str]:
+    """The first lines of a file; none if it cannot be read."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(_MOST_BYTES).decode(errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _may_select_jobs(word: str) -> bool:
+    """Whether a word is a selection of jobs, or looks like a wrong one, and not like a name."""
+    try:
+        parse_jobs(word)
+    except UsageError:
+        return not word[:1].isalpha()
+    return True
+
+
+def _next(rest: list[str]) -> tuple[str, list[str]]:
+    if not rest:
+        raise _NotUnderstood
+    return rest[0], rest[1:]
+
+
+def _known(command: click.Command) -> dict[str, bool]:
+    """The options of a command by each of their names, and whether a value follows."""
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    known = {
+        name: not (option.is_flag or option.count)
+        for option in options
+        for name in (*option.opts, *option.secondary_opts)
+    }
+    return known | {"-h": False, "--help": False}
+
+
+def _is_taken(command: click.Command, words: list[str]) -> bool:
+    """Whether the command's own parser takes the words; nothing is asked of any pool."""
+    latest: Callable[[], int] = lambda: 1  # noqa: E731
+    context = click.Context(command, obj=Invocation())
+    context.meta[LAST_JOB] = latest
+    context.allow_interspersed_args = command.name != "submit"
+    try:
+        click.Command.parse_args(command, context, list(words))
+    except (UsageError, click.ClickException):
+        return False
+    return True
+
+
+def _joined(words: Sequence[str]) -> str:
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    """A word as a shell takes it; placeholders need no quotes."""
+    bare = re.sub(r"\{[ni]?\}", "x", word)
+    return word if shlex.quote(bare) == bare else shlex.quote(word)

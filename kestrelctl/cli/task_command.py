@@ -1,0 +1,42 @@
+"""Commands of tasks that are refused, because something else was meant than would be run."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+
+from kestrelctl.errors import UsageError
+
+#: What GNU parallel takes items after: in words, in files.
+_MARKS = (":::", "::::")
+
+
+def check_command(argv: Sequence[str]) -> None:
+    """Passes if each task would run what was meant, as far as the words can tell.
+
+    Raises:
+        UsageError: the command begins with variables or is a line for a shell, or gives items as
+            GNU parallel takes them.
+    """
+    first = argv[0]
+    name, equals, _ = first.partition("=")
+    if equals and name.isidentifier():
+        raise UsageError(
+            f"{first!r} is no program",
+            cause="no shell reads the command, which would set a variable",
+            hint=f"--env {shlex.quote(first)}",
+        )
+    if len(argv) == 1 and len(first.split()) > 1 and not os.path.exists(first):
+        raise UsageError(
+            f"there is no program with the name {first[:80]!r}",
+            cause="a command is words, and no shell takes a line apart",
+            hint="give the words, or -- sh -c 'LINE'",
+        )
+    for mark in _MARKS:
+        if mark in argv and not any("parallel" in each for each in argv[: argv.index(mark)]):
+            raise UsageError(
+                f"{mark} would be a word of the command",
+                cause="only GNU parallel takes items after it",
+                hint="--each-line FILE runs a task for each line, and - is standard input",
+            )
