@@ -24,7 +24,7 @@ def test_what_hands_type_about_jobs_works_or_is_answered_with_the_spelling(desk:
         "until kestrelctl job list --state running -qo quiet | grep -q 5; do sleep 0.2; done"
     )
     assert desk.types("kestrelctl job list --state held -qo quiet") == ["4"]
-    assert desk.types("kestrelctl job list --state running -qo quiet") == ["5"]
+    assert desk.types(running) == ["5"]
     assert desk.types("kestrelctl job list --state done --state held -qo quiet") == list("1234")
 
     owner = json.loads("\n".join(desk.types("kestrelctl job info 3 -o json")))["owner"]
