@@ -359,7 +359,8 @@ class _Line:
             mark, words = _directives(script)
             if words:
                 self._notes.append(f"the lines {mark} of {script} are not read here")
-                own = [*_Line(self._root, []).options_of_script(words), *own]
+                script_says = _Line(self._root, []).options_of_script(words)
+                own = [*_without(script_says, own), *own]
             self._changed = True
             task = [*_as_program(script), *task[1:]]
         return before, own, task
@@ -399,6 +400,19 @@ def _line_as_command(line: str, *, has_items: bool) -> list[str]:
 
 def _is_job_file(task: Sequence[str]) -> bool:
     return Path(task[0]).suffix in JOB_FILE_SUFFIXES
+
+
+def _without(options: list[str], others: list[str]) -> list[str]:
+    """Options with their values, but for those that others name as well."""
+    named = {word.partition("=")[0] for word in others if word.startswith("-")}
+    left: list[str] = []
+    keeps = True
+    for word in options:
+        if word.startswith("-"):
+            keeps = word.partition("=")[0] not in named
+        if keeps:
+            left.append(word)
+    return left
 
 
 def _is_of_2009(file: Path) -> bool:

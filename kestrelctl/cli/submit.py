@@ -36,7 +36,7 @@ from kestrelctl.cli.progress import Look
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.screen import Mode
 from kestrelctl.cli.stored_logs import StoredLogs
-from kestrelctl.cli.task_command import check_command
+from kestrelctl.cli.task_command import check_command, refuse_queue
 from kestrelctl.cli.upload import check_size, items_bytes, pieces
 from kestrelctl.cli.upload_record import upload_record
 from kestrelctl.core.model.plural import plural
@@ -94,6 +94,8 @@ class _SubmitCommand(CliCommand):
         words = found["words"] if isinstance(found["words"], tuple) else ()
         start = len(args) - len(words)
         after_dashes = start > 0 and args[start - 1] == "--"
+        if start > 0 and args[start - 1] == "-q":
+            refuse_queue(words)
         if words and not after_dashes and looks_like_job_file(words[0]):
             job_file = read_job_file(Path(words[0]))
             ctx.meta[_JOB_FILE] = job_file

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 from collections.abc import Sequence
 
 from kestrelctl.errors import UsageError
@@ -40,3 +41,19 @@ def check_command(argv: Sequence[str]) -> None:
                 cause="only GNU parallel takes items after it",
                 hint="--each-line FILE runs a task for each line, and - is standard input",
             )
+
+
+def refuse_queue(words: Sequence[str]) -> None:
+    """Passes unless the words after `-q` are a queue and a script, as other systems take them.
+
+    Raises:
+        UsageError: the first is no program here, and the second is a file.
+    """
+    if len(words) < 2 or not os.path.isfile(words[1]):
+        return
+    if shutil.which(words[0]) is None and not os.path.exists(words[0]):
+        raise UsageError(
+            f"-q is --quiet here, and {words[0]!r} would be the command",
+            cause="there are no queues: --requires names a tag of workers",
+            hint=f"kestrelctl submit -q -- {shlex.join(words)}, if it is a command",
+        )

@@ -249,9 +249,9 @@ FORMS: dict[str, Callable[[str], list[str]]] = {
     "WORD": lambda value: [value],
 }
 
-_MIB = "where a number alone is MiB there, it is bytes here"
-_KIB = "where a number alone is KiB there, it is bytes here"
-_TIME = "a number alone is minutes in Slurm and seconds here; the limit is for each task"
+_MIB = "a number alone is MiB there and bytes here"
+_KIB = "a number alone is KiB there and bytes here"
+_TIME = "a time without a unit is minutes in Slurm and seconds here, and the limit is for each task"
 _NO_PARTITION = "there are no partitions: --requires names a tag of workers"
 _NO_ACCOUNT = "there are no accounts to charge: what runs counts for whoever submits it"
 _NTASKS = (
@@ -350,7 +350,7 @@ _SUBMIT = {
     "--directives": OtherOption("NOTHING"),
     # GNU parallel
     "-j --jobs --max-procs -P": OtherOption(
-        "AT-ONCE", "without --max-running, workers run as many tasks as they have processors for"
+        "AT-ONCE", "workers run as many tasks as they have processors for; --max-running bounds it"
     ),
     "--arg-file": OtherOption("--each-line VALUE"),
     "--retries": OtherOption("--max-failures VALUE"),
@@ -392,7 +392,7 @@ _LIST = {
     "--me": OtherOption("all"),
     "-run -running --running": OtherOption("--state running"),
     "-idle --pending --waiting": OtherOption("--state waiting"),
-    "-held --held": OtherOption("--state held"),
+    "-held -hold --held": OtherOption("--state held"),
     "--failed": OtherOption("--state failed"),
     "-constraint -const": OtherOption("--where VALUE"),
     "-limit": OtherOption("--limit VALUE"),

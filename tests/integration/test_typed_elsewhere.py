@@ -20,9 +20,8 @@ def test_what_hands_type_about_jobs_works_or_is_answered_with_the_spelling(desk:
 
     desk.types("kestrelctl submit --hold -- true")
     desk.types("kestrelctl submit -- sleep 600")
-    desk.types(
-        "until kestrelctl job list --state running -qo quiet | grep -q 5; do sleep 0.2; done"
-    )
+    running = "kestrelctl job list --state running -qo quiet"
+    desk.types(f"until {running} | grep -q 5; do sleep 0.2; done")
     assert desk.types("kestrelctl job list --state held -qo quiet") == ["4"]
     assert desk.types(running) == ["5"]
     assert desk.types("kestrelctl job list --state done --state held -qo quiet") == list("1234")

@@ -111,8 +111,8 @@ def test_a_word_with_another_meaning_there_is_named_as_such() -> None:
     said = run(FakePool(), "submit", "-t", "90", "--mem", "2048", "./job.sh").stderr
     assert said == (
         "error: no such option '-t'\n"
-        "cause: a number alone is minutes in Slurm and seconds here; the limit is for each task; "
-        "where a number alone is MiB there, it is bytes here\n"
+        "cause: a time without a unit is minutes in Slurm and seconds here, and the limit is for "
+        "each task; a number alone is MiB there and bytes here\n"
         "hint: kestrelctl submit --time-limit 90m --memory 2048M -- ./job.sh\n"
     )
     said = run(FakePool(), "submit", "--max-fails", "3", "./job.sh").stderr
@@ -163,6 +163,26 @@ def test_what_a_script_tells_another_system_is_not_passed_over_in_silence() -> N
         "hint: say it on the line: --memory 2G --time-limit 90m --array=1-10\n"
     ) in result.stderr
     assert "warning" not in run(FakePool(), "submit", "--", "./job.sh").stderr
+
+
+def test_what_the_line_says_goes_before_what_the_script_says() -> None:
+    said = run(FakePool(), "submit", "--mem", "4G", "described.sh").stderr
+    assert said.endswith(
+        "hint: kestrelctl submit --time-limit 90m --array=1-10 --memory 4G -- sh described.sh\n"
+    )
+
+
+def test_a_queue_is_not_run_as_a_command() -> None:
+    pool = FakePool()
+    said = run(pool, "submit", "-q", "long", "./job.sh").stderr
+    assert said == (
+        "error: -q is --quiet here, and 'long' would be the command\n"
+        "cause: there are no queues: --requires names a tag of workers\n"
+        "hint: kestrelctl submit -q -- long ./job.sh, if it is a command\n"
+    )
+    assert not pool.asked
+    for words in (["sh", "./job.sh"], ["--", "long", "./job.sh"]):
+        assert run(FakePool(), "submit", "-q", *words).exit_code == 0, words
 
 
 def test_a_program_with_a_blank_in_its_name_and_parallel_itself_can_be_run(desk: Path) -> None:
