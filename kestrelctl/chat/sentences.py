@@ -11,7 +11,7 @@ from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.result import how_it_ended
 from kestrelctl.core.model.spec import Notify, cut_words
-from kestrelctl.errors import KestrelError
+from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.grammar.flock_words import neighbour_words
 from kestrelctl.grammar.one_line import one_line
 from kestrelctl.grammar.quantities import duration, size, told_apart
@@ -26,6 +26,7 @@ from kestrelctl.protocol.answers import (
     TaskView,
     WorkerView,
 )
+from kestrelctl.protocol.chat_message import ChatKind
 from kestrelctl.protocol.flock_views import FlockView
 
 #: Of jobs or workers in one answer.
@@ -51,6 +52,26 @@ _HERE = (
     (re.compile(r"kestrelctl worker list"), "workers"),
     (re.compile(r"kestrelctl pool status"), "status"),
 )
+#: What is not read of what a chat program sends.
+_UNREAD = {
+    ChatKind.ENCRYPTED: UsageError(
+        "I cannot read encrypted messages",
+        hint="turn encryption (OMEMO, OpenPGP, OTR) off for this chat, and write it again",
+    ),
+    ChatKind.RETRACTION: UsageError(
+        "what a message has started goes on when the message is taken back",
+        hint="to stop a job, write for example: cancel 12",
+    ),
+    ChatKind.SUBSTITUTE: UsageError(
+        "there are no words of yours in this message, but a quotation or the like",
+        hint="write: help",
+    ),
+}
+#: Of a message that is to replace one that has done something already.
+CORRECTS = UsageError(
+    "this corrects a message that has been acted upon already, and nothing was done",
+    hint="send it as a new message if it is to be done as well",
+)
 #: Colours and the like, which a chat shows as rubbish (ECMA-48, 5.4).
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 
@@ -63,6 +84,15 @@ def problem(error: KestrelError) -> str:
     if error.hint:
         text += f"\n{_hint(one_line(error.hint))}"
     return cut(text)
+
+
+def unread(kind: ChatKind) -> str:
+    """Why a message is not taken for words.
+
+    Args:
+        kind: any other than words.
+    """
+    return problem(_UNREAD[kind])
 
 
 def _hint(hint: str) -> str:
@@ -84,6 +114,17 @@ def sentence(text: str) -> str:
 def cut(text: str) -> str:
     """The beginning of a text that may repeat what somebody wrote."""
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
+
+
+def nothing_done(number: int, of: int) -> str:
+    """That a message was left alone because one of its commands cannot be understood."""
+    return f"That is command {number} of {of} in this message; none of them was done."
+
+
+def not_the_rest(commands: int) -> str:
+    """That so many commands of a message are left alone because the one before was refused."""
+    others = "other command" if commands == 1 else f"{commands} other commands"
+    return f"So the {others} of this message {'was' if commands == 1 else 'were'} not done."
 
 
 def submitted(answer: Submitted, argv: Sequence[str], notify: Notify) -> str:

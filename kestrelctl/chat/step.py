@@ -11,6 +11,12 @@ from kestrelctl.protocol.answers import Failed, Reply
 from kestrelctl.protocol.requests import AnyRequest
 
 
+class Refused(str):
+    """An answer that says why nothing was done."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Step:
     """A request to the pool.
@@ -19,12 +25,14 @@ class Step:
         then: what to say, or to ask next, from the reply.
         job: that it is about; of another user's job no more is said than that it is not his.
         otherwise: the same if the pool refuses; None for its reasons.
+        changes: whether it leads to something that stays, such as a job.
     """
 
     request: AnyRequest
     then: Callable[[Reply], str | Step]
     job: str = ""
     otherwise: Callable[[Failed], str | Step] | None = None
+    changes: bool = False
 
     def answer(self, reply: Reply) -> str | Step:
         """What to say, or to ask next."""
@@ -33,16 +41,16 @@ class Step:
         try:
             return self.then(reply)
         except KestrelError as error:
-            return problem(error)
+            return Refused(problem(error))
 
 
-def refusal(failed: Failed, job: str) -> str:
+def refusal(failed: Failed, job: str) -> Refused:
     """Why the pool refuses something."""
     if failed.code == NotAllowed.code and job:
         return no_such_job(job)
-    return problem(KestrelError(failed.message, cause=failed.cause, hint=failed.hint))
+    return Refused(problem(KestrelError(failed.message, cause=failed.cause, hint=failed.hint)))
 
 
-def no_such_job(job: str) -> str:
+def no_such_job(job: str) -> Refused:
     """One that is not there, or belongs to somebody else."""
-    return f"There is no job {job} of yours. To see yours, write: jobs"
+    return Refused(f"There is no job {job} of yours. To see yours, write: jobs")

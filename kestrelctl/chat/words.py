@@ -10,7 +10,7 @@ from typing import cast
 import click
 
 from kestrelctl.chat import sentences, submit_words, typed_words
-from kestrelctl.chat.step import Step, no_such_job, refusal
+from kestrelctl.chat.step import Refused, Step, no_such_job, refusal
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import KestrelError, NotFound, UsageError
 from kestrelctl.grammar.id_ranges import LAST, parse_job, parse_jobs
@@ -18,6 +18,7 @@ from kestrelctl.grammar.nearest import did_you_mean
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import flock_requests as fr
 from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.chat_message import ChatKind
 from kestrelctl.protocol.flock_answers import FlockStatus
 
 #: How many workers are asked for; of more it is only said that there are.
@@ -80,8 +81,33 @@ class _Word:
     read: Callable[[Sequence[str], str], str | Step]
 
 
+def read_message(body: str, user: str, job_id: int | None = None) -> list[str | Step]:
+    """What each command of a message comes to, in order.
+
+    One that cannot be understood may change what another means, such as when a command was broken
+    in two. So nothing is done of such a message.
+
+    Args:
+        user: the account that wrote it.
+        job_id: to whose own address; None for that of all jobs.
+    """
+    try:
+        commands = typed_words.commands(body)
+    except UsageError as error:
+        return [Refused(sentences.problem(error))]
+    if not commands and body.strip():
+        return [Refused(sentences.unread(ChatKind.SUBSTITUTE))]
+    found: list[str | Step] = []
+    for command in commands or [""]:
+        read_one = read(command, user) if job_id is None else read_to_job(job_id, command, user)
+        found.append(read_one)
+        if isinstance(read_one, Refused) and len(commands) > 1:
+            return [Refused(f"{read_one}\n{sentences.nothing_done(len(found), len(commands))}")]
+    return found
+
+
 def read(body: str, user: str) -> str | Step:
-    """What a message comes to; never raises for anything that a person may write.
+    """What a command comes to; never raises for anything that a person may write.
 
     Args:
         user: the account that wrote it.
@@ -94,10 +120,10 @@ def _told(read: Callable[[], str | Step]) -> str | Step:
     try:
         return read()
     except KestrelError as error:
-        return sentences.problem(error)
+        return Refused(sentences.problem(error))
     except click.ClickException as error:
         message = error.format_message().rstrip(".")
-        return sentences.problem(UsageError(message, hint="write: help submit"))
+        return Refused(sentences.problem(UsageError(message, hint="write: help submit")))
 
 
 #: What a job's own address understands of the job, and by which word it is asked for elsewhere.
@@ -115,7 +141,7 @@ _OF_THE_POOL = ("jobs", "workers")
 
 
 def read_to_job(job_id: int, body: str, user: str) -> str | Step:
-    """What a message to a job's own address comes to: the job need not be named, and no other can.
+    """What a command at a job's own address comes to: the job need not be named, and no other can.
 
     Args:
         user: the account that wrote it.
@@ -124,14 +150,17 @@ def read_to_job(job_id: int, body: str, user: str) -> str | Step:
     name = first.lower().lstrip("/").rstrip("!?.:,")
     if not rest and name in _OF_THE_POOL:
         return read(name, user)
+    rest = typed_words.without_end_mark(rest)
     logs = name == "logs"
     # `logs 12` is about a task with that number; hints name job and task.
     if rest and rest[0].strip("#") == str(job_id) and (rest[1:] or not logs):
         rest = rest[1:]
+    if name == "cancel" and not rest and "?" in body:
+        return Refused(sentences.problem(_asked_about_cancelling(name)))
     if name in _OF_A_JOB and (logs or not rest):
         return read(" ".join([_OF_A_JOB[name], str(job_id), *rest]), user)
     usage = "status, explain, logs TASK, or cancel (all of it)"
-    return f"This is the address of job {job_id}. Write: {usage}"
+    return Refused(f"This is the address of job {job_id}. Write: {usage}")
 
 
 def _read(text: str, user: str) -> str | Step:
@@ -145,7 +174,7 @@ def _read(text: str, user: str) -> str | Step:
     first = words[0].lower()
     second = words[1].lower() if len(words) > 1 else ""
     if (first, second) in _ALIASES:
-        return _WORDS[_ALIASES[first, second]].read(words[2:], user)
+        return _come_to(_ALIASES[first, second], words[2:], user)
     if first in ("job", "worker") and second in _ELSEWHERE:
         _name(second)  # says so
     name = _name(words[0])
@@ -154,13 +183,21 @@ def _read(text: str, user: str) -> str | Step:
     if "--help" in before_command or "-h" in before_command:
         return _help([name], user)
     if name == "submit":
-        shell_word = typed_words.shell_word(text)
-        if shell_word is not None:
-            raise UsageError(
-                f"{shell_word} is for a shell, and the command runs without one",
-                hint="give it one: submit -- sh -c 'a | b'; quotes make it a plain character",
-            )
+        typed_words.check_no_shell(text)
+    return _come_to(name, rest, user)
+
+
+def _come_to(name: str, rest: Sequence[str], user: str) -> str | Step:
+    """What a word and those behind it come to; people end sentences, and ask questions."""
+    if name != "submit":
+        said, rest = rest, typed_words.without_end_mark(rest)
+        if name == "cancel" and said and "?" in said[-1]:
+            raise _asked_about_cancelling(" ".join(["cancel", *rest]))
     return _WORDS[name].read(rest, user)
+
+
+def _asked_about_cancelling(command: str) -> UsageError:
+    return UsageError("a question cancels nothing", hint=f"to stop it, write: {command}")
 
 
 def _name(word: str) -> str:
@@ -210,7 +247,7 @@ def _submit(words: Sequence[str], _user: str) -> str | Step:
     try:
         return _submission(submit_words.read(words))
     except submit_words.LastIsMeant:
-        return Step(rq.ListJobs(jobs=LAST), lambda reply: _submit_after(words, reply))
+        return Step(rq.ListJobs(jobs=LAST), lambda reply: _submit_after(words, reply), changes=True)
 
 
 def _submit_after(words: Sequence[str], reply: an.Reply) -> str | Step:
@@ -232,7 +269,7 @@ def _submission(request: rq.SubmitJob) -> Step:
             otherwise=lambda _: said,  # it may have ended already
         )
 
-    return Step(request, then)
+    return Step(request, then, changes=True)
 
 
 def _status(words: Sequence[str], user: str) -> str | Step:
@@ -243,7 +280,7 @@ def _status(words: Sequence[str], user: str) -> str | Step:
 
 def _flock(words: Sequence[str], _user: str) -> str | Step:
     if words and words[0] != "status":
-        return sentences.problem(UsageError("that is for the command line", hint="write: flock"))
+        raise UsageError("that is for the command line", hint="write: flock")
     return Step(fr.AskFlock(), lambda reply: sentences.flock_line(cast(FlockStatus, reply).flock))
 
 
@@ -308,6 +345,7 @@ def _cancel(words: Sequence[str], _user: str) -> str | Step:
         lambda reply: sentences.cancelled(cast(an.Changed, reply)),
         jobs,
         otherwise,
+        changes=True,
     )
 
 
