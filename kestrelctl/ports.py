@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from kestrelctl.protocol.chat_message import JUST_TEXT, ChatMarks
+
 
 class Clock(Protocol):
     """Time, as seconds since the epoch."""
@@ -92,7 +94,7 @@ class Listener(Protocol):
     def on_payload(self, sender: str, to: str, payload: str) -> None:
         """A JSON container has arrived."""
 
-    def on_body(self, sender: str, to: str, body: str) -> None:
+    def on_body(self, sender: str, to: str, body: str, marks: ChatMarks = JUST_TEXT) -> None:
         """A person has sent a chat message."""
 
     def on_bounce(self, sender: str, condition: str) -> None:

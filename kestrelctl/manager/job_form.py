@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
-
 import click
 
+from kestrelctl.chat import typed_words
 from kestrelctl.core.model.spec import JobSpec, Notify
 from kestrelctl.core.model.task_array import TaskArray
 from kestrelctl.core.model.validate import MAX_TASKS
@@ -58,13 +57,14 @@ def job_of_form(values: dict[str, list[str]]) -> JobSpec:
         UsageError: a field holds what it cannot.
     """
     argv = _words("command", values)
+    typed_words.check_no_shell(" ".join(values.get("command", ())))
     if not argv:
         raise UsageError("the command is empty")
     words = [
-        f"--{option}={value.strip()}"
+        f"--{option}={value}"
         for field, option in _OPTIONS.items()
-        for value in values.get(field, ())
-        if value.strip()
+        for text in values.get(field, ())
+        if (value := text.strip() if field == "name" else typed_words.value(text))
     ]
     context = click.Context(_submit)
     try:
@@ -83,6 +83,6 @@ def job_of_form(values: dict[str, list[str]]) -> JobSpec:
 
 def _words(field: str, values: dict[str, list[str]]) -> tuple[str, ...]:
     try:
-        return tuple(shlex.split(" ".join(values.get(field, ()))))
-    except ValueError as error:
-        raise UsageError(f"{field}: {error}", hint="quote as in a shell") from None
+        return tuple(typed_words.split(" ".join(values.get(field, ()))))
+    except UsageError as error:
+        raise UsageError(f"{field}: {error.message}", hint=error.hint) from None

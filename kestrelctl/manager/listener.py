@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from kestrelctl.chat.sentences import CORRECTS, unread
+from kestrelctl.chat.typed_json import is_json, plain_json
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.result import Result
@@ -27,6 +29,7 @@ from kestrelctl.manager.turns import WORKER_LINES, Turns
 from kestrelctl.metrics import stanzas
 from kestrelctl.ports import Session
 from kestrelctl.protocol import answers, codec, profile, work
+from kestrelctl.protocol.chat_message import JUST_TEXT, ChatKind, ChatMarks
 from kestrelctl.protocol.command_messages import CommandDone, CommandsHere
 from kestrelctl.protocol.environments import EnvironmentsHere
 from kestrelctl.protocol.properties import PropertiesHere
@@ -158,22 +161,23 @@ class ManagerListener:
 
     def on_payload(self, sender: str, to: str, payload: str) -> None:
         if to == self._pool:
-            self._take_work(sender, payload, typed=False)
+            self._take_work(sender, payload)
         elif to == self._jobs:
-            self._take_request(sender, payload, typed=False)
+            self._take_request(sender, payload)
         elif self._others.is_ours(to):
             self._take_from_pool(sender, to, payload)
 
-    def on_body(self, sender: str, to: str, body: str) -> None:
+    def on_body(self, sender: str, to: str, body: str, marks: ChatMarks = JUST_TEXT) -> None:
         job_id = self.addresses.job_id(to)
         if to == self._pool:
-            self._take_work(sender, body, typed=True)
+            self._take_work(sender, body, typed=marks)
         elif job_id is not None:
-            self._conversations.take(sender, self.addresses.job(job_id), body, TOO_MANY, job_id)
-        elif to == self._jobs and body.lstrip().startswith("{"):
-            self._take_request(sender, body, typed=True)
+            address = self.addresses.job(job_id)
+            self._conversations.take(sender, address, body, TOO_MANY, job_id, marks)
+        elif to == self._jobs and marks.kind is ChatKind.WORDS and is_json(body):
+            self._take_request(sender, body, typed=marks)
         elif to in (self._jobs, self.addresses.domain):
-            self._conversations.take(sender, to, body, TOO_MANY)
+            self._conversations.take(sender, to, body, TOO_MANY, marks=marks)
 
     # -- workers -----------------------------------------------------------------------------------
 
@@ -193,8 +197,12 @@ class ManagerListener:
             self._service.stanzas.received(stanzas.BUSY, len(payload))
             log.warning("dropped a message of %s: too many of its pool wait", sender)
 
-    def _take_work(self, sender: str, payload: str, *, typed: bool) -> None:
-        """Deals with what is sent to the pool in its account's turn, or drops it."""
+    def _take_work(self, sender: str, payload: str, typed: ChatMarks | None = None) -> None:
+        """Deals with what is sent to the pool in its account's turn, or drops it.
+
+        Args:
+            typed: what the program says of a chat message; None of any other.
+        """
         done = self._turns.take(
             sender, bare(sender), len(payload), lambda: self._from_worker(sender, payload, typed)
         )
@@ -202,7 +210,8 @@ class ManagerListener:
             self._service.stanzas.received(stanzas.BUSY, len(payload))
             log.warning("dropped a message of %s: too many of its account wait", sender)
 
-    def _from_worker(self, sender: str, payload: str, typed: bool) -> None:
+    def _from_worker(self, sender: str, payload: str, said: ChatMarks | None) -> None:
+        typed = said is not None
         if self._access.may_join(sender):
             self._from_joiner(sender, payload)
             return
@@ -216,8 +225,14 @@ class ManagerListener:
                 reason += f"; write to {self._jobs}"
             self._refuse_worker(sender, reason, typed=typed)
             return
+        if said is not None and said.kind is not ChatKind.WORDS:
+            self._service.stanzas.received(stanzas.UNREADABLE, len(payload))
+            self._refuse_worker(sender, unread(said.kind), typed=typed)
+            return
         try:
             message: codec.FromAnyWorker
+            if typed:
+                payload = plain_json(payload)
             if self._access.may_work(sender):
                 message = codec.from_worker.decode(payload)
             else:
@@ -397,11 +412,18 @@ class ManagerListener:
 
     # -- users -------------------------------------------------------------------------------------
 
-    def _take_request(self, sender: str, payload: str, *, typed: bool) -> None:
-        """Answers a request in its account's turn, or refuses it unread."""
-        reply = self._reply(sender, typed=typed)
+    def _take_request(self, sender: str, payload: str, typed: ChatMarks | None = None) -> None:
+        """Answers a request in its account's turn, or refuses it unread.
+
+        Args:
+            typed: what the program says of a chat message; None of any other.
+        """
+        reply = self._reply(sender, typed=typed is not None)
         done = self._dispatcher.turns.take(
-            sender, bare(sender), len(payload), lambda: self._from_user(sender, payload, reply)
+            sender,
+            bare(sender),
+            len(payload),
+            lambda: self._from_user(sender, payload, reply, typed),
         )
         if not done:
             self._service.stanzas.received(stanzas.BUSY, len(payload))
@@ -425,19 +447,35 @@ class ManagerListener:
 
         return reply
 
-    def _from_user(self, sender: str, payload: str, reply: Callable[[answers.Reply], None]) -> None:
+    def _from_user(
+        self,
+        sender: str,
+        payload: str,
+        reply: Callable[[answers.Reply], None],
+        typed: ChatMarks | None,
+    ) -> None:
         if not self._access.may_submit(sender):
             self._service.stanzas.received(stanzas.FORBIDDEN, len(payload))
             log.warning("refused a request of %s: no user of this pool", sender)
             refusal: KestrelError = NotAllowed("this account is no user of the pool")
             reply(failed(codec.id_in(payload), refusal))
             return
+        if typed is not None and typed.corrects:
+            self._service.stanzas.received(stanzas.UNREADABLE, len(payload))
+            reply(failed(codec.id_in(payload), CORRECTS))
+            return
         try:
+            if typed is not None:
+                payload = plain_json(payload)
             request = codec.requests.decode(payload)
-        except codec.BadMessage as error:
+        except (codec.BadMessage, UsageError) as error:
             self._service.stanzas.received(stanzas.UNREADABLE, len(payload))
             log.warning("refused a request of %s: %s", sender, error)
-            refusal = UsageError("this is no request of the protocol", cause=str(error))
+            refusal = UsageError(
+                "this is no request of the protocol",
+                cause=str(error),
+                hint=error.hint if isinstance(error, UsageError) else None,
+            )
             reply(failed(codec.id_in(payload), refusal))
             return
         self._service.stanzas.received(type(request), len(payload))

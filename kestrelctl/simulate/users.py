@@ -13,6 +13,7 @@ from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import StoreFull
 from kestrelctl.protocol import answers, codec, requests
+from kestrelctl.protocol.chat_message import JUST_TEXT, ChatMarks
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.network import DOMAIN, Server
 from kestrelctl.simulate.simulated_manager import admin_of
@@ -108,7 +109,7 @@ class User(SimulatedProcess):
     def on_offline(self, why: str) -> None:
         pass
 
-    def on_body(self, sender: str, to: str, body: str) -> None:
+    def on_body(self, sender: str, to: str, body: str, marks: ChatMarks = JUST_TEXT) -> None:
         raise AssertionError("the pool does not chat")
 
     def on_bounce(self, sender: str, condition: str) -> None:

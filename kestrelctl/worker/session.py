@@ -33,6 +33,7 @@ from kestrelctl.errors import KestrelError
 from kestrelctl.metrics.stanzas import BOUNCE, UNREADABLE, StanzaCounts
 from kestrelctl.ports import Clock, Session
 from kestrelctl.protocol import codec, work
+from kestrelctl.protocol.chat_message import JUST_TEXT, ChatMarks
 from kestrelctl.protocol.command_messages import ReadProperties, RunCommand
 from kestrelctl.protocol.environments import StartEnvironment, StopEnvironment
 from kestrelctl.worker.environment import Environments, host_lines
@@ -181,7 +182,7 @@ class WorkerSession:
     def on_presence(self, sender: str, to: str, kind: str) -> None:
         """The pool shows no presence to workers."""
 
-    def on_body(self, sender: str, to: str, body: str) -> None:
+    def on_body(self, sender: str, to: str, body: str, marks: ChatMarks = JUST_TEXT) -> None:
         """Workers do not chat."""
 
     def on_bounce(self, sender: str, condition: str) -> None:

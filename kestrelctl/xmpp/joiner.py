@@ -9,6 +9,7 @@ from kestrelctl.clock import now
 from kestrelctl.core.members.enrollment import expired, parse_invitation
 from kestrelctl.errors import BY_CODE, KestrelError, NotAllowed, Unreachable
 from kestrelctl.protocol import codec
+from kestrelctl.protocol.chat_message import JUST_TEXT, ChatMarks
 from kestrelctl.protocol.joining import Join, NewAccount, Token
 from kestrelctl.protocol.work import VERSION
 from kestrelctl.xmpp import xmpp_session
@@ -61,7 +62,7 @@ class Joiner:
             )
         )
 
-    def on_body(self, sender: str, to: str, body: str) -> None:
+    def on_body(self, sender: str, to: str, body: str, marks: ChatMarks = JUST_TEXT) -> None:
         """Does nothing: chat messages are for people."""
 
     def on_presence(self, sender: str, to: str, kind: str) -> None:

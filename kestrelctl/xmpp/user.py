@@ -15,6 +15,7 @@ from kestrelctl.core.pacing.backoff import LONGEST_SECONDS, pause_seconds
 from kestrelctl.errors import BY_CODE, Busy, KestrelError, TimedOut, Undelivered, Unreachable
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import AnyAnswer, Ended, Failed
+from kestrelctl.protocol.chat_message import JUST_TEXT, ChatMarks
 from kestrelctl.protocol.requests import AnyRequest
 from kestrelctl.protocol.upload_slots import Slot
 from kestrelctl.xmpp import slots, xmpp_session
@@ -70,7 +71,7 @@ class UserConnection:
         if future is not None and not future.done():
             future.set_result(answer)
 
-    def on_body(self, sender: str, to: str, body: str) -> None:
+    def on_body(self, sender: str, to: str, body: str, marks: ChatMarks = JUST_TEXT) -> None:
         """Does nothing: chat messages are for people."""
 
     def on_bounce(self, sender: str, condition: str) -> None:

@@ -23,6 +23,7 @@ from kestrelctl.core.model.loopback import is_loopback
 from kestrelctl.core.pacing.backoff import pause_of_manager_seconds, pause_of_many_seconds
 from kestrelctl.errors import KestrelError, TimedOut, Unreachable, Untrusted, UsageError
 from kestrelctl.ports import Listener
+from kestrelctl.protocol.chat_message import typed_in
 from kestrelctl.protocol.codec import JSON_NAMESPACE
 from kestrelctl.protocol.iq import Iq, IqError
 from kestrelctl.xmpp import stanza
@@ -352,9 +353,9 @@ class XmppSession:
             if container is not None:
                 self._listener.on_payload(sender, xml.get("to", ""), container.text or "")
                 return
-            for child in xml:
-                if child.tag.endswith("}body") and child.text:
-                    self._listener.on_body(sender, xml.get("to", ""), child.text)
+            typed = typed_in(xml)
+            if typed is not None:
+                self._listener.on_body(sender, xml.get("to", ""), *typed)
 
     def _agree(self, found: Any) -> Any:
         """Ends a stream if the two sides do not agree whether it is to be encrypted.

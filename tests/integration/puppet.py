@@ -10,6 +10,7 @@ from typing import Any
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers, requests
+from kestrelctl.protocol.chat_message import JUST_TEXT, ChatMarks
 from kestrelctl.protocol.codec import JSON_NAMESPACE
 from kestrelctl.xmpp import xmpp_session
 from kestrelctl.xmpp.prosody import PrivateServer
@@ -57,7 +58,7 @@ class Puppet:
     def on_payload(self, sender: str, to: str, payload: str) -> None:
         self.received.put_nowait((sender, json.loads(payload)))
 
-    def on_body(self, sender: str, to: str, body: str) -> None:
+    def on_body(self, sender: str, to: str, body: str, marks: ChatMarks = JUST_TEXT) -> None:
         self.chat.put_nowait(body)
 
     def on_bounce(self, sender: str, condition: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from kestrelctl.protocol import answers, codec, requests
+from kestrelctl.protocol.chat_message import JUST_TEXT, ChatMarks
 from kestrelctl.xmpp import xmpp_session
 from kestrelctl.xmpp.prosody import LOOPBACK, PrivateServer
 from kestrelctl.xmpp.user import UserConnection, connect_user
@@ -32,7 +33,7 @@ class Manager:
         answer = codec.encode(answers.Changed(id=request_id, what=[]))
         self.session.send(answer, sender, self._jobs)
 
-    def on_body(self, sender: str, to: str, body: str) -> None:
+    def on_body(self, sender: str, to: str, body: str, marks: ChatMarks = JUST_TEXT) -> None:
         """Nobody types here."""
 
     def on_bounce(self, sender: str, condition: str) -> None:

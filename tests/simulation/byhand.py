@@ -14,6 +14,7 @@ from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import answers, codec, requests, work
+from kestrelctl.protocol.chat_message import JUST_TEXT, ChatMarks
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.network import DOMAIN, Server
 from kestrelctl.simulate.simulated_machine import SimulatedMachine
@@ -76,7 +77,7 @@ class Puppet(SimulatedProcess):
     def on_offline(self, why: str) -> None:
         pass
 
-    def on_body(self, sender: str, to: str, body: str) -> None:
+    def on_body(self, sender: str, to: str, body: str, marks: ChatMarks = JUST_TEXT) -> None:
         pass
 
     def on_bounce(self, sender: str, condition: str) -> None:

@@ -198,6 +198,18 @@ def test_a_form_becomes_a_job() -> None:
     assert job_of_form({"command": ["true"], "array": ["0-9:3, 20"]}).ids() == "0-9:3,20"
 
 
+def test_a_form_is_understood_as_words_are() -> None:
+    spec = job_of_form({"command": ["./run “a b” —fast"], "cleanup": ["rm ‘a b’"]})  # noqa: RUF001
+    assert (spec.argv, spec.cleanup) == (("./run", "a b", "--fast"), ("rm", "a b"))
+    typed = {"command": ["true"], "array": ["1–3"], "memory": ["\u200b2G"], "name": ["1–3"]}  # noqa: RUF001
+    spec = job_of_form(typed)
+    assert (spec.ids(), spec.request["memory"], spec.name) == ("1-3", 2 << 30, "1–3")  # noqa: RUF001
+    with pytest.raises(UsageError, match="is for a shell"):
+        job_of_form({"command": ["ls | wc"]})
+    with pytest.raises(UsageError, match="cleanup: a quote is left open"):
+        job_of_form({"command": ["true"], "cleanup": ["“a"]})
+
+
 def test_a_form_as_it_is_shown_is_a_job_whose_end_is_told() -> None:
     filled = {field.name: list(field.values) for field in FIELDS} | {"command": ["true"]}
     assert job_of_form(filled) == JobSpec(argv=("true",), notify=Notify.ALWAYS)

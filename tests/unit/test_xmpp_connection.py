@@ -13,6 +13,7 @@ import pytest
 from kestrelctl.errors import Busy, Undelivered, Unreachable, Untrusted, UsageError
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import Changed, Failed, Reply
+from kestrelctl.protocol.chat_message import JUST_TEXT, ChatMarks
 from kestrelctl.protocol.requests import CancelJobs
 from kestrelctl.xmpp import xmpp_session
 from kestrelctl.xmpp.user import AWAY, UserConnection
@@ -24,12 +25,14 @@ class Wire:
 
     Attributes:
         told: what its listener hears.
+        typed: what people write to it.
         connects: how often it began to connect.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, tls: bool = False) -> None:
         monkeypatch.setattr(xmpp_session, "detect_dead_peers", lambda transport: None)
         self.told: list[str] = []
+        self.typed: list[tuple[str, ChatMarks]] = []
         self.written: list[bytes] = []
         self.connects = 0
         self.session = xmpp_session.client(
@@ -57,6 +60,9 @@ class Wire:
 
     def on_offline(self, why: str) -> None:
         self.told.append(why)
+
+    def on_body(self, sender: str, to: str, body: str, marks: ChatMarks = JUST_TEXT) -> None:
+        self.typed.append((body, marks))
 
     def up(self) -> None:
         self.session._on_start(None)
@@ -87,6 +93,21 @@ async def wire(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Wire]:
     made = Wire(monkeypatch)
     yield made
     made.close()
+
+
+async def test_of_a_message_the_words_are_handed_on_and_what_it_corrects(wire: Wire) -> None:
+    wire.up()
+    wire.hears(
+        "<message xmlns='jabber:client' from='eve@x' to='ada@x' type='chat' id='m2'>"
+        "<body>&gt; Job 12\nexplain</body><reply xmlns='urn:xmpp:reply:0' id='m0'/>"
+        "<fallback xmlns='urn:xmpp:fallback:0' for='urn:xmpp:reply:0'><body start='0' end='9'/>"
+        "</fallback><replace xmlns='urn:xmpp:message-correct:0' id='m1'/></message>"
+    )
+    wire.hears(
+        "<message xmlns='jabber:client' from='eve@x' to='ada@x' type='chat'><body>👍</body>"
+        "<reactions xmlns='urn:xmpp:reactions:0' id='m0'/></message>"
+    )
+    assert wire.typed == [("explain", ChatMarks(id="m2", corrects="m1"))]
 
 
 async def test_what_was_not_written_before_a_break_is_dropped(wire: Wire) -> None:
