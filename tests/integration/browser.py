@@ -118,6 +118,18 @@ class Page:
                 await self._tell("Input.dispatchKeyEvent", type="keyUp", **enter)
                 await asyncio.sleep(1)
 
+    async def presses(self, selector: str, key: str, code: int) -> None:
+        """Presses a key in a field.
+
+        Args:
+            code: of the key, as Windows has it.
+        """
+        await self.evaluate(f"document.querySelector({json.dumps(selector)}).focus()")
+        for kind in ("keyDown", "keyUp"):
+            await self._tell(
+                "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code
+            )
+
     async def _tell(self, method: str, **params: Any) -> Any:
         number = next(self._numbers)
         answer = self._answers[number] = asyncio.get_running_loop().create_future()

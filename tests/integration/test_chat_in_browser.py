@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from browser import Page, browsing
 from converse import bring, served
-from daemons import Spawn
+from daemons import Spawn, until
 from servers import Authority, running
 
 from kestrelctl.xmpp.prosody import PrivateServer, free_ports
@@ -24,6 +24,8 @@ https_interfaces = {{ "127.0.0.1" }}
 http_default_host = "127.0.0.1"
 ssl = {{ certificate = "{directory}/server.crt"; key = "{directory}/server.key" }}
 VirtualHost"""
+
+FIELD = "textarea.chat-textarea"
 
 
 @dataclass(frozen=True)
@@ -50,15 +52,20 @@ async def web_pool(tmp_path: Path, spawn: Spawn) -> AsyncIterator[WebPool]:
     (tmp_path / "credentials").write_text(f"{worker} {server.add_account(worker)}\n")
     (tmp_path / "credentials").chmod(0o600)
     async with running(server):
-        spawn(
-            "manager", "run", "--domain", server.domain, "--secret-file", tmp_path / "secret",
-            "--port", server.component_port, "--data-dir", tmp_path / "manager",
-        )  # fmt: skip
+        log = tmp_path / "manager.log"
+        with log.open("w") as stderr:
+            spawn(
+                "manager", "run", "--domain", server.domain, "--secret-file", tmp_path / "secret",
+                "--port", server.component_port, "--data-dir", tmp_path / "manager",
+                stderr=stderr,
+            )  # fmt: skip
         spawn(
             "worker", "run", "--pool", server.domain, "--credentials", tmp_path / "credentials",
             "--port", server.client_port, "--cpus", "2", "--no-tls",
             "--data-dir", tmp_path / "worker",
         )  # fmt: skip
+        # Whoever subscribes to the pool before hears that it is not there, and asks no more.
+        await until(lambda: "connected to the server" in log.read_text(), 30.0)
         yield WebPool(server, f"wss://127.0.0.1:{port}/xmpp-websocket")
 
 
@@ -112,7 +119,13 @@ class Converse:
         await self.clicks(self._entry(contact))
 
     async def writes(self, text: str) -> None:
-        await self.page.enters("textarea.chat-textarea", text)
+        await self.page.enters(FIELD, text)
+
+    async def corrects(self, text: str) -> None:
+        """Writes something else in the place of the latest message."""
+        await self.page.presses(FIELD, "ArrowUp", 38)
+        await self.page.until(f"document.querySelector({FIELD!r}).value !== ''")
+        await self.writes(text)
 
     async def sees(self, pattern: str) -> re.Match[str]:
         """Waits until the page shows that."""
@@ -156,3 +169,27 @@ async def test_a_job_from_converse(web_pool: WebPool, page: Page) -> None:
     assert f"Kestrel job {job_id}\n" in text  # the name that the client shows and keeps
     assert "error" not in text.lower()
     assert [line for line in page.console if "Uncaught" in line] == []
+
+
+@pytest.mark.timeout(60)
+async def test_lines_and_corrections_from_converse(web_pool: WebPool, page: Page) -> None:
+    server, ada = web_pool.server, Converse(page)
+    jid, jobs = f"ada@{server.users_domain}", f"jobs@{server.domain}"
+    await ada.log_in(jid, server.add_account(jid))
+    await ada.adds(jobs)
+    await ada.shows(jobs, "online")
+    await ada.opens(jobs)
+
+    await ada.writes("> which one?\nsubmit --notify never -- echo “say “hi””\njob last?")
+    await ada.sees(r"Job 1: 1 task of echo 'say \"hi\"'")
+    await ada.sees(r"Job 1[^\n]*\bdone")
+
+    await ada.writes("statsu")
+    await ada.sees('I do not know "statsu"')
+    await ada.corrects("status")
+    await ada.sees("under way: ")
+    await ada.writes("submit --notify never -- true")
+    await ada.sees("Job 2: 1 task of true")
+    await ada.corrects("submit --notify never -- false")
+    await ada.sees("This corrects a message that has been acted upon already")
+    assert "Job 3" not in await ada.text()

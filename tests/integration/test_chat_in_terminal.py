@@ -128,3 +128,23 @@ def test_profanity_is_told_when_it_is_back(terminal: Terminal, tmp_path: Path) -
     terminal.turns_to(CHAT)
     terminal.sees(f"job {job_id} done: 1 done, 0 failed in ")
     assert terminal.screen().count(f"job {job_id} done") == 1
+
+
+@pytest.mark.timeout(60)
+def test_corrections_from_profanity(terminal: Terminal) -> None:
+    jobs = f"jobs@{terminal.pool}"
+    terminal.log_in()
+    terminal.types("/correction on")
+    terminal.types(f"/msg {jobs} statsu")
+    terminal.sees('I do not know "statsu"')
+    terminal.types("/correct status")
+    terminal.sees("2 workers: 2 ")
+    terminal.types("submit -- true")
+    job_id = int(terminal.sees(r"Job (\d+): 1 task of true")[1])
+    terminal.types("/correct submit -- false")
+    terminal.sees("This corrects a message that has been acted upon already")
+    assert f"Job {job_id + 1}" not in terminal.screen()
+
+    terminal.types("/otr policy opportunistic")  # says so by spaces behind each message
+    terminal.types("job last?")
+    terminal.sees(rf"Job {job_id} done: 1 done")
