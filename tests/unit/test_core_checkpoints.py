@@ -18,6 +18,7 @@ from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.validate import problem_with_job
 
 SHA256 = "0" * 64
 TAGS = ("checkpoints",)
@@ -243,6 +244,27 @@ def test_a_remark_on_its_end_spares_it_no_pause() -> None:
     assert not driver.held("a")
     [detail] = told(driver, "goes-on")
     assert detail.endswith("exit code 85; outputs-incomplete: 'a' is no file; checkpoint 1")
+
+
+def test_its_job_says_how_it_is_paced_though_it_has_one_try() -> None:
+    driver = pool("a", backoff_seconds=3.0, max_backoff_seconds=6.0)
+    pauses = []
+    for n in range(1, 4):
+        leaves(driver, "a", n, seconds=0.1)
+        began = driver.now
+        while not driver.held("a"):
+            driver.live(0.5, 0.5)
+        pauses.append(driver.now - began)
+    assert pauses == [3.0, 6.0, 6.0]
+
+
+@pytest.mark.parametrize("pace", [{"backoff_seconds": 3.0}, {"max_backoff_seconds": 6.0}])
+def test_pauses_are_for_what_is_tried_again_or_goes_on(pace: dict[str, Any]) -> None:
+    once = JobSpec(argv=("true",), checkpoints=("state",), **pace)
+    assert "raise max_failures" in (problem_with_job(once) or "")
+    assert problem_with_job(msgspec.structs.replace(once, checkpoint_exit=85)) is None
+    retried = msgspec.structs.replace(once, checkpoint_exit=85, retry_on=((3, 3),))
+    assert "raise max_failures" in (problem_with_job(retried) or "")
 
 
 def test_its_attempts_are_counted_on() -> None:

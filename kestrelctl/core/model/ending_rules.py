@@ -153,7 +153,10 @@ def problem_with_endings(spec: JobSpec) -> str | None:
             f"exit code {one_exit(both or 0)} is a success and cannot be retried, too",
         ),
         (
-            not (retries or (paces and not spec.service)) or spec.max_failures > 1 or spec.service,
+            not (retries or paces)
+            or spec.max_failures > 1
+            or spec.service
+            or (not retries and spec.checkpoint_exit is not None),
             "a task is given up at its first failure, so there is nothing to retry: raise "
             "max_failures",
         ),
