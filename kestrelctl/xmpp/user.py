@@ -12,7 +12,15 @@ from pathlib import Path
 import msgspec
 
 from kestrelctl.core.pacing.backoff import LONGEST_SECONDS, pause_seconds
-from kestrelctl.errors import BY_CODE, Busy, KestrelError, TimedOut, Undelivered, Unreachable
+from kestrelctl.errors import (
+    BY_CODE,
+    Busy,
+    KestrelError,
+    TimedOut,
+    Undelivered,
+    Unreachable,
+    UsageError,
+)
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import AnyAnswer, Ended, Failed
 from kestrelctl.protocol.chat_message import JUST_TEXT, ChatMarks
@@ -79,12 +87,15 @@ class UserConnection:
             return
         # Of several requests nobody knows which one came back: the others may have been read.
         one = len(self._pending) == 1
-        kind = ManagerAway if one and condition in AWAY else Undelivered if one else Unreachable
+        away = condition in AWAY
+        kind = ManagerAway if one and away else Undelivered if one else Unreachable
         self._fail(
             kind(
-                "the manager does not answer",
+                "the manager does not answer" if away else "the server delivered no request",
                 cause=f"the server returned the request: {condition}",
-                hint="is the manager running? see `kestrelctl manager run --help`",
+                hint="is the manager running? see `kestrelctl manager run --help`"
+                if away
+                else "what the server refuses, its log tells",
             )
         )
 
@@ -132,6 +143,7 @@ class UserConnection:
         Raises:
             KestrelError: the pool refused it (the class belongs to its code).
             Busy: it did so until the time was over.
+            UsageError: it cannot be said in a message, and was not sent.
             Unreachable: the manager or the server is away, or went away meanwhile.
             TimedOut: no answer in time.
         """
@@ -154,10 +166,10 @@ class UserConnection:
 
     async def _ask_once(self, request: AnyRequest, timeout_seconds: float) -> AnyAnswer:
         request_id = str(next(self._ids))
-        request = msgspec.structs.replace(request, id=request_id)
+        payload = _payload(msgspec.structs.replace(request, id=request_id))
         future: asyncio.Future[AnyAnswer] = asyncio.get_running_loop().create_future()
         self._pending[request_id] = future
-        self.session.send(codec.encode(request), self._pool)
+        self.session.send(payload, self._pool)
         try:
             async with asyncio.timeout(timeout_seconds):
                 answer = await future
@@ -191,6 +203,26 @@ class UserConnection:
         for future in pending.values():
             if not future.done():
                 future.set_exception(error)
+
+
+def _payload(request: AnyRequest) -> str:
+    """A request as it is sent.
+
+    Raises:
+        UsageError: nobody would take it: it is too large, or not UTF-8. Nothing else would tell:
+            the session drops what would end it, and the asker waits for an answer to it.
+    """
+    try:
+        payload = codec.encode(request)
+    except (UnicodeEncodeError, msgspec.EncodeError):
+        raise UsageError("the request is not UTF-8", cause="the pool is asked in JSON") from None
+    if not codec.fits(payload):
+        raise UsageError(
+            f"the request is too large ({codec.text_bytes(payload):,} bytes)",
+            cause=f"{codec.MAX_PAYLOAD_BYTES:,} bytes are the most",
+            hint="ask in several requests, or about less",
+        )
+    return payload
 
 
 @contextlib.asynccontextmanager

@@ -14,6 +14,7 @@ from kestrelctl.errors import Busy, Undelivered, Unreachable, Untrusted, UsageEr
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import Changed, Failed, Reply
 from kestrelctl.protocol.chat_message import JUST_TEXT, ChatMarks
+from kestrelctl.protocol.codec import MAX_PAYLOAD_BYTES
 from kestrelctl.protocol.requests import CancelJobs
 from kestrelctl.xmpp import xmpp_session
 from kestrelctl.xmpp.user import AWAY, UserConnection
@@ -343,6 +344,36 @@ async def test_who_is_told_to_come_back_later_does(
     busy.append(True)
     with pytest.raises(Busy):
         await user.ask(CancelJobs(jobs="7"), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "why"),
+    [
+        pytest.param("7," * MAX_PAYLOAD_BYTES, "is too large", id="long"),
+        pytest.param("&" * 200_000, "is too large", id="long in XML"),
+        pytest.param("\udc80", "UTF-8", id="no text"),
+    ],
+)
+async def test_what_cannot_be_sent_is_refused_instead_of_waited_for(jobs: str, why: str) -> None:
+    sent: list[str] = []
+    user = UserConnection("x")
+    user.session = SimpleNamespace(send=lambda text, to: sent.append(text))  # type: ignore[assignment]
+    user.on_online()
+    with pytest.raises(UsageError, match=why):
+        await user.ask(CancelJobs(jobs=jobs), 1e6)
+    assert sent == []
+
+
+async def test_a_request_that_the_server_refuses_is_not_a_manager_that_is_away() -> None:
+    user = UserConnection("x")
+    user.session = SimpleNamespace(  # type: ignore[assignment]
+        send=lambda text, to: user.on_bounce("jobs@x", "policy-violation")
+    )
+    user.on_online()
+    with pytest.raises(Undelivered) as refused:
+        await user.ask(CancelJobs(jobs="7"))
+    assert "policy-violation" in (refused.value.cause or "")
+    assert "manager" not in f"{refused.value.message} {refused.value.hint}"
 
 
 # -- a pool that is away for a moment --------------------------------------------------------------
