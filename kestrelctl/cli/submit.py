@@ -313,7 +313,6 @@ def submit(
             await _warn_if_hopeless(invocation, connection, job_id)
             return
         invocation.screen.say(summary)
-        await _warn_if_hopeless(invocation, connection, job_id)
         ends = OnEnd(on_end, invocation.screen, invocation.pool)
         [view] = await wait.until_ended(
             connection, str(job_id), invocation.screen, look=look, on_ended=ends.begin

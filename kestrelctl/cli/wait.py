@@ -14,10 +14,19 @@ from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.result import how_it_ended
 from kestrelctl.core.model.task_state import TaskState
-from kestrelctl.errors import NotAllowed, NotFound, TasksFailed, TimedOut, Unreachable, UsageError
+from kestrelctl.errors import (
+    KestrelError,
+    NotAllowed,
+    NotFound,
+    TasksFailed,
+    TimedOut,
+    Unreachable,
+    UsageError,
+)
 from kestrelctl.grammar.quantities import duration, short_address
-from kestrelctl.protocol.answers import Ended, Jobs, JobView, Tasks, TaskView
-from kestrelctl.protocol.requests import ListTasks, Watch
+from kestrelctl.grammar.why_waiting import conclusion
+from kestrelctl.protocol.answers import Ended, JobExplanation, Jobs, JobView, Tasks, TaskView
+from kestrelctl.protocol.requests import ExplainJob, ListTasks, Watch
 
 #: How often the pool is asked again; the end itself is pushed, and known at once.
 INTERVAL_SECONDS = 2.0
@@ -26,6 +35,9 @@ PROGRESS_INTERVAL_SECONDS = 0.5
 PATIENCE_SECONDS = 120.0
 #: So many jobs one request can ask about.
 MOST_AT_ONCE = 500
+#: How often it is asked whether jobs of which nothing runs could run at all, and of how many.
+LOOK_SECONDS = 10.0
+_MOST_EXPLAINED = 5
 _ASK_SECONDS = 10.0
 _SHOWN_FAILURES = 3
 _ACTIVE = ("active", "cancelling")
@@ -49,6 +61,9 @@ async def until_ended(
         any_one: until the first of them has ended.
         pieces: the same jobs as several selections, if they are more than one request can name.
         on_ended: is told of each of them once, as soon as it has ended.
+
+    Of a job of which no task can ever run it is said so, and why; waiting goes on, because a worker
+    may join.
 
     Returns:
         The jobs as they ended, in the order of their ids; of any one that which ended first.
@@ -81,6 +96,7 @@ async def until_ended(
             if any_one and not wanted:
                 raise NotFound("there is no job to wait for")
             holds: dict[int, Hold | None] = {}
+            hopes = _Hopes(connection, screen)
             known_ended: set[int] = set()
             turn = 0
             while True:
@@ -99,6 +115,9 @@ async def until_ended(
                 if not active:
                     return [views[job_id] for job_id in wanted]
                 changed.clear()
+                await hopes.look([views[job_id] for job_id in active])
+                if changed.is_set():
+                    continue
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(changed.wait(), interval)
                     continue
@@ -144,6 +163,38 @@ def _tell_holds(views: Sequence[JobView], told: dict[int, Hold | None], screen: 
                 hint=f"kestrelctl job release {view.job_id}; waiting goes on",
             )
         told[view.job_id] = view.hold
+
+
+class _Hopes:
+    """Says of jobs that no worker could ever run that it is so: waiting may never end."""
+
+    def __init__(self, connection: Connection, screen: Screen) -> None:
+        self._connection = connection
+        self._screen = screen
+        self._told: dict[int, str] = {}
+        self._next_at = 0.0
+
+    async def look(self, views: Sequence[JobView]) -> None:
+        """Asks about those that wait, now and then; of each it tells once, unless why changes."""
+        now = asyncio.get_running_loop().time()
+        if self._screen.quiet or now < self._next_at:
+            return
+        self._next_at = now + LOOK_SECONDS
+        stuck = [v for v in views if v.waiting and not v.running and v.hold is None and v.argv]
+        stuck.sort(key=lambda view: view.job_id in self._told)
+        for view in stuck[:_MOST_EXPLAINED]:
+            request = ExplainJob(job=str(view.job_id))
+            with contextlib.suppress(KestrelError):  # the job is safe; this is only advice
+                self._tell(await ask(self._connection, request, JobExplanation))
+
+    def _tell(self, found: JobExplanation) -> None:
+        job_id = found.job.job_id
+        why, hint = conclusion(found) if found.is_hopeless else ("", None)
+        if why and why != self._told.get(job_id):
+            goes_on = "waiting goes on, as such a worker may join"
+            hint = f"{hint}; {goes_on}" if hint else goes_on
+            self._screen.warn(f"job {job_id} waits: {why}", hint=hint)
+        self._told[job_id] = why
 
 
 def _is_endless(view: JobView) -> bool:

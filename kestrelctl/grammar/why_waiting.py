@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.model.own_tags import first_own
+from kestrelctl.core.model.isolation import TAG_PREFIX, is_reserved, without_isolation
+from kestrelctl.core.model.own_tags import OwnTag, first_own
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.validate import MOST_TOKENS, is_of_workers
@@ -33,6 +34,8 @@ _STATES = {
     Reason.DRAINING: "draining",
     Reason.QUARANTINED: "quarantined",
 }
+#: Every machine has some; only a simple worker may not say how much.
+_OF_EVERY_MACHINE = ("memory", "disk")
 _OUTCOMES = {Reason.UNDEFINED: "undefined", Reason.ERROR: "an error"}
 
 
@@ -82,22 +85,27 @@ def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
         missing = {(each.refusal.reason, each.refusal.wanted) for each in explanation.obstacles}
         if missing == {(Reason.MISSING_ASSET, closest.refusal.wanted)}:
             asset = closest.refusal.wanted
+            if asset in _OF_EVERY_MACHINE:
+                cancel = f"kestrelctl job cancel {job_id}, and submit it without --{asset}"
+                return f"no worker says how much {asset} it has", cancel
             of_pool = "" if is_of_workers(asset) else f"kestrelctl pool asset set {asset} …, or: "
             return (
                 f"no worker has any {asset}",
                 f"kestrelctl worker run --asset {asset}=…, or: {of_pool}"
                 f"kestrelctl job cancel {job_id}",
             )
-        own = first_own(closest.refusal.wanted.split())
-        if own is not None:
-            return (
-                f"this job is for workers that {own.does}, and there is none",
-                f"kestrelctl job cancel {job_id}, and submit it {own.instead}",
-            )
+        own, others = _missing_tags(closest.refusal)
+        hint = f"add such a worker, or: kestrelctl job cancel {job_id}"
+        if own and not others:
+            instead = " and ".join(tag.instead for tag in own)
+            hint = f"kestrelctl job cancel {job_id}, and submit it {instead}"
+        for tag in own:
+            if all(tag in _missing_tags(each.refusal)[0] for each in explanation.obstacles):
+                return f"this job is for workers that {tag.does}, and there is none", hint
         return (
             f"no worker could ever run it; the closest is {short_address(closest.example)}, "
             f"which {_lack(closest.refusal)}",
-            f"add such a worker, or: kestrelctl job cancel {job_id}",
+            hint,
         )
     if all(each.refusal.may_pass for each in explanation.obstacles):
         closest = explanation.obstacles[0]
@@ -119,6 +127,21 @@ def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
     )
 
 
+def _missing_tags(refusal: Refusal) -> tuple[list[OwnTag], list[str]]:
+    """Which tags a worker lacks that workers give themselves, and which others."""
+    if refusal.reason is not Reason.MISSING_TAGS:
+        return [], []
+    own: list[OwnTag] = []
+    others: list[str] = []
+    for tag in refusal.wanted.split():
+        found = first_own([tag])
+        if found is None:
+            others.append(tag)
+        else:
+            own.append(found)
+    return own, others
+
+
 def _next_start(seconds: float | None) -> str:
     if seconds is None:
         return ""
@@ -132,8 +155,16 @@ def _lack(refusal: Refusal) -> str:
     if refusal.reason is Reason.UNWILLING:
         return "a neighbour lends, and which has nothing for this pool now"
     if refusal.reason is Reason.MISSING_TAGS:
-        return f"lacks {refusal.wanted}"
+        own, others = _missing_tags(refusal)
+        rungs = [tag.lower().removeprefix(TAG_PREFIX) for tag in others if is_reserved(tag)]
+        tags = without_isolation(others)
+        lacks = [f"lacks {' '.join(tags)}"] if tags or not (own or rungs) else []
+        lacks += [f"isolates tasks less than {rung} does" for rung in rungs]
+        return " and ".join(lacks + [f"does not {each.does}" for each in own])
     if refusal.reason is Reason.MISSING_ASSET:
+        asset, _, by_policy = refusal.wanted.partition(" ")
+        if asset in _OF_EVERY_MACHINE and not by_policy:
+            return f"does not say how much {asset} it has"
         return f"has no {refusal.wanted}"
     if refusal.reason is Reason.TOO_SMALL:
         return f"has {refusal.found} where {refusal.wanted} are wanted"

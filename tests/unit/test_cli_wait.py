@@ -7,7 +7,7 @@ import json
 
 import msgspec
 import pytest
-from cli_fake_pool import ENDED_JOB, FAILED_JOB, JOB, FakePool, run
+from cli_fake_pool import ENDED_JOB, EXPLANATION, FAILED_JOB, JOB, RUNNABLE, FakePool, run
 
 from kestrelctl.cli import wait
 from kestrelctl.cli.screen import Screen
@@ -135,6 +135,58 @@ async def test_whoever_stops_waiting_hears_that_the_job_goes_on(
     assert capsys.readouterr().err == (
         "the pool goes on with it; to stop it: kestrelctl job cancel 7\n"
     )
+
+
+async def test_that_no_worker_could_ever_run_it_is_said_at_once_and_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(wait, "LOOK_SECONDS", 0.0)
+    stuck = msgspec.structs.replace(JOB, running=0)
+    pool = watched(*[[stuck]] * 4, [job(7, "done")])
+    pool.answers["ExplainJob"] = EXPLANATION
+    await wait.until_ended(pool, "7", Screen())
+    assert pool.count(rq.ExplainJob) > 1
+    assert capsys.readouterr().err == (
+        "warning: job 7 waits: no worker could ever run it; the closest is w1, which has 8 cpus "
+        "where 64 cpus are wanted\n"
+        "hint: add such a worker, or: kestrelctl job cancel 7; waiting goes on, as such a worker "
+        "may join\n"
+    )
+
+
+async def test_a_job_that_loses_the_last_worker_for_it_is_told_of_later(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(wait, "LOOK_SECONDS", 0.0)
+    stuck = msgspec.structs.replace(JOB, running=0)
+    pool = watched(*[[stuck]] * 4, [job(7, "done")])
+    answers = [RUNNABLE, RUNNABLE, EXPLANATION]
+    pool.answers["ExplainJob"] = lambda _: answers.pop(0) if len(answers) > 1 else answers[0]
+    await wait.until_ended(pool, "7", Screen())
+    assert capsys.readouterr().err.count("no worker could ever run it") == 1
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        JOB,
+        msgspec.structs.replace(JOB, running=0, argv=[]),
+        msgspec.structs.replace(JOB, running=0, hold=Hold("bob", 0.0, "")),
+    ],
+    ids=["runs", "anothers", "held"],
+)
+async def test_nobody_asks_why_of_a_job_that_runs_is_held_or_is_anothers(
+    view: an.JobView,
+) -> None:
+    pool = watched([view], [job(7, "done")])
+    await wait.until_ended(pool, "7", Screen())
+    assert pool.count(rq.ExplainJob) == 0
+
+
+async def test_a_quiet_user_waits_without_a_word() -> None:
+    pool = watched([msgspec.structs.replace(JOB, running=0)], [job(7, "done")])
+    await wait.until_ended(pool, "7", Screen(quiet=True))
+    assert pool.count(rq.ExplainJob) == 0
 
 
 async def test_all_done_passes() -> None:

@@ -109,6 +109,11 @@ CLOSENESS: dict[Reason, tuple[float, float]] = {
 }
 
 
+#: Of a worker that lacks only tags that the job could do without (`model.own_tags`): nothing but
+#: the time that it stays is closer among what never fits.
+BUT_FOR_OWN_TAGS = 0.59
+
+
 def refuse(
     reason: Reason,
     *,

@@ -79,6 +79,21 @@ class Shape:
         self.requires = requires
         self.asked = natural(request) if asked is None else asked
 
+    def without(self, tags: Collection[str]) -> Shape:
+        """What such jobs ask for but for some tags, in upper case."""
+        return Shape(
+            self.request,
+            self.requires.difference(tags),
+            self.asked,
+            self.requirements,
+            self.rank,
+            self.facts,
+            self.time_request_seconds,
+            self.tokens,
+            self.span,
+            stays=self.stays,
+        )
+
     def attributes(self) -> Attributes:
         """The ad of such jobs, as far as expressions in force ask, as `in_lower_case` has it."""
         asked = amounts_ad(natural(self.request | self.tokens), "Request")

@@ -11,17 +11,25 @@ from kestrelctl.core.jobs.job import Job, Standing
 from kestrelctl.core.jobs.quota import counted
 from kestrelctl.core.jobs.stored_bytes import HOUR_SECONDS, StoredBytes
 from kestrelctl.core.jobs.tokens import KeptTokens, Tokens
+from kestrelctl.core.members.availability import closed
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.assets import MILLI, describe, four_digits
 from kestrelctl.core.model.clause_count import ClauseCount
+from kestrelctl.core.model.own_tags import first_own
 from kestrelctl.core.model.plural import plural
-from kestrelctl.core.model.refusal import NEVER_FITS, Reason, Refusal, refuse
+from kestrelctl.core.model.refusal import (
+    BUT_FOR_OWN_TAGS,
+    NEVER_FITS,
+    Reason,
+    Refusal,
+    refuse,
+)
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.scheduling.clauses import Crowd, clause_counts
 from kestrelctl.core.scheduling.demand import Demand
 from kestrelctl.core.scheduling.ladder import refusal
-from kestrelctl.core.scheduling.match import Terms
+from kestrelctl.core.scheduling.match import Terms, match
 from kestrelctl.core.scheduling.reservation import room_kept
 from kestrelctl.core.scheduling.supply import Supply
 
@@ -81,6 +89,7 @@ def explain(
     shape = next((line for line in lines if line.waiting), job).shape
     refusals: dict[Refusal, list[str]] = {}
     crowds: dict[WorkerClass, Crowd] = {}
+    closer: dict[WorkerClass, Refusal] = {}
     mine: list[Refusal] = []
     could = online = 0
     for worker in workers:
@@ -91,6 +100,10 @@ def explain(
         crowd.workers += 1
         cls = supply.of(worker)
         why = refusal(worker, cls, shape, now)
+        if why is not None and why.reason is Reason.MISSING_TAGS and not closed(worker, now):
+            if worker.cls not in closer:
+                closer[worker.cls] = _as_close_as_it_is(why, shape, worker.cls)
+            why = closer[worker.cls]
         kept = worker.kept_for
         if kept is not None:
             if kept.shape is not shape:
@@ -129,6 +142,20 @@ def explain(
         tasks_ahead=_tasks_ahead(job, jobs, demand),
         clauses=clause_counts(job, crowds),
     )
+
+
+def _as_close_as_it_is(why: Refusal, shape: Shape, cls: WorkerClass) -> Refusal:
+    """That tags are missing, closer to a match if the job could do without all of them there.
+
+    Tags come first on the ladder. Without this, a worker that is wrong in other ways would be
+    called closer than one that lacks only what a way of submitting the job asks for.
+    """
+    missing = why.wanted.split()
+    if any(first_own([tag]) is None for tag in missing):
+        return why
+    if isinstance(match(shape.without(missing), cls), Refusal):
+        return why
+    return msgspec.structs.replace(why, closeness=BUT_FOR_OWN_TAGS)
 
 
 def _job_reasons(job: Job, backoff_until: float | None, now: float) -> list[Refusal]:
