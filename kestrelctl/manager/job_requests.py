@@ -388,6 +388,9 @@ class JobRequests:
         if request.name and not caller.sees(owner or ""):
             # Whoever may not know a name may not find it out by asking for it.
             owner, ids = caller.user, ids if owner in (None, caller.user) else []
+        # What others have done and may not be seen tells nobody anything, and may be thousands.
+        chosen = ids is not None or owner is not None or caller.sees("")
+        ended_of = None if chosen else caller.user
         limit = min(request.limit or MAX_RECORDS, MAX_RECORDS)
         wanted = limit
         if request.where:
@@ -402,6 +405,7 @@ class JobRequests:
             name=request.name,
             before=request.before,
             ended_since=since,
+            ended_of=ended_of,
             limit=limit,
         )
         found = self._views(caller, records)
@@ -433,6 +437,7 @@ class JobRequests:
                         states=request.states,
                         name=request.name,
                         ended_since=since,
+                        ended_of=ended_of,
                     )
                 )
         caller.reply(an.Jobs(id=request.id, jobs=page, before=before, total=total))

@@ -139,6 +139,9 @@ class ReleaseJobs(Request, frozen=True, kw_only=True, tag="release"):
 class ListJobs(Request, frozen=True, kw_only=True, tag="job_status"):
     """Answered by `jobs`: a page, newest last. The first page has the newest.
 
+    Jobs of others that have ended, and that the user may not see whole, are there only if `jobs` or
+    `owner` ask for them.
+
     Attributes:
         jobs: a selection; empty for any.
         owner: only his; empty for everybody's.

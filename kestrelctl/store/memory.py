@@ -318,11 +318,12 @@ class MemoryStore:
         name: str = "",
         before: int | None = None,
         ended_since: float | None = None,
+        ended_of: str | None = None,
         limit: int = 100,
     ) -> list[JobRecord]:
         fitting = [
             job
-            for job in self._fitting(ids, states, owner, name, ended_since)
+            for job in self._fitting(ids, states, owner, name, ended_since, ended_of)
             if before is None or job.job_id < before
         ]
         newest = fitting[-limit:] if limit > 0 else []
@@ -357,8 +358,10 @@ class MemoryStore:
         owner: str | None = None,
         name: str = "",
         ended_since: float | None = None,
+        ended_of: str | None = None,
     ) -> list[int]:
-        return [job.job_id for job in self._fitting(ids, states, owner, name, ended_since)]
+        found = self._fitting(ids, states, owner, name, ended_since, ended_of)
+        return [job.job_id for job in found]
 
     def _fitting(
         self,
@@ -367,6 +370,7 @@ class MemoryStore:
         owner: str | None,
         name: str,
         ended_since: float | None,
+        ended_of: str | None,
     ) -> list[JobRecord]:
         wanted = None if ids is None else set(ids)
         return [
@@ -377,6 +381,7 @@ class MemoryStore:
             and (owner is None or job.owner == owner)
             and (not name or fnmatchcase(job.spec.name, name))
             and (ended_since is None or (job.ended_at is not None and job.ended_at >= ended_since))
+            and (ended_of is None or job.state == "active" or job.owner == ended_of)
         ]
 
     def job(self, job_id: int) -> JobRecord | None:

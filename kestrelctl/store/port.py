@@ -85,6 +85,7 @@ class Store(Protocol):
         name: str = "",
         before: int | None = None,
         ended_since: float | None = None,
+        ended_of: str | None = None,
         limit: int = 100,
     ) -> list[JobRecord]:
         """The newest `limit` jobs that fit, newest last, each with the head of its spec.
@@ -100,6 +101,7 @@ class Store(Protocol):
             name: only those whose name fits this glob; empty for any.
             before: only those with a lower id; None for any.
             ended_since: only those that have ended, then or later; None for any.
+            ended_of: of those that have ended only his; None for anybody's.
         """
         ...
 
@@ -111,6 +113,7 @@ class Store(Protocol):
         owner: str | None = None,
         name: str = "",
         ended_since: float | None = None,
+        ended_of: str | None = None,
     ) -> list[int]:
         """The ids of all jobs that fit, as for `jobs`, ascending. It reads nothing else of them, so
         one that cannot be read is among them.

@@ -191,6 +191,7 @@ class Which(NamedTuple):
     name: str
     before: int | None = None
     ended_since: float | None = None
+    ended_of: str | None = None
 
     def condition(self) -> tuple[str, list[Any]]:
         """The condition, and its values."""
@@ -214,6 +215,9 @@ class Which(NamedTuple):
         if self.ended_since is not None:
             conditions.append("ended_at >= ?")
             values.append(self.ended_since)
+        if self.ended_of is not None:
+            conditions.append("(state = 'active' OR owner = ?)")
+            values.append(self.ended_of)
         return " AND ".join(conditions), values
 
 

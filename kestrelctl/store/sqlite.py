@@ -211,9 +211,10 @@ class SqliteStore:
         name: str = "",
         before: int | None = None,
         ended_since: float | None = None,
+        ended_of: str | None = None,
         limit: int = 100,
     ) -> list[JobRecord]:
-        which = reading.Which(ids, states, owner, name, before, ended_since)
+        which = reading.Which(ids, states, owner, name, before, ended_since, ended_of)
         with explained(self.path):
             found = reading.jobs(self._reader, which, limit, self._set_aside)
         return [job for job in found if job.job_id not in self._damaged]
@@ -246,9 +247,10 @@ class SqliteStore:
         owner: str | None = None,
         name: str = "",
         ended_since: float | None = None,
+        ended_of: str | None = None,
     ) -> list[int]:
         with explained(self.path):
-            which = reading.Which(ids, states, owner, name, ended_since=ended_since)
+            which = reading.Which(ids, states, owner, name, None, ended_since, ended_of)
             return reading.job_ids(self._reader, which)
 
     def job(self, job_id: int) -> JobRecord | None:

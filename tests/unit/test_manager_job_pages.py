@@ -66,6 +66,26 @@ async def test_jobs_come_page_by_page_each_once_and_the_first_page_counts_all(
     assert (first.total, first.before) == (7, 5)
 
 
+async def test_what_others_have_done_in_private_fills_nobodys_list(
+    tmp_path: Path, manager: PlayedManager
+) -> None:
+    await submit(manager, ["mine"])
+    await submit(manager, ["theirs"] * 5, BOB)
+    await end(manager, *range(2, 6), whom=BOB)
+    assert await listed(manager, limit=2) == [1, 6], "that one takes room in the queue"
+    page = await asked(manager, rq.ListJobs(limit=1))
+    assert isinstance(page, an.Jobs)
+    assert page.total == 2
+    assert await listed(manager, states=["cancelled"]) == []
+    assert await listed(manager, where="true") == [1, 6]
+    assert await listed(manager, owner="bob@users.pool") == [2, 3, 4, 5, 6]
+    assert await listed(manager, jobs="1-6") == [1, 2, 3, 4, 5, 6]
+    assert await listed(manager, whom="root@users.pool/1") == [1, 2, 3, 4, 5, 6]
+    assert await listed(manager, whom=BOB) == [1, 2, 3, 4, 5, 6]
+    open_to_all = PlayedManager(tmp_path / "shared", store=manager.store, share_jobs=True)
+    assert await listed(open_to_all) == [1, 2, 3, 4, 5, 6]
+
+
 async def test_a_page_is_no_larger_than_one_answer(
     manager: PlayedManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +150,7 @@ async def test_all_that_has_ended_is_forgotten_at_once(manager: PlayedManager) -
     found = await asked(manager, rq.ForgetJobs(jobs="all"))
     assert isinstance(found, an.Changed)
     assert (found.what, found.kept) == (["1", "2", "4"], 2)
-    assert await listed(manager) == [3, 5, 6], "what goes on, and what is another's"
+    assert await listed(manager, jobs="1-6") == [3, 5, 6], "what goes on, and what is another's"
     again = await asked(manager, rq.ForgetJobs(jobs="all"))
     assert isinstance(again, an.Changed)
     assert (again.what, again.kept) == ([], 2)

@@ -411,6 +411,9 @@ class TestJobs:
             ({"name": "night-[!a]"}, [4]),
             ({"name": "night-?", "owner": "ada", "before": 2}, [1]),
             ({"name": "*"}, [1, 2, 3, 4]),
+            ({"ended_of": "ada"}, [1, 3, 4]),
+            ({"ended_of": "bob", "states": ["done", "failed"]}, [2]),
+            ({"ended_of": "eve", "name": "night*"}, [1]),
         ],
     )
     async def test_selection(
