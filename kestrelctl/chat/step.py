@@ -47,6 +47,8 @@ class Step:
 def refusal(failed: Failed, job: str) -> Refused:
     """Why the pool refuses something."""
     if failed.code == NotAllowed.code and job:
+        if failed.cause:  # of several it was done for some
+            return problem(KestrelError(f"not all of {job} are jobs of yours", cause=failed.cause))
         return no_such_job(job)
     return Refused(problem(KestrelError(failed.message, cause=failed.cause, hint=failed.hint)))
 

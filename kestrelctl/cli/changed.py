@@ -43,6 +43,7 @@ class Changes(CommandOutput):
             "changed": self._changed.what,
             "tasks": self._changed.tasks,
             "kept": self._changed.kept,
+            "missing": self._changed.missing,
         }
         yield ", ".join(self._changed.what), data
 
@@ -64,3 +65,7 @@ class Changes(CommandOutput):
         if self._changed.kept:
             kept = plural(self._changed.kept, self._noun)
             screen.say(f"{kept} kept: {self._kept}")
+        if self._changed.missing:
+            ids = plural(self._changed.missing, "id")
+            are = "is" if self._changed.missing == 1 else "are"
+            screen.say(f"{ids} in these ranges {are} of no {self._noun}")

@@ -232,9 +232,11 @@ def cancel(invocation: Invocation, jobs: str | None, name: str, task_ids: list[i
         if task_ids:
             request = CancelJobs(jobs=selection, task_ids=task_ids)
             changed = await redial.change(request, twice=not is_moving(selection))
+            _tell_left_alone(invocation, task_ids, changed.tasks, "had ended")
             return Changes(changed, "cancelled tasks of", "job", nothing=_NOT_THERE)
         changed = await _until_none_is_left(redial, CancelJobs(jobs=selection))
-        return Changes(changed, "cancelled", "job", nothing="none of these jobs is active")
+        nothing = "none of these jobs is active"
+        return Changes(changed, "cancelled", "job", nothing=nothing, kept="not active any more")
 
     invocation.talk_again(work)
 
@@ -253,7 +255,7 @@ def hold(invocation: Invocation, jobs: str | None, name: str, reason: str) -> No
 
     async def work(redial: Redial) -> CommandOutput:
         changed = await _until_none_is_left(redial, request)
-        return Changes(changed, "held", "job", kept="on hold before, and nothing of that changed")
+        return Changes(changed, "held", "job", kept="on hold before, or not active any more")
 
     invocation.talk_again(work)
 
@@ -294,10 +296,19 @@ def retry(invocation: Invocation, jobs: str, task_ids: list[int] | None, *, fail
             changed = await redial.change(request, twice=False)
             what += changed.what
             tasks += changed.tasks
+        if task_ids and len(what) == 1:
+            _tell_left_alone(invocation, task_ids, tasks, "did not end badly")
         changed = Changed(id="", what=what, tasks=tasks)
         return Changes(changed, "retried", "job", nothing="none of these jobs has failed tasks")
 
     invocation.talk_again(work)
+
+
+def _tell_left_alone(invocation: Invocation, task_ids: list[int], changed: int, why: str) -> None:
+    """Says how many of the tasks that were named were left as they are."""
+    left = len(set(task_ids)) - changed
+    if changed and left > 0:
+        invocation.screen.say(f"{left:,} of these {len(set(task_ids)):,} tasks {why}")
 
 
 async def _failed_among(connection: Connection, jobs: str) -> list[str]:

@@ -37,6 +37,7 @@ from kestrelctl.manager.selection import (
     check_glob,
     must_own,
     must_see,
+    others_among,
 )
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.stage_sums import MOST_TASKS, stage_sums
@@ -166,8 +167,16 @@ class JobRequests:
         tasks = sum(answer.tasks for answer in found)
         if indexes and not tasks:
             ids = []
+        self._selection.refuse_others(selected, len(ids))
         caller.reply(
-            an.Changed(id=request.id, what=list(map(str, ids)), tasks=tasks, left=selected.left)
+            an.Changed(
+                id=request.id,
+                what=list(map(str, ids)),
+                tasks=tasks,
+                kept=selected.passed_over,
+                left=selected.left,
+                missing=selected.missing,
+            )
         )
 
     async def hold(self, caller: Caller, request: rq.HoldJobs) -> None:
@@ -184,7 +193,8 @@ class JobRequests:
             )
             for job_id in selected.ids
         )
-        caller.reply(_changed(request.id, found, selected.left))
+        self._selection.refuse_others(selected, len(found))
+        caller.reply(_changed(request.id, found, selected))
 
     async def release(self, caller: Caller, request: rq.ReleaseJobs) -> None:
         selected = self._selection.jobs(caller, request.jobs, Among.HELD)
@@ -199,14 +209,18 @@ class JobRequests:
             )
             for job_id in selected.ids
         )
-        caller.reply(_changed(request.id, found, selected.left))
+        self._selection.refuse_others(selected, len(found))
+        caller.reply(_changed(request.id, found, selected))
 
     async def retry(self, caller: Caller, request: rq.RetryJobs) -> None:
         done: list[str] = []
         tasks = 0
         records = self._selection.records(caller, request.jobs)
+        self._selection.refuse_others(others_among(records, caller), 0)
+        ids = {record.job_id for record in records}
         for record in records:
-            must_own(record, caller)
+            if record.spec.after_each not in ids:  # otherwise its tasks come back with those
+                self._bad_of(record, request.task_ids)
         for record in records:
             job_id = record.job_id
             if job_id in self._retrying:
@@ -301,20 +315,34 @@ class JobRequests:
 
     async def _retry(self, caller: Caller, job_id: int, task_ids: list[int]) -> int:
         record = self._selection.record(job_id)
-        indexes = self._selection.indexes(record, task_ids)
-        bad = self._service.store.ended_badly(record.job_id, indexes)
+        bad = self._bad_of(record, task_ids)
         whole = not task_ids
-        never_started = record.cancelling or (
-            record.state != "active" and record.cursor < record.spec.count
-        )
-        if not bad and not (whole and never_started):
-            raise UsageError(
-                f"job {record.job_id} has no such task that failed, was lost or cancelled"
-            )
         answer = await self._pending.answer_to(
             lambda token: self._retry_of(caller, token, record.job_id, bad, rest=whole)
         )
         return answer.tasks
+
+    def _bad_of(self, record: JobRecord, task_ids: list[int]) -> list[tuple[int, str]]:
+        """The tasks of a job that ended badly, with their states.
+
+        Args:
+            task_ids: of these; empty for all.
+
+        Raises:
+            NotFound: it has no such task.
+            UsageError: there is nothing to retry.
+        """
+        indexes = self._selection.indexes(record, task_ids)
+        bad = self._service.store.ended_badly(record.job_id, indexes)
+        never_started = record.cancelling or (
+            record.state != "active" and record.cursor < record.spec.count
+        )
+        if not bad and (task_ids or not never_started):
+            raise UsageError(
+                f"job {record.job_id} has no such task that failed, was lost or cancelled",
+                hint="`kestrelctl job retry JOBS --failed` leaves alone what is well",
+            )
+        return bad
 
     async def scale(self, caller: Caller, request: rq.ScaleJob) -> None:
         record = self._selection.one(caller, request.job)
@@ -353,12 +381,14 @@ class JobRequests:
                 for record in self._service.store.jobs(ids=ids, limit=len(ids))
             )
             what += [str(answer.job_id) for answer in found]
+        self._selection.refuse_others(selected, len(what))
         caller.reply(
             an.Changed(
                 id=request.id,
                 what=what,
                 kept=selected.passed_over + len(selected.ids) - len(free),
                 left=selected.left,
+                missing=selected.missing,
             )
         )
 
@@ -536,14 +566,15 @@ class JobRequests:
             caller.reply(an.Ended(id="", job=_as_seen(caller, view)))
 
 
-def _changed(request_id: str, found: list[Answer], left: int) -> an.Changed:
-    """What was held or released; `kept` counts jobs that were so before."""
+def _changed(request_id: str, found: list[Answer], selected: Selected) -> an.Changed:
+    """What was held or released; `kept` counts jobs that were so before, or cannot be so."""
     return an.Changed(
         id=request_id,
         what=[str(answer.job_id) for answer in found if not answer.repeated],
         tasks=sum(answer.tasks for answer in found),
-        kept=sum(answer.repeated for answer in found),
-        left=left,
+        kept=sum(answer.repeated for answer in found) + selected.passed_over,
+        left=selected.left,
+        missing=selected.missing,
     )
 
 

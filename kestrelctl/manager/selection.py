@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import NamedTuple
 
 from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.model.index_ranges import as_ranges
+from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
@@ -19,6 +21,8 @@ MAX_SELECTED = 10_000
 MAX_JOB_ID = 1 << 62
 _MOST_DIGITS = 20
 _MOST_SHOWN = 100
+#: Of so many jobs of others it is looked up whose they are, and so many ranges of them are shown.
+_MOST_OWNERS = 20
 #: The most jobs in one answer: it must fit into a stanza.
 MAX_RECORDS = 500
 #: Names have 200; SQLite takes no glob of more than 50,000 bytes.
@@ -51,11 +55,15 @@ class Selected(NamedTuple):
         ids: ascending.
         passed_over: how many jobs it meant that are not of the kind that was asked for.
         left: how many more it means than one request may.
+        others: jobs that it names and that are not the user's to change; ascending.
+        missing: how many ids of its ranges are of no job.
     """
 
     ids: list[int]
     passed_over: int = 0
     left: int = 0
+    others: tuple[int, ...] = ()
+    missing: int = 0
 
 
 class Selection:
@@ -67,7 +75,29 @@ class Selection:
 
     def jobs(self, caller: Caller, selector: str, among: Among = Among.ANY) -> Selected:
         """The jobs that a selector names (see `select_jobs`)."""
-        return select_jobs(selector, caller.user, self._pool, self._store, among)
+        return select_jobs(
+            selector, caller.user, self._pool, self._store, among, admin=caller.admin
+        )
+
+    def refuse_others(self, selected: Selected, done: int) -> None:
+        """Raises NotAllowed if a selection names jobs that are not the user's to change.
+
+        Args:
+            done: for how many jobs it was done.
+        """
+        others = selected.others
+        if not others:
+            return
+        some = self._store.jobs(ids=others[:_MOST_OWNERS], limit=_MOST_OWNERS)
+        owners = {record.owner for record in some}
+        one = len(owners) == 1 and len(others) <= _MOST_OWNERS
+        whose = owners.pop() if one else "other users"
+        ranges = as_ranges(others)
+        shown = ",".join(f"{a}-{b}" if a < b else f"{a}" for a, b in ranges[:_MOST_OWNERS])
+        more = ",…" if len(ranges) > _MOST_OWNERS else ""
+        which = f"job {shown} belongs" if len(others) == 1 else f"jobs {shown}{more} belong"
+        cause = f"it was done for {plural(done, 'other job')}" if done else None
+        raise NotAllowed(f"{which} to {whose}", cause=cause)
 
     def records(self, caller: Caller, selector: str) -> list[JobRecord]:
         """The records of the jobs that a selector names, each with the head of its spec.
@@ -173,6 +203,12 @@ def must_own(record: JobRecord, caller: Caller) -> None:
         raise NotAllowed(f"job {record.job_id} belongs to {record.owner}")
 
 
+def others_among(records: Iterable[JobRecord], caller: Caller) -> Selected:
+    """Those jobs that are not the caller's to change, as `others` of a selection."""
+    others = [record.job_id for record in records if not caller.owns(record.owner)]
+    return Selected([], others=tuple(sorted(others)))
+
+
 def must_see(record: JobRecord, caller: Caller) -> None:
     """Raises NotAllowed if the caller may know no more of the job than that it is there."""
     if not caller.sees(record.owner):
@@ -192,13 +228,23 @@ def must_be_readable(job_ids: Iterable[int], store: Store) -> None:
 
 
 def select_jobs(
-    selector: str, owner: str, pool: Pool, store: Store, among: Among = Among.ANY
+    selector: str,
+    owner: str,
+    pool: Pool,
+    store: Store,
+    among: Among = Among.ANY,
+    *,
+    admin: bool = False,
 ) -> Selected:
     """What a selector names, for a user.
 
     `last`, `all` and `name:GLOB` mean jobs of his own: `all` the active ones unless ended ones are
     asked for. An id by itself must be that of a job, whatever its state, and so is `last`; of a
-    range and of `all`, only jobs that are there and of the kind that is asked for count.
+    range and of `all`, only jobs that are there and of the kind that is asked for count. Jobs of
+    others are apart, unless of any kind are asked for: those who ask for a kind want to change them.
+
+    Args:
+        admin: whether he may change jobs of others.
 
     Raises:
         UsageError: the selector has another form.
@@ -227,13 +273,27 @@ def select_jobs(
         raise NotFound(
             f"there is no job in {_shown(text)}", hint="`kestrelctl job list` shows all jobs"
         )
+    gaps = len(ranged) - len(meant)
     meant.difference_update(store.damaged)
+    others: frozenset[int] = frozenset()
+    if among is not Among.ANY and not admin:
+        others = named.union(meant) - _own(named.union(meant), owner, pool, store)
     if ALL in words:
         meant.update(_all(owner, pool, store, among))
-    several = sorted(meant - named)
+    several = sorted(meant - named - others)
     no_limit = ALL in words and among is Among.ANY
     found = Selected(several) if no_limit else _of(among, several, pool)
-    return found._replace(ids=sorted(named.union(found.ids)))
+    return found._replace(
+        ids=sorted((named - others).union(found.ids)),
+        others=tuple(sorted(others)),
+        missing=gaps,
+    )
+
+
+def _own(ids: Set[int], owner: str, pool: Pool, store: Store) -> set[int]:
+    """Those of some jobs that are a user's."""
+    active = {job_id for job_id in ids if (job := pool.job(job_id)) and job.owner == owner}
+    return active.union(store.job_ids(ids=sorted(ids), owner=owner))
 
 
 def _last(owner: str, pool: Pool, store: Store) -> int:

@@ -59,15 +59,18 @@ class Changed(Reply, frozen=True, kw_only=True, tag="changed"):
     """What a request changed: job ids or worker addresses, and how many tasks that concerns.
 
     Attributes:
-        kept: how many jobs that were meant were left as they are: of those to be forgotten, they
-            have not ended; of those to be held or released, they were so before.
+        kept: how many jobs that were meant were left as they are: of those to be cancelled, they
+            have ended; of those to be forgotten, they have not; of those to be held or released,
+            they were so before, or are not active.
         left: how many are still to be done, because one answer cannot name them: ask again.
+        missing: how many ids in ranges are of no job.
     """
 
     what: list[str]
     tasks: int = 0
     kept: int = 0
     left: int = 0
+    missing: int = 0
 
 
 class RunningUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -472,6 +472,15 @@ def test_anothers_job_is_none() -> None:
         assert said(body, refused("not-found"), over).startswith("It is over: job 12 ")
 
 
+def test_of_several_jobs_it_is_said_that_it_was_done_for_ones_own() -> None:
+    cause = "it was done for 2 other jobs"
+    failed = an.Failed(id="", code="not-allowed", message="job 3 belongs to bob", cause=cause)
+    told = said("cancel 1-3", failed)
+    assert "jobs of yours" in told
+    assert cause in told
+    assert "bob" not in told
+
+
 def test_many_jobs_are_a_few_lines() -> None:
     active = an.Jobs(id="", jobs=[view(n) for n in range(2, 7)], total=5)
     latest = [view(n, **(ENDED if n % 2 else {})) for n in range(38, 46)]

@@ -628,6 +628,15 @@ def test_what_is_forgotten_is_counted_and_what_is_kept_is_said() -> None:
     )
 
 
+def test_ids_of_no_job_in_a_range_are_told_of() -> None:
+    pool = FakePool(CancelJobs=an.Changed(id="", what=["7"], tasks=4, kept=2, missing=3))
+    result = run(pool, "job", "cancel", "5-10")
+    assert result.stdout == "cancelled job 7 (4 tasks)\n"
+    assert result.stderr == (
+        "2 jobs kept: not active any more\n3 ids in these ranges are of no job\n"
+    )
+
+
 def test_single_tasks_are_cancelled() -> None:
     pool = FakePool(CancelJobs=an.Changed(id="", what=["7"], tasks=4))
     result = run(pool, "job", "cancel", "7", "--task", "3,7-9")
@@ -635,6 +644,12 @@ def test_single_tasks_are_cancelled() -> None:
     assert pool.last(rq.CancelJobs).task_ids == [3, 7, 8, 9]
     over = FakePool(CancelJobs=an.Changed(id="", what=[]))
     assert run(over, "job", "cancel", "7", "--task", "3").stderr == "these tasks have ended\n"
+    some = FakePool(CancelJobs=an.Changed(id="", what=["7"], tasks=1))
+    told = run(some, "job", "cancel", "7", "--task", "3,3,7-9").stderr
+    assert told == "3 of these 4 tasks had ended\n"
+    some = FakePool(RetryJobs=an.Changed(id="", what=["7"], tasks=2))
+    told = run(some, "job", "retry", "7", "3-5").stderr
+    assert told == "1 of these 3 tasks did not end badly\n"
 
 
 def test_why_a_job_is_held_is_sent_along() -> None:
@@ -648,7 +663,7 @@ def test_why_a_job_is_held_is_sent_along() -> None:
 def test_a_hold_or_release_that_changes_nothing_says_so() -> None:
     none = an.Changed(id="", what=[], kept=1)
     held = run(FakePool(HoldJobs=none), "job", "hold", "7")
-    assert held.stderr == ("no job held\n1 job kept: on hold before, and nothing of that changed\n")
+    assert held.stderr == ("no job held\n1 job kept: on hold before, or not active any more\n")
     free = run(FakePool(ReleaseJobs=none), "job", "release", "7")
     assert free.stderr == "no job released\n1 job kept: not on hold\n"
     assert (held.exit_code, free.exit_code) == (0, 0)

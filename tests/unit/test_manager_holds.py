@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from managerkit import NOW, PlayedManager
 
@@ -60,7 +61,7 @@ async def test_all_means_the_user_s_jobs_that_can_be_held_or_released(
 ) -> None:
     await held(manager, "2", "first")
     changed = await held(manager, "all", "second")
-    assert (changed.what, changed.tasks, changed.kept) == (["1", "3", "4"], 6, 0)
+    assert (changed.what, changed.tasks, changed.kept) == (["1", "3", "4"], 6, 1)
     assert on_hold(manager) == [1, 2, 3, 4]
     assert (await released(manager, "name:n*")).what == ["1", "2", "3", "4"]
     assert on_hold(manager) == []
@@ -72,7 +73,7 @@ async def test_of_a_range_what_is_on_hold_is_passed_over_and_what_is_named_is_ke
 ) -> None:
     await held(manager, "2", "first")
     ranged = await held(manager, "1-3")
-    assert (ranged.what, ranged.kept) == (["1", "3"], 0)
+    assert (ranged.what, ranged.kept) == (["1", "3"], 1)
     named = await held(manager, "2,4")
     assert (named.what, named.kept) == (["4"], 1)
     hold = (await seen(manager, 2, ADA)).hold
@@ -80,6 +81,67 @@ async def test_of_a_range_what_is_on_hold_is_passed_over_and_what_is_named_is_ke
     await released(manager, "4")
     free = await released(manager, "4")
     assert (free.what, free.kept) == ([], 1)
+
+
+CHANGES = {
+    "hold": rq.HoldJobs(jobs=""),
+    "release": rq.ReleaseJobs(jobs=""),
+    "cancel": rq.CancelJobs(jobs=""),
+    "retry": rq.RetryJobs(jobs=""),
+    "forget": rq.ForgetJobs(jobs=""),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("ended", [False, True], ids=["active", "ended"])
+async def test_a_range_of_anothers_jobs_is_refused_in_whatever_state_they_are(
+    manager: PlayedManager, change: str, *, ended: bool
+) -> None:
+    if ended:
+        await asked(manager, rq.CancelJobs(jobs="1-4"))
+    before = manager.store.jobs()
+    for jobs, named in (("1-4", "jobs 1-4 belong"), ("1-2,4", "jobs 1-2,4 belong")):
+        request = msgspec.structs.replace(CHANGES[change], jobs=jobs)
+        refused = await asked(manager, request, BOB)
+        assert isinstance(refused, an.Failed), refused
+        assert (refused.code, refused.cause) == ("not-allowed", "")
+        assert refused.message == f"{named} to ada@users.pool"
+    assert manager.store.jobs() == before
+
+
+async def test_of_a_range_ones_own_jobs_are_changed_and_those_of_others_named(
+    manager: PlayedManager,
+) -> None:
+    refused = await asked(manager, rq.HoldJobs(jobs="1-5"), BOB)
+    assert isinstance(refused, an.Failed)
+    assert refused.message == "jobs 1-4 belong to ada@users.pool"
+    assert refused.cause == "it was done for 1 other job"
+    assert on_hold(manager) == [5]
+    assert (await held(manager, "1-5", whom=ROOT)).what == ["1", "2", "3", "4"]
+    refused = await asked(manager, rq.CancelJobs(jobs="4-5"), BOB)
+    assert isinstance(refused, an.Failed)
+    assert refused.message == "job 4 belongs to ada@users.pool"
+    assert [job.job_id for job in manager.store.jobs(states=["cancelled"])] == [5]
+
+
+async def test_ids_of_a_range_that_are_of_no_job_are_counted(manager: PlayedManager) -> None:
+    changed = await held(manager, "3-9", whom=ROOT)
+    assert (changed.what, changed.missing) == (["3", "4", "5"], 4)
+    cancelled = await asked(manager, rq.CancelJobs(jobs="1-5"), ROOT)
+    assert isinstance(cancelled, an.Changed)
+    again = await asked(manager, rq.CancelJobs(jobs="1-6"), ROOT)
+    assert isinstance(again, an.Changed)
+    assert (again.what, again.kept, again.missing) == ([], 5, 1)
+
+
+async def test_nothing_is_retried_where_one_of_the_jobs_has_nothing_to_retry(
+    manager: PlayedManager,
+) -> None:
+    await asked(manager, rq.CancelJobs(jobs="1,2"))
+    refused = await asked(manager, rq.RetryJobs(jobs="1-3"))
+    assert isinstance(refused, an.Failed)
+    assert refused.message == "job 3 has no such task that failed, was lost or cancelled"
+    assert [job.job_id for job in manager.store.jobs(states=["cancelled"])] == [1, 2]
 
 
 async def test_a_job_that_is_being_cancelled_is_not_among_those_to_hold(
