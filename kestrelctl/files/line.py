@@ -22,6 +22,7 @@ CHUNK_BYTES = 1024 * 1024
 #: Without a byte for so long, the connection is given up.
 SILENCE_SECONDS = 30.0
 _GONE = (404, 410)
+_SIZE_IS_WRONG = 413
 #: Those that another try, with another place, may not get.
 _TRANSIENT = (401, 408, 409, 429, 500, 502, 503, 504)
 _MOST_ANSWER_BYTES = 64 * 1024
@@ -104,9 +105,12 @@ class Line:
         self.close()
         if answer.status in _TRANSIENT:
             raise LineCut(slot.put_url, f"it answered {answer.status} {answer.reason}")
+        # The size is what the place is for: Prosody says "too large" of what it could not write.
+        full = answer.status == _SIZE_IS_WRONG
         raise KestrelError(
             "the pool's file share did not take a file",
             cause=f"it answered {answer.status} {answer.reason}",
+            hint="is there room on the server's disk?" if full else None,
         )
 
     def get(

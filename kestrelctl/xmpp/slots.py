@@ -13,6 +13,8 @@ from kestrelctl.protocol.upload_slots import (
 )
 from kestrelctl.xmpp.xmpp_session import IqRefused, XmppSession
 
+#: Conditions of a share that cannot write; the second is Prosody's for a reason without one.
+_CANNOT = ("internal-server-error", "undefined-condition")
 #: Conditions of a server at which nothing is that address.
 _NOBODY = ("item-not-found", "remote-server-not-found", "service-unavailable")
 
@@ -60,6 +62,12 @@ def _in_words(error: IqRefused, share: str) -> KestrelError:
             cause=error.text or "a quota is reached",
             hint="what was sent counts for its owner until it is deleted; a place to which nothing"
             " was sent is given back within minutes",
+        )
+    if error.condition in _CANNOT:
+        return KestrelError(
+            "the pool's file share can store nothing now",
+            cause=error.text or "its server cannot note what it takes",
+            hint="its operator looks whether there is room on the server's disk",
         )
     if error.condition in _NOBODY:
         return NotFound(

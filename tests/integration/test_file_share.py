@@ -7,8 +7,9 @@ import contextlib
 import hashlib
 import os
 import shutil
+import subprocess
 import weakref
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ from kestrelctl.errors import (
     FileChanged,
     FileDamaged,
     FileExpired,
+    KestrelError,
     NotAllowed,
     OverQuota,
     Unreachable,
@@ -460,6 +462,54 @@ async def test_an_account_has_a_bounded_number_of_files(tmp_path: Path) -> None:
             await alice.request_slot(1, "piece")
         assert caught.value.cause == "Too many files are stored"
         await bob.request_slot(1, "piece")
+
+
+async def test_a_share_on_a_full_disk_says_so(tmp_path: Path) -> None:
+    server = PrivateServer.create(tmp_path / "xmpp")
+    data = server.directory / "data"
+    with small_disk(data):
+        async with running(server), logged_in(server) as user:
+            given = await user.request_slot(8, "piece")
+            fill(data)
+            with pytest.raises(KestrelError) as refused:
+                await every_place(user)
+            assert "can store nothing now" in refused.value.message
+            assert "No space left on device" in (refused.value.cause or "")
+            assert "room on the server's disk" in (refused.value.hint or "")
+
+            async def slots(_size_bytes: int, _name: str) -> Slot:
+                return given
+
+            (tmp_path / "source").write_bytes(b"8 bytes.")
+            with pytest.raises(KestrelError) as refused:
+                await FileShare(slots).put(tmp_path / "source")
+            assert "room on the server's disk" in (refused.value.hint or "")
+
+
+async def every_place(user: UserConnection) -> None:
+    """Asks for more than what the last block of the server's notes may have room for."""
+    for _ in range(100):
+        await user.request_slot(8, "piece")
+
+
+@contextlib.contextmanager
+def small_disk(at: Path) -> Iterator[None]:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a file system")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "small", str(at)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(at)], check=True)
+
+
+def fill(disk: Path) -> None:
+    """As somebody else who writes on this disk."""
+    with (disk / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(b"x" * 4096):
+            pass
 
 
 async def places(user: UserConnection, size_bytes: int = MIB) -> int:

@@ -168,11 +168,16 @@ local function refusal(kind, condition, text)
 	return nil, errors.new({ type = kind, condition = condition, text = text });
 end
 
+-- Of an error without a condition, such as a full disk, Prosody tells who asked `undefined-condition`.
+local function cannot(what, err)
+	return refusal("wait", "internal-server-error", "The server cannot " .. what .. ": " .. tostring(err or "see its log"));
+end
+
 local archive = { caps = { total = true, ids = true, quota = most_of_all } };
 
 function archive:append(_, _, request, when, with) -- luacheck: ignore 212/self
 	local ok, err = load();
-	if not ok then return nil, err; end
+	if not ok then return cannot("read its list of files", err); end
 	local slot = {
 		key = new_id(), when = when, with = with, size = tonumber(request.attr.size),
 		name = request.attr.filename, type = request.attr["content-type"];
@@ -193,10 +198,10 @@ function archive:append(_, _, request, when, with) -- luacheck: ignore 212/self
 	end
 	if forgotten > count + MOST_FORGOTTEN then
 		ok, err = write_log(all_slots());
-		if not ok then return nil, err; end
+		if not ok then return cannot("write to its disk", err); end
 	end
 	ok, err = datamanager.list_append(nil, host, LOG, slot);
-	if not ok then return nil, err; end
+	if not ok then return cannot("write to its disk", err); end
 	note(slot, 1);
 	watch(slot);
 	return slot.key;
