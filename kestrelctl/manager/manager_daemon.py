@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import socket
 import sys
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import psutil
 
@@ -15,6 +16,7 @@ from kestrelctl import clock, garbage, logs
 from kestrelctl.checkout import own_version
 from kestrelctl.child_program import adopt_orphans
 from kestrelctl.core.pool import Pool
+from kestrelctl.environments.environment_class import EnvironmentClass
 from kestrelctl.errors import KestrelError
 from kestrelctl.manager.access import Access
 from kestrelctl.manager.disco import Disco
@@ -23,7 +25,7 @@ from kestrelctl.manager.environments.all_classes import read_all_classes
 from kestrelctl.manager.environments.environment_accounts import EnvironmentAccounts
 from kestrelctl.manager.environments.environment_desk import EnvironmentDesk
 from kestrelctl.manager.events.member_log import MemberEvents
-from kestrelctl.manager.handlers.handler_files import open_handlers
+from kestrelctl.manager.handlers.handler_files import open_handlers, read_all_handlers
 from kestrelctl.manager.iq_requests import IqRequests
 from kestrelctl.manager.listener import ManagerListener
 from kestrelctl.manager.mails import Mails
@@ -36,12 +38,16 @@ from kestrelctl.manager.request_dispatch import RequestDispatcher
 from kestrelctl.manager.retention import retention
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.temporary_accounts import TemporaryAccounts
-from kestrelctl.manager.triggers.trigger_files import open_triggers
+from kestrelctl.manager.triggers.trigger_files import open_triggers, read_all_triggers
 from kestrelctl.manager.work_window import WorkWindow
+from kestrelctl.membership.handler_definition import HandlerDefinition
 from kestrelctl.membership.roll import GONE_KINDS
+from kestrelctl.metrics.endpoint import listen
 from kestrelctl.metrics.flock_families import FlockNumbers
+from kestrelctl.metrics.readers import Readers
 from kestrelctl.notify import Notifier
 from kestrelctl.store.sqlite import SqliteStore
+from kestrelctl.triggers.trigger_definition import TriggerDefinition
 from kestrelctl.xmpp import xmpp_session
 from kestrelctl.xmpp.accounts import Accounts
 
@@ -96,6 +102,50 @@ def usage_of(process: psutil.Process) -> Callable[[], Usage]:
     return usage
 
 
+class _Prepared(NamedTuple):
+    """What a manager has found in order before it opens its store.
+
+    Attributes:
+        classes: of environments, and the recipes of those that have one.
+        listening: where metrics are served; None for nowhere.
+    """
+
+    secret: str
+    access: Access
+    classes: tuple[dict[str, EnvironmentClass], dict[str, str]]
+    handlers: list[HandlerDefinition]
+    triggers: list[TriggerDefinition]
+    readers: Readers
+    listening: socket.socket | None
+
+
+def _prepare(options: ManagerOptions) -> _Prepared:
+    """Looks at all that may be wrong with a start.
+
+    The store is opened after that: from then on its epoch is this manager's, and one that still has
+    the store elsewhere cannot go on.
+
+    Raises:
+        UsageError: an option, or a file that one names, is wrong.
+        KestrelError: the address for the metrics cannot be had.
+    """
+    from_stdin = str(options.secret_file) == "-"
+    secret = (sys.stdin.read() if from_stdin else options.secret_file.read_text()).strip()
+    xmpp_session.check_component(options.host, tls=options.tls, ca_file=options.ca_file)
+    classes = read_all_classes(options.environments)
+    handlers = read_all_handlers(options.handlers, with_mail=options.mail is not None)
+    names = {each.name for each in handlers}
+    return _Prepared(
+        secret=secret,
+        access=Access(options),
+        classes=classes,
+        handlers=handlers,
+        triggers=read_all_triggers(options.triggers, names, classes[0]),
+        readers=Readers(options.metrics_allow),
+        listening=listen(options.metrics) if options.metrics else None,
+    )
+
+
 async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
     """Runs a manager until SIGTERM or SIGINT.
 
@@ -103,11 +153,11 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
         open_flock: makes its flock.
 
     Raises:
-        KestrelError: the store cannot be opened, the server refuses the secret, or the address for
-            the metrics cannot be had.
+        KestrelError: see `_prepare`; or the store cannot be opened, or the server refuses the
+            secret.
     """
-    from_stdin = str(options.secret_file) == "-"
-    secret = (sys.stdin.read() if from_stdin else options.secret_file.read_text()).strip()
+    prepared = _prepare(options)
+    access = prepared.access
     store = SqliteStore(options.data_dir)
     pool = Pool(store.open(), options.config())
     garbage.settle()
@@ -116,7 +166,6 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
         len(pool.jobs),
     )  # fmt: skip
     adopt_orphans()
-    access = Access(options)
     service = Service(pool, store, options.domain, clock)
     accounts = Accounts(lambda: connection, f"pool@{options.domain}")
     temporary = TemporaryAccounts(options.data_dir / "invited")
@@ -126,7 +175,7 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
     listener = ManagerListener(service, dispatcher, access, options.domain, flock.others)
     connection = xmpp_session.component(
         options.domain,
-        secret,
+        prepared.secret,
         options.host,
         options.port,
         listener,
@@ -157,7 +206,7 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
         sends_waiting = paced.waiting
     environments: EnvironmentDesk | None = None
     if options.environments:
-        classes, recipes = read_all_classes(options.environments)
+        classes, recipes = prepared.classes
         environments = EnvironmentDesk(
             service,
             classes,
@@ -176,14 +225,14 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
     pings = asyncio.ensure_future(keep_pinging(service, connection.ask_iq))
     forgets = asyncio.ensure_future(retention(service, options).run())
     watching: asyncio.Future[None] | None = None
-    handlers = open_handlers(service, options.handlers, options.mail)
+    handlers = open_handlers(service, prepared.handlers, options.mail)
     handling = asyncio.ensure_future(handlers.run())
     kept = options.data_dir / "triggers-disabled"
     if options.triggers:
         triggers = open_triggers(
             service,
             dispatcher,
-            options.triggers,
+            prepared.triggers,
             kept,
             environments,
             handlers,
@@ -194,12 +243,12 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
     service.broken.add_done_callback(lambda _: told.cancel())
     metrics = None
     try:
-        if options.metrics:
+        if prepared.listening is not None:
             from kestrelctl.manager.manager_metrics import serve_metrics
 
             metrics = await serve_metrics(
-                options.metrics,
-                options.metrics_allow,
+                prepared.listening,
+                prepared.readers,
                 service,
                 flock.numbers,
                 sends_waiting,

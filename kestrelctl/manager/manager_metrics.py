@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
@@ -16,8 +17,8 @@ from kestrelctl.properties.property_summary import PropertySummary
 
 
 async def serve_metrics(
-    address: str,
-    allowed: Sequence[str],
+    listening: socket.socket,
+    readers: Readers,
     service: Service,
     flock: Callable[[], FlockNumbers],
     sends_waiting: Callable[[], Mapping[str, int]],
@@ -27,16 +28,12 @@ async def serve_metrics(
     """Serves the metrics of a manager; the caller stops the server.
 
     Args:
-        address: HOST:PORT.
-        allowed: addresses and networks that may read them, beside this machine.
+        listening: where.
+        readers: who may read them.
         flock: how that of the pool stands; asked once for each scrape.
         sends_waiting: by kind, what waits because of a limit on what is sent.
         environments: None if the pool has none.
         properties: what those add up to that were chosen; asked once for each scrape.
-
-    Raises:
-        UsageError: what stands there is no address.
-        KestrelError: the address cannot be had.
     """
 
     def numbers() -> ManagerProcessNumbers:
@@ -55,8 +52,8 @@ async def serve_metrics(
         )
 
     families = PoolFamilies(service.pool, service.stanzas, numbers, service.now)
-    server = MetricsServer("kestrel_", families, lambda: why_not_ready(service), Readers(allowed))
-    await server.start(address)
+    server = MetricsServer("kestrel_", families, lambda: why_not_ready(service), readers)
+    await server.start(listening)
     return server
 
 

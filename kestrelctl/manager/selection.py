@@ -241,7 +241,7 @@ def select_jobs(
     `last`, `all` and `name:GLOB` mean jobs of his own: `all` the active ones unless ended ones are
     asked for. An id by itself must be that of a job, whatever its state, and so is `last`; of a
     range and of `all`, only jobs that are there and of the kind that is asked for count. Jobs of
-    others are apart, unless of any kind are asked for: those who ask for a kind want to change them.
+    others are apart, unless jobs of any kind are asked for: who asks for a kind wants to change them.
 
     Args:
         admin: whether he may change jobs of others.

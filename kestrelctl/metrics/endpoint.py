@@ -59,6 +59,29 @@ def parse_address(text: str) -> tuple[str, int]:
     return bare, int(port)
 
 
+def listen(text: str) -> socket.socket:
+    """Takes an address, at which metrics are served later; who connects before that waits.
+
+    Args:
+        text: HOST:PORT.
+
+    Raises:
+        UsageError: it is no address.
+        KestrelError: it cannot be had.
+    """
+    host, port = parse_address(text)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        return socket.create_server(address, family=family)
+    except OSError as error:
+        raise KestrelError(
+            f"metrics cannot be served at {text}",
+            cause=_why(error),
+            hint="give --metrics another address, or '' for none",
+        ) from None
+
+
 def check_free(text: str) -> None:
     """Passes if metrics could be served there now.
 
@@ -68,17 +91,12 @@ def check_free(text: str) -> None:
     Raises:
         UsageError: it is no address, or cannot be had.
     """
-    host, port = parse_address(text)
     try:
-        socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
-        ).close()
-    except OSError as error:
-        raise UsageError(
-            f"metrics cannot be served at {text}",
-            cause=_why(error),
-            hint="give --metrics another address, or '' for none",
-        ) from None
+        listen(text).close()
+    except UsageError:
+        raise
+    except KestrelError as error:
+        raise UsageError(error.message, cause=error.cause, hint=error.hint) from None
 
 
 class Endpoint:
@@ -103,22 +121,15 @@ class Endpoint:
         #: In the order in which they came; of each, whether it has asked.
         self._clients: dict[asyncio.Task[None], bool] = {}
 
-    async def start(self, host: str, port: int) -> None:
-        """Starts to listen.
+    async def start(self, listening: socket.socket) -> None:
+        """Starts to serve; `stop` closes the socket.
 
-        Raises:
-            KestrelError: the address cannot be had.
+        Args:
+            listening: see `listen`.
         """
-        try:
-            self._server = await asyncio.start_server(
-                self._accept, host, port, limit=MAX_REQUEST_BYTES
-            )
-        except OSError as error:
-            raise KestrelError(
-                f"metrics cannot be served at {host}:{port}",
-                cause=_why(error),
-                hint="give --metrics another address",
-            ) from error
+        self._server = await asyncio.start_server(
+            self._accept, sock=listening, limit=MAX_REQUEST_BYTES
+        )
         log.info("metrics at %s", self.url)
 
     @property

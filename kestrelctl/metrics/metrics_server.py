@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 
-from kestrelctl.metrics.endpoint import Endpoint, parse_address
+from kestrelctl.metrics.endpoint import Endpoint
 from kestrelctl.metrics.exposition import Exposition, Families
 from kestrelctl.metrics.lag import LoopLag
 from kestrelctl.metrics.readers import Readers
@@ -31,17 +32,13 @@ class MetricsServer:
         self.exposition = Exposition(prefix, families, self._lag)
         self._endpoint = Endpoint(self.exposition.render, why_not_ready, readers)
 
-    async def start(self, address: str) -> None:
+    async def start(self, listening: socket.socket) -> None:
         """Starts to serve.
 
         Args:
-            address: HOST:PORT.
-
-        Raises:
-            UsageError: the address is none.
-            KestrelError: it cannot be had.
+            listening: see `endpoint.listen`.
         """
-        await self._endpoint.start(*parse_address(address))
+        await self._endpoint.start(listening)
         self._lag.start()
 
     async def stop(self) -> None:

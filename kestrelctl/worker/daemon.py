@@ -393,25 +393,28 @@ async def serve(options: WorkerOptions) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, process.on_signal)
     loop.add_signal_handler(signal.SIGHUP, process.stop)
-    metrics_server = keeping = environments = collecting = plugins = None
+    metrics_server = keeping = environments = collecting = plugins = plugins_here = None
     try:
         _add_sessions(process, options, machine, rung)
         sessions += process.sessions
-        if options.environments:
-            host = environments = await _environments(options, rung, sessions[0], inside)
-            keeper = PreparedKeeper(host.drivers, lambda: [*host.in_use(), *inside.in_use()])
-            collecting = loop.create_task(keeper.run())
+        # What may fail comes first: the rest sets right what an earlier process has left.
         if options.metrics:
             from kestrelctl.worker.worker_metrics import serve_metrics
 
             metrics_server = await serve_metrics(options.metrics, options.metrics_allow, process)
         for session in sessions if options.poll_bytes else ():
             session.commands.runs = PollAnswers(session.properties.put, options.poll_bytes)
+        if options.properties or options.commands:
+            plugins_here = _plugins(options, sessions)
+        if options.environments:
+            host = environments = await _environments(options, rung, sessions[0], inside)
+            keeper = PreparedKeeper(host.drivers, lambda: [*host.in_use(), *inside.in_use()])
+            collecting = loop.create_task(keeper.run())
         garbage.settle()
         notifier.ready()
         keeping = loop.create_task(keep_the_keeper())
-        if options.properties or options.commands:
-            plugins = loop.create_task(_plugins(options, sessions).run())
+        if plugins_here is not None:
+            plugins = loop.create_task(plugins_here.run())
         log.info("worker with %d sessions for %s", len(process.sessions), options.pool)
         await process.run()
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kestrelctl.metrics.endpoint import listen
 from kestrelctl.metrics.metrics_server import MetricsServer
 from kestrelctl.metrics.readers import Readers
 from kestrelctl.metrics.worker_families import InputNumbers, WorkerFamilies, WorkerProcessNumbers
@@ -21,14 +22,14 @@ async def serve_metrics(
         allowed: addresses and networks that may read them, beside this machine.
 
     Raises:
-        UsageError: what stands there is no address.
+        UsageError: what stands there is no address, or no network.
         KestrelError: the address cannot be had.
     """
+    readers = Readers(allowed)
+    listening = listen(address)
     families = WorkerFamilies(lambda: numbers(process))
-    server = MetricsServer(
-        "kestrel_worker_", families, lambda: why_not_ready(process), Readers(allowed)
-    )
-    await server.start(address)
+    server = MetricsServer("kestrel_worker_", families, lambda: why_not_ready(process), readers)
+    await server.start(listening)
     return server
 
 

@@ -501,6 +501,26 @@ def _text(xml: Element) -> str:
     return (text.text if text is not None else None) or ""
 
 
+def check_component(host: str, *, tls: bool, ca_file: Path | None = None) -> None:
+    """Passes if a component could connect so, if its server lets it.
+
+    Args:
+        tls, ca_file: see `component`.
+
+    Raises:
+        UsageError: without TLS the secret would leave this machine in the clear; or the
+            certificates of the authorities cannot be used.
+    """
+    if tls:
+        trust.context(ca_file)
+    elif not is_loopback(host):
+        raise UsageError(
+            f"the secret would go to {host} in the clear",
+            cause="TLS is off, and the server is not on this machine",
+            hint="--tls, with the server's port for components over TLS",
+        )
+
+
 def component(
     domain: str,
     secret: str,
@@ -518,14 +538,9 @@ def component(
         ca_file: whom to trust; see `tls.context`.
 
     Raises:
-        UsageError: without TLS the secret would leave this machine in the clear.
+        UsageError: see `check_component`.
     """
-    if not tls and not is_loopback(host):
-        raise UsageError(
-            f"the secret would go to {host} in the clear",
-            cause="TLS is off, and the server is not on this machine",
-            hint="--tls, with the server's port for components over TLS",
-        )
+    check_component(host, tls=tls, ca_file=ca_file)
     stream = ComponentXMPP(domain, secret, host, port)
     if tls:
         stream.ssl_context = trust.context(ca_file)

@@ -25,7 +25,7 @@ from kestrelctl.errors import KestrelError
 from kestrelctl.local.control import connect_local, throw_away_pool
 from kestrelctl.local.pool_state import PoolState, read_state
 from kestrelctl.metrics import endpoint
-from kestrelctl.metrics.endpoint import Endpoint
+from kestrelctl.metrics.endpoint import Endpoint, listen
 from kestrelctl.metrics.lag import LoopLag
 from kestrelctl.metrics.readers import Readers
 from kestrelctl.protocol import answers as an
@@ -263,7 +263,7 @@ def test_the_command_line_knows_where_a_local_pool_serves(tmp_path: Path) -> Non
 @pytest.fixture
 async def served() -> AsyncIterator[Endpoint]:
     found = Endpoint(lambda: b"x 1\n", lambda: "", Readers())
-    await found.start("127.0.0.1", 0)
+    await found.start(listen("127.0.0.1:0"))
     yield found
     await found.stop()
 
@@ -343,7 +343,7 @@ async def test_a_page_that_cannot_be_made_is_an_answer_too() -> None:
         raise RuntimeError("no page")
 
     served = Endpoint(broken, lambda: "the reason", Readers())
-    await served.start("127.0.0.1", 0)
+    await served.start(listen("127.0.0.1:0"))
     assert (await ask(served.url))[0] == 500
     base = served.url.removesuffix("/metrics")
     assert await ask(f"{base}/-/ready") == (503, "the reason\n")
@@ -354,14 +354,14 @@ async def test_a_page_that_cannot_be_made_is_an_answer_too() -> None:
 async def test_two_cannot_have_one_address(served: Endpoint) -> None:
     host, port, _ = parts(served.url)
     with pytest.raises(KestrelError, match="cannot be served"):
-        await Endpoint(lambda: b"", lambda: "", Readers()).start(host, port)
+        listen(f"{host}:{port}")
 
 
 async def test_who_is_not_named_gets_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     readers = Readers()
     monkeypatch.setattr(readers, "admit", lambda peer: peer != "127.0.0.1")
     served = Endpoint(lambda: b"x 1\n", lambda: "", readers)
-    await served.start("127.0.0.1", 0)
+    await served.start(listen("127.0.0.1:0"))
     for path in ("/metrics", "/-/healthy", "/elsewhere"):
         refused = await ask(served.url.removesuffix("/metrics") + path)
         assert refused == (403, "127.0.0.1 may not read this; see --metrics-allow\n")

@@ -88,8 +88,9 @@ class Pool:
         file = self.directory / "triggers.ini"
         file.write_text(text)
         kept = self.directory / "disabled"
+        triggers = read_all_triggers([file], self.handlers.lines, ())
         self.desk = open_triggers(
-            self.played.service, self.played.dispatcher, [file], kept, None, self.handlers, KEPT
+            self.played.service, self.played.dispatcher, triggers, kept, None, self.handlers, KEPT
         )
 
     async def reads(self, worker: str, *, anew: bool = False, **values: Any) -> None:

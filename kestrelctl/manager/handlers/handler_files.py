@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kestrelctl.defined_in_files import all_defined
@@ -33,13 +33,10 @@ def read_all_handlers(files: Iterable[Path], *, with_mail: bool) -> list[Handler
     return found
 
 
-def open_handlers(service: Service, files: Iterable[Path], post: Post | None) -> HandlerDesk:
-    """The handlers of a pool, which are told from now on; `HandlerDesk.run` does it.
-
-    Raises:
-        UsageError: see `read_all_handlers`.
-    """
-    handlers = read_all_handlers(files, with_mail=post is not None)
+def open_handlers(
+    service: Service, handlers: Sequence[HandlerDefinition], post: Post | None
+) -> HandlerDesk:
+    """The handlers of a pool, which are told from now on; `HandlerDesk.run` does it."""
     ways: dict[str, HandlerWay] = {}
     for each in handlers:
         way = way_of(each, post, service.clock.wall)

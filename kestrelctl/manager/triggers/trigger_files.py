@@ -56,7 +56,7 @@ def _wrong(trigger: TriggerDefinition, cause: str, option: str) -> UsageError:
 def open_triggers(
     service: Service,
     dispatcher: RequestDispatcher,
-    files: Iterable[Path],
+    triggers: list[TriggerDefinition],
     kept: Path,
     environments: EnvironmentDesk | None,
     handlers: HandlerDesk,
@@ -68,16 +68,11 @@ def open_triggers(
         kept: the file that says which are not enabled.
         environments: None if the pool has none.
         kept_seconds: how long it is kept when triggers fired.
-
-    Raises:
-        UsageError: see `read_all_triggers`.
     """
     watch = PoolWatch(service, dispatcher.properties.book)
     deeds = TriggerDeeds(service, dispatcher)
     watch.environments = deeds.environments = environments
     deeds.handlers = handlers
-    classes = environments.classes if environments is not None else ()
-    triggers = read_all_triggers(files, handlers.lines, classes)
     desk = TriggerDesk(service, watch, deeds, triggers, kept, kept_seconds)
     requests = TriggerRequests(desk)
     dispatcher.serve_also(
