@@ -11,7 +11,7 @@ from kestrelctl.cli.follow import MOST_FOLLOWED, follow
 from kestrelctl.cli.job_arguments import job_argument, view_told
 from kestrelctl.cli.output_files import OutputFiles, check_pattern
 from kestrelctl.cli.stored_logs import StoredLogs
-from kestrelctl.cli.task_logs import Missing, TaskLog, TaskLogs, pieces
+from kestrelctl.cli.task_logs import Missing, TaskLog, TaskLogs, pieces, why_empty
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.id_ranges import parse_tasks
@@ -98,6 +98,8 @@ def logs(
         if every:
             found = TaskLogs(connection, stored, view.job_id, stream)
             await invocation.show(found)
+            if not found.shown and invocation.screen.is_table:
+                invocation.screen.say(f"no task of job {view.job_id} wrote anything to {stream}")
             found.missing.check()
             return
         if not task_ids and view.tasks > 1:
@@ -108,8 +110,10 @@ def logs(
         task_id = task_ids[0] if task_ids else view.first
         missing = Missing()
         request = Logs(job=str(view.job_id), task_id=task_id, stream=stream, stored=True)
-        found_pieces = pieces(connection, stored, request, missing)
-        await invocation.show(TaskLog(view.job_id, task_id, stream, found_pieces))
+        log = TaskLog(view.job_id, task_id, stream, pieces(connection, stored, request, missing))
+        await invocation.show(log)
+        if log.is_empty:
+            invocation.screen.say(await why_empty(connection, view.job_id, task_id, stream))
         missing.check()
 
     invocation.talk(work)

@@ -15,11 +15,13 @@ from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.screen import Screen
 from kestrelctl.cli.stored_logs import StoredLogs
 from kestrelctl.cli.terminal_text import TerminalText
+from kestrelctl.cli.wait import why_ended
 from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.task_state import FINAL_STATES, TaskState
 from kestrelctl.errors import FileDamaged, FileExpired, Incomplete, NotFound, Unreachable
-from kestrelctl.protocol.answers import Log, LogPage
+from kestrelctl.protocol.answers import Log, LogPage, Tasks
 from kestrelctl.protocol.output_views import TaskOutput
-from kestrelctl.protocol.requests import AllLogs, Logs
+from kestrelctl.protocol.requests import AllLogs, ListTasks, Logs
 
 _ASK_SECONDS = 60.0
 #: How many tasks an error names.
@@ -28,6 +30,14 @@ _MOST_NAMED = 10
 _MOST_AHEAD = 8
 #: So many outputs are held meanwhile: one that is slow to come does not gather all that follow it.
 _MOST_HELD = 1_000
+
+
+_ENDED = {
+    TaskState.DONE: "is done",
+    TaskState.FAILED: "failed",
+    TaskState.LOST: "was lost",
+    TaskState.CANCELLED: "was cancelled",
+}
 
 
 class Missing:
@@ -77,6 +87,9 @@ class TaskLog(CommandOutput):
 
     Args:
         alone: whether it is the only one: then people are told where something is missing.
+
+    Attributes:
+        is_empty: whether it was printed, and nothing was in it.
     """
 
     def __init__(
@@ -93,6 +106,7 @@ class TaskLog(CommandOutput):
         self._stream = stream
         self._pieces = pieces
         self._alone = alone
+        self.is_empty = False
 
     async def entries(self) -> AsyncIterator[tuple[str, object]]:
         data, skipped, cut, why, size = b"", 0, 0, "", 0
@@ -138,16 +152,18 @@ class TaskLog(CommandOutput):
                 screen.write(text.add(data))
         if text is not None:
             screen.write(text.end())
-        if not size and self._alone:
-            other = "stdout" if self._stream == "stderr" else "stderr"
-            screen.say(f"task {self._task_id} wrote nothing to {self._stream}; try --{other}")
+        self.is_empty = not size
 
     async def name(self, screen: Screen) -> None:
         await self.tabulate(screen)
 
 
 class TaskLogs(CommandOutput):
-    """A stream of many tasks, one after another."""
+    """A stream of many tasks, one after another.
+
+    Attributes:
+        shown: how many of them were printed.
+    """
 
     many = True
 
@@ -159,6 +175,7 @@ class TaskLogs(CommandOutput):
         self._job_id = job_id
         self._stream = stream
         self.missing = Missing()
+        self.shown = 0
 
     async def entries(self) -> AsyncIterator[tuple[str, object]]:
         async for _, log in self.each():
@@ -167,6 +184,7 @@ class TaskLogs(CommandOutput):
 
     async def tabulate(self, screen: Screen) -> None:
         async for task_id, log in self.each():
+            self.shown += 1
             screen.write(f"==> task {task_id} <==\n")
             await log.tabulate(screen)
 
@@ -246,6 +264,22 @@ class TaskLogs(CommandOutput):
 
     def _request(self, task_id: int) -> Logs:
         return Logs(job=str(self._job_id), task_id=task_id, stream=self._stream, stored=True)
+
+
+async def why_empty(connection: Connection, job_id: int, task_id: int, stream: str) -> str:
+    """That a task wrote nothing to a stream, and where to look instead: not where nothing is."""
+    request = ListTasks(job=str(job_id), ids=[task_id])
+    [task] = (await ask(connection, request, Tasks)).tasks
+    if task.state not in FINAL_STATES:
+        return f"task {task_id} is {task.state.value}, and wrote nothing to {stream} yet"
+    other, size_bytes = ("stdout", task.stdout_bytes)
+    if stream == "stdout":
+        other, size_bytes = ("stderr", task.stderr_bytes)
+    if size_bytes:
+        return f"task {task_id} wrote nothing to {stream}; try --{other}"
+    why = why_ended(task.reason, task.exit_code, task.signal)
+    how = f"; it {_ENDED[task.state]}: {why}" if why else ""
+    return f"task {task_id} wrote nothing, to stdout nor to stderr{how}"
 
 
 async def pieces(

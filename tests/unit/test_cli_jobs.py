@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -382,10 +383,44 @@ def test_logs_in_json_are_text_with_what_is_known_of_it() -> None:
     }
 
 
-def test_silence_is_remarked_upon() -> None:
-    result = run(FakePool(Logs=log_of(b""), ListJobs=ONE), "job", "logs", "7")
-    assert result.stdout == ""
-    assert result.stderr == "task 4 wrote nothing to stdout; try --stderr\n"
+@pytest.mark.parametrize(
+    ("task", "stream", "told"),
+    [
+        ({"stderr_bytes": 5}, "stdout", "task 4 wrote nothing to stdout; try --stderr"),
+        ({"stdout_bytes": 5}, "stderr", "task 4 wrote nothing to stderr; try --stdout"),
+        (
+            {"exit_code": None, "reason": "cannot-start: No such file or directory: './x'"},
+            "stdout",
+            "task 4 wrote nothing, to stdout nor to stderr; it failed: cannot-start: "
+            "No such file or directory: './x'",
+        ),
+        ({}, "stderr", "task 4 wrote nothing, to stdout nor to stderr; it failed: exit code 2"),
+        (
+            {"state": TaskState.DONE, "exit_code": 0},
+            "stderr",
+            "task 4 wrote nothing, to stdout nor to stderr",
+        ),
+        (
+            {"state": TaskState.RUNNING, "exit_code": None},
+            "stdout",
+            "task 4 is running, and wrote nothing to stdout yet",
+        ),
+    ],
+)
+def test_silence_is_remarked_upon_and_nobody_is_sent_to_where_nothing_is(
+    task: dict[str, Any], stream: str, told: str
+) -> None:
+    view = replace(TASK, task_id=4, **task)
+    pool = FakePool(Logs=log_of(b""), ListJobs=ONE, ListTasks=an.Tasks(id="", tasks=[view]))
+    result = run(pool, "job", "logs", "7", f"--{stream}")
+    assert (result.stdout, result.stderr) == ("", f"{told}\n")
+    assert pool.last(rq.ListTasks).ids == [4]
+    assert run(pool, "job", "logs", "7", "-o", "json").stderr == ""
+
+
+def test_of_many_that_wrote_nothing_that_is_said() -> None:
+    result = run(outputs(), "job", "logs", "7", "--all")
+    assert result.stderr == "no task of job 7 wrote anything to stdout\n"
 
 
 def test_of_an_array_a_task_must_be_named() -> None:
@@ -642,6 +677,7 @@ def test_single_tasks_are_cancelled() -> None:
     result = run(pool, "job", "cancel", "7", "--task", "3,7-9")
     assert result.stdout == "cancelled tasks of job 7 (4 tasks)\n"
     assert pool.last(rq.CancelJobs).task_ids == [3, 7, 8, 9]
+    assert result.stderr == ""
     over = FakePool(CancelJobs=an.Changed(id="", what=[]))
     assert run(over, "job", "cancel", "7", "--task", "3").stderr == "these tasks have ended\n"
     some = FakePool(CancelJobs=an.Changed(id="", what=["7"], tasks=1))
