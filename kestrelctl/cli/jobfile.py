@@ -14,7 +14,10 @@ own command, and `after` with names of others; what stands before the tables hol
 from __future__ import annotations
 
 import configparser
+import os
+import shlex
 import tomllib
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -98,6 +101,12 @@ _SEVERAL = (
     "after", "array", "requires", "env", "export", "assets", "inputs", "outputs", "checkpoints",
     "stage-limit", "stage-tries",
 )  # fmt: skip
+#: What runs scripts with such names, unless their first line says it.
+_INTERPRETERS = {
+    **dict.fromkeys(("", ".sh", ".bash", ".slurm", ".sbatch", ".pbs"), "sh"),
+    ".py": "python3",
+}
+_FIRST_LINE_BYTES = 256
 _INI_KEYS = ("queue", "command", "cleanup", "requires")
 
 
@@ -131,11 +140,17 @@ class GraphFile(msgspec.Struct, frozen=True):
 def looks_like_job_file(word: str) -> bool:
     """Whether the first word after `submit` names a job file and does not begin a command."""
     path = Path(word)
-    return path.suffix in JOB_FILE_SUFFIXES or path.is_file()
+    try:
+        return path.suffix in JOB_FILE_SUFFIXES or path.is_file()
+    except OSError:  # too long for the name of a file
+        return False
 
 
-def read_job_file(path: Path) -> JobFile | GraphFile:
+def read_job_file(path: Path, hint: str | None = None) -> JobFile | GraphFile:
     """Reads a job file: TOML if its name ends so, otherwise INI.
+
+    Args:
+        hint: what to do if it is no job file at all.
 
     Raises:
         UsageError: it cannot be read, or says something unknown or wrong.
@@ -145,8 +160,45 @@ def read_job_file(path: Path) -> JobFile | GraphFile:
     except OSError as error:
         raise UsageError(f"{path} cannot be read", cause=error.strerror) from None
     except UnicodeDecodeError:
-        raise _not_a_job_file(path, "it is no text") from None
-    return _read_toml(path, text) if path.suffix == ".toml" else _read_ini(path, text)
+        raise _not_a_job_file(path, "it is no text", hint) from None
+    return _read_toml(path, text) if path.suffix == ".toml" else _read_ini(path, text, hint)
+
+
+def as_command(options: Sequence[str], words: Sequence[str]) -> str:
+    """How a file that is there is run as a command, in words for a hint.
+
+    Args:
+        options: of `submit`, before the command.
+        words: the file, and its arguments.
+    """
+    name, *rest = words
+    try:
+        with open(name, "rb") as file:
+            head = file.read(_FIRST_LINE_BYTES)
+    except OSError:
+        head = b""
+    runs_by_itself = head.startswith((b"#!", b"\x7fELF")) and os.access(name, os.X_OK)
+    by = _interpreter(head, Path(name).suffix)
+    quoted = shlex.quote(name)
+    argv = [quoted if "/" in name else f"./{quoted}"] if runs_by_itself else [by, quoted]
+
+    def submit(*parts: str) -> str:
+        return " ".join(["kestrelctl submit", *map(shlex.quote, options), *parts])
+
+    rest = [shlex.quote(word) for word in rest]
+    told = f"to run it as a command: {submit('--', *argv, *rest)}"
+    if head.startswith(b"\x7fELF"):
+        return told
+    # What is sent along is read, and may not be executed.
+    copied = submit("--input", quoted, "--", by, shlex.quote(Path(name).name), *rest)
+    return f"{told}; where tasks begin in a directory of their own: {copied}"
+
+
+def _interpreter(head: bytes, suffix: str) -> str:
+    """What runs a script: by its first line, or else by its name."""
+    line = head.partition(b"\n")[0]
+    words = os.fsdecode(line[2:]).split() if line.startswith(b"#!") else []
+    return shlex.join(words) or _INTERPRETERS.get(suffix, "PROGRAM")
 
 
 def _read_toml(path: Path, text: str) -> JobFile | GraphFile:
@@ -278,15 +330,15 @@ def _stages(path: Path, tables: object) -> dict[str, Any]:
     return found
 
 
-def _read_ini(path: Path, text: str) -> JobFile:
+def _read_ini(path: Path, text: str, hint: str | None) -> JobFile:
     parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read_string(text)
         section = dict(parser["job"])
     except KeyError:
-        raise _not_a_job_file(path, "it has no section [job]") from None
+        raise _not_a_job_file(path, "it has no section [job]", hint) from None
     except configparser.Error as error:
-        raise _not_a_job_file(path, str(error).partition("\n")[0]) from None
+        raise _not_a_job_file(path, str(error).partition("\n")[0], hint) from None
     _refuse_unknown(path, section, _INI_KEYS)
     queue = section.get("queue", "1").strip()
     try:
@@ -336,9 +388,5 @@ def _refuse_unknown(path: Path, fields: dict[str, Any], known: tuple[str, ...]) 
             raise UsageError(f"{path}: unknown key {key}", hint=hint)
 
 
-def _not_a_job_file(path: Path, why: str) -> UsageError:
-    return UsageError(
-        f"{path} is not a job file",
-        cause=why,
-        hint=f"to run it as a command: kestrelctl submit -- {path} …",
-    )
+def _not_a_job_file(path: Path, why: str, hint: str | None) -> UsageError:
+    return UsageError(f"{path} is not a job file", cause=why, hint=hint)

@@ -162,6 +162,8 @@ def _unexpected(error: Exception) -> KestrelError:
         from kestrelctl.missing_package import no_classads
 
         return no_classads()
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return KestrelError(f"{os.fsdecode(error.filename)} cannot be used", cause=error.strerror)
     return KestrelError(
         "this should not have happened",
         cause=f"{type(error).__name__}: {error}",

@@ -26,6 +26,7 @@ from kestrelctl.cli.jobfile import (
     SCRATCH,
     GraphFile,
     JobFile,
+    as_command,
     looks_like_job_file,
     read_job_file,
 )
@@ -97,7 +98,8 @@ class _SubmitCommand(CliCommand):
         if start > 0 and args[start - 1] == "-q":
             refuse_queue(words)
         if words and not after_dashes and looks_like_job_file(words[0]):
-            job_file = read_job_file(Path(words[0]))
+            hint = as_command(args[:start], words)
+            job_file = read_job_file(Path(words[0]), hint)
             ctx.meta[_JOB_FILE] = job_file
             ctx.meta[_ARGS] = list(args)
             if isinstance(job_file, JobFile):
@@ -486,8 +488,9 @@ def _job_of(
         raise UsageError("there is no command", hint=hint)
     if job_file is not None and len(words) > 1:
         raise UsageError(
-            "a job file or a command, not both",
-            hint=f"to run it as a command: kestrelctl submit -- {' '.join(words)}",
+            "a job file takes no words of a command",
+            cause=f"{words[0]} is a job file, and {shlex.join(words[1:])} follows it",
+            hint="what its tasks are to get stands in the file, in `command`",
         )
     argv = job_file.argv if job_file is not None else words
     check_command(argv)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from cli_fake_pool import FakePool, run
+from cli_fake_pool import FakePool, FakeShare, run
 
 from kestrelctl.cli.jobfile import JobFile, looks_like_job_file, read_job_file
 from kestrelctl.core.model.spec import JobSpec
@@ -126,9 +129,9 @@ def test_a_job_file_of_2009_needs_no_more_than_a_command(tmp_path: Path) -> None
         ("j.job", "[job]\nqueue=0\ncommand=x", "queue = 0", "queue=5"),
         ("j.job", f"[job]\nqueue={'9' * 5000}\ncommand=x", "is no number of tasks", "queue=5"),
         ("j.job", "[job]\nqueue=5", "has no command", "command="),
-        ("j.job", "[jbo]\nqueue=5", "not a job file", "submit --"),
-        ("run.sh", "#!/bin/sh\necho", "not a job file", "submit --"),
-        ("bytes", "\udcff", "not a job file", "submit --"),
+        ("j.job", "[jbo]\nqueue=5", "not a job file", None),
+        ("run.sh", "#!/bin/sh\necho", "not a job file", None),
+        ("bytes", "\udcff", "not a job file", None),
     ],
 )
 def test_a_wrong_file_is_refused(
@@ -159,13 +162,74 @@ def test_what_looks_like_a_job_file(tmp_path: Path) -> None:
     assert looks_like_job_file("missing.toml")
     assert looks_like_job_file(str(written(tmp_path, "plain", "")))
     assert not looks_like_job_file("sleep")
+    assert not looks_like_job_file("echo " + "x" * 300), "too long for the name of a file"
+
+
+def test_a_name_that_no_file_can_have_is_told_of_as_that(tmp_path: Path) -> None:
+    name = str(tmp_path / ("x" * 300))
+    result = run(FakePool(), "submit", "--stdin", name, "--", "true")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-2:] == [
+        f"error: {name} cannot be used",
+        "cause: File name too long",
+    ]
 
 
 def test_a_job_file_and_a_command_exclude_each_other(tmp_path: Path) -> None:
     file = written(tmp_path, "j.toml", 'command = ["x"]')
     result = run(FakePool(), "submit", str(file), "--", "sleep", "1")
     assert result.exit_code == 2
-    assert "not both" in result.stderr
+    assert "a job file takes no words of a command" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "executable", "here", "there"),
+    [
+        ("job.sh", "echo hi", False, "sh job.sh", "sh job.sh"),
+        ("job.sh", "#!/bin/bash\necho hi", False, "/bin/bash job.sh", "/bin/bash job.sh"),
+        ("job.sh", "#!/bin/bash\necho hi", True, "./job.sh", "/bin/bash job.sh"),
+        ("job", "echo hi", True, "sh job", "sh job"),
+        ("my job.py", "print()", False, "python3 'my job.py'", "python3 'my job.py'"),
+        ("table.csv", "1,2", False, "PROGRAM table.csv", "PROGRAM table.csv"),
+    ],
+)
+def test_what_is_no_job_file_is_run_by_the_command_that_is_hinted(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    text: str,
+    executable: bool,
+    here: str,
+    there: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, name, text).chmod(0o755 if executable else 0o644)
+    result = run(FakePool(), "submit", "--array", "1-3", name, "a b")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1] == (
+        f"hint: to run it as a command: kestrelctl submit --array 1-3 -- {here} 'a b'; where tasks "
+        f"begin in a directory of their own: kestrelctl submit --array 1-3 --input "
+        f"{shlex.quote(name)} -- {there} 'a b'"
+    )
+    for words in re.findall(r"kestrelctl (submit .*?)(?=;|$)", result.stderr.splitlines()[-1]):
+        pool = FakePool()
+        assert run(pool, *shlex.split(words), share=FakeShare()).exit_code == 0
+        argv = pool.last(SubmitJob).spec.argv
+        assert argv[-1] == "a b"
+        assert shutil.which(argv[0]) or argv[0] == "PROGRAM"
+
+
+def test_a_program_of_the_machine_that_is_no_job_file_is_started_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy("/bin/true", tmp_path / "model")
+    result = run(FakePool(), "submit", "model")
+    assert result.stderr.endswith("\nhint: to run it as a command: kestrelctl submit -- ./model\n")
+    (tmp_path / "bin").mkdir()
+    shutil.copy("/bin/true", tmp_path / "bin" / "model")
+    result = run(FakePool(), "submit", "bin/model")
+    assert result.stderr.endswith("kestrelctl submit -- bin/model\n")
 
 
 def test_what_is_so_or_not_is_said_with_true(tmp_path: Path) -> None:
