@@ -28,6 +28,7 @@ from kestrelctl.local.flock_membership import (
     flock_domain,
     membership,
 )
+from kestrelctl.local.last_words import last_words
 from kestrelctl.local.left_over import delete_pool, end_left_over
 from kestrelctl.local.other_servers import check_name, check_port, domain_of
 from kestrelctl.local.pool_state import (
@@ -418,23 +419,13 @@ def _check(process: subprocess.Popen[bytes], directory: Path, deadline: float) -
     if ended == StoreUnusable.exit_status:
         raise StoreUnusable(
             f"the pool {name} cannot go on: its store cannot be used",
-            cause=_last_words(directory, "manager"),
+            cause=last_words(directory, "manager"),
             hint=f"`kestrelctl manager restore --pool {name} FILE` puts a backup in its place; "
             f"`kestrelctl up --name OTHER` starts an empty pool beside it",
         )
     if ended is not None or time.monotonic() > deadline:
         raise KestrelError(
             "the pool did not come up",
-            cause=_last_words(directory),
+            cause=last_words(directory),
             hint=f"try again; the logs and its jobs stay in {directory}",
         )
-
-
-def _last_words(directory: Path, of: str = "*") -> str:
-    """The last lines of the logs of a pool that failed."""
-    found = []
-    for log in sorted(directory.glob(f"{of}.log")):
-        lines = log.read_text(errors="replace").strip().splitlines()
-        if lines:
-            found.append(f"{log.stem}: {lines[-1]}")
-    return "; ".join(found) or "its processes left no word"

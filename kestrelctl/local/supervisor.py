@@ -23,7 +23,13 @@ import msgspec
 
 from kestrelctl import logs
 from kestrelctl.core.pacing.backoff import pause_seconds
-from kestrelctl.errors import KestrelError, SteppedBack, StoreUnusable
+from kestrelctl.errors import (
+    KestrelError,
+    MissingTool,
+    SteppedBack,
+    StoreUnusable,
+    UsageError,
+)
 from kestrelctl.local.flock_addresses import remove_address, write_address
 from kestrelctl.local.pool_state import (
     PoolState,
@@ -55,6 +61,9 @@ STOP_SECONDS = 8.0
 RECOVERED_SECONDS = 30.0
 
 
+_TOLD_WRONG = (UsageError.exit_status, MissingTool.exit_status)
+
+
 class Child:
     """One process that is kept running.
 
@@ -80,6 +89,7 @@ class Child:
         self.process: subprocess.Popen[bytes] | None = None
         self.started_at = 0.0
         self.failures = 0
+        self.starts = 0
         self.stops = Stops()
         self.start_at = 0.0
 
@@ -102,7 +112,12 @@ class Child:
                 preexec_fn=before_exec,
             )
         self.started_at = time.monotonic()
+        self.starts += 1
         self.stops = Stops()
+
+    def is_told_wrong(self, status: int) -> bool:
+        """Whether it ended at its first start because of what it was told: so would the next."""
+        return self.starts == 1 and status in _TOLD_WRONG
 
     def continue_if_stopped(self) -> None:
         """Has it go on if somebody stopped it; kills it if that happens all the time."""
@@ -352,6 +367,8 @@ class Supervisor:
                     raise StoreUnusable("the manager ended: its store cannot be used")
                 if child.name == MANAGER and status == SteppedBack.exit_status:
                     raise SteppedBack
+                if child.is_told_wrong(status):
+                    raise KestrelError(f"{child.name} cannot run as it was told to")
                 if moment - child.started_at > RECOVERED_SECONDS:
                     child.failures = 0
                 child.failures += 1
@@ -492,7 +509,7 @@ def main() -> int:
     try:
         claim_pool(options.directory)
     except KestrelError as error:
-        log.error("%s", error.message)
+        log.error("%s%s", error.message, f": {error.cause}" if error.cause else "")
         return error.exit_status
     try:
         supervisor = Supervisor(
@@ -516,7 +533,9 @@ def main() -> int:
         )
         asyncio.run(supervisor.run())
     except KestrelError as error:
-        log.error("%s%s", error.message, f" ({error.hint})" if error.hint else "")
+        cause = f": {error.cause}" if error.cause else ""
+        hint = f" ({error.hint})" if error.hint else ""
+        log.error("%s%s%s", error.message, cause, hint)
         return error.exit_status
     else:
         if options.with_parent:
