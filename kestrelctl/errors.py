@@ -22,6 +22,12 @@ The number is the exit status of `kestrelctl`; `docs/exit-codes.md` lists them f
 
 from __future__ import annotations
 
+import errno
+
+#: What the system answers where there is no room: the disk is full, or a quota is used up. All else
+#: is something else: a name that is too long, a file system that is mounted read-only.
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+
 
 class KestrelError(Exception):
     """Something failed.

@@ -21,7 +21,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
-from kestrelctl.errors import FileChanged, FileDamaged, KestrelError, NoSpace, UsageError
+from kestrelctl.errors import (
+    NO_SPACE,
+    FileChanged,
+    FileDamaged,
+    KestrelError,
+    NoSpace,
+    UsageError,
+)
 from kestrelctl.files.tree_links import leads_outside
 
 #: Names are bytes in it, of any length, and files of any size.
@@ -605,6 +612,6 @@ def _unreadable(path: Path, error: OSError) -> KestrelError:
 
 
 def _unwritable(path: Path, error: OSError) -> KestrelError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in NO_SPACE:
         return NoSpace(f"there is no space for {path}", cause=error.strerror)
     return KestrelError(f"{path} cannot be written", cause=error.strerror or str(error))

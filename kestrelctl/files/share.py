@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import fcntl
 import hashlib
 import os
@@ -25,6 +24,7 @@ from typing import Protocol, TypeVar
 from kestrelctl.core.model.stored_file import Piece, StoredFile, problem_with_stored_file
 from kestrelctl.core.pacing.backoff import pause_seconds
 from kestrelctl.errors import (
+    NO_SPACE,
     FileChanged,
     FileDamaged,
     FileExpired,
@@ -334,7 +334,7 @@ def _draft_name(stored: StoredFile, name: str) -> str:
 
 
 def _unwritable(target: Path, error: OSError) -> KestrelError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in NO_SPACE:
         return NoSpace(
             f"there is no space for {target}",
             cause=error.strerror,

@@ -46,6 +46,8 @@ from kestrelctl.manager.triggers.trigger_files import read_all_triggers
 from kestrelctl.protocol.answers import PoolSummary
 from kestrelctl.protocol.requests import PoolStatus
 from kestrelctl.store.backup import count_jobs
+from kestrelctl.store.directory import check_path
+from kestrelctl.store.sqlite import DATABASE
 from kestrelctl.worker.plugins.definition_files import read_all_commands, read_all_definitions
 from kestrelctl.xmpp.federation import Federation
 from kestrelctl.xmpp.prosody import LOCAL_DOMAIN, find_prosody
@@ -114,6 +116,7 @@ async def up(
             f"the pool {name} runs already",
             hint=f"`kestrelctl down --name {name}` stops it, and keeps its jobs",
         )
+    check_path(manager_directory(name) / DATABASE)
     domain = domain_of(directory, domain, flock_domain(name) if flock else LOCAL_DOMAIN)
     if federation is not None:
         check_name(federation, domain)

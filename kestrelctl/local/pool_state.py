@@ -35,6 +35,10 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True):
     own_directories: bool = False  #: its workers run tasks in the directory that a job names
 
 
+#: Of a pool: a directory is called so.
+MOST_NAME_BYTES = 200
+
+
 def pools_directory() -> Path:
     """Where local pools live (XDG Base Directory Specification)."""
     home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
@@ -54,6 +58,10 @@ def pool_directory(name: str) -> Path:
     """
     if not name or name.startswith(".") or not all(c.isalnum() or c in "-_." for c in name):
         raise UsageError(f"{name!r} cannot be the name of a pool", hint="use letters, digits and -")
+    if len(os.fsencode(name)) > MOST_NAME_BYTES:
+        raise UsageError(
+            f"the name of a pool has at most {MOST_NAME_BYTES} bytes, not {len(os.fsencode(name))}"
+        )
     return pools_directory() / name
 
 

@@ -241,7 +241,7 @@ def select_jobs(
     `last`, `all` and `name:GLOB` mean jobs of his own: `all` the active ones unless ended ones are
     asked for. An id by itself must be that of a job, whatever its state, and so is `last`; of a
     range and of `all`, only jobs that are there and of the kind that is asked for count. Jobs of
-    others are apart, unless jobs of any kind are asked for: who asks for a kind wants to change them.
+    others are apart where a kind is asked for: that is of jobs that somebody wants to change.
 
     Args:
         admin: whether he may change jobs of others.

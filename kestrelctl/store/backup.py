@@ -14,14 +14,21 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
 from kestrelctl import clock
-from kestrelctl.errors import KestrelError, NotFound, StoreFull, StoreUnusable, UsageError
-from kestrelctl.store.directory import claim, unusable
+from kestrelctl.errors import (
+    NO_SPACE,
+    KestrelError,
+    NotFound,
+    StoreFull,
+    StoreUnusable,
+    UsageError,
+)
+from kestrelctl.store.directory import check_path, claim, unusable
 from kestrelctl.store.mark import Mark, Reached, read_mark
 from kestrelctl.store.migrations import MIGRATIONS, migrate
 from kestrelctl.store.sqlite import DATABASE
@@ -59,8 +66,8 @@ def back_up(data_dir: Path, target: Path) -> Copy:
     Raises:
         NotFound: there is no store.
         UsageError: the target is the store itself.
-        StoreFull: there is no space, or the target cannot be written.
-        KestrelError: the store is damaged.
+        StoreFull: there is no space.
+        KestrelError: the target cannot be written, or the store is damaged.
     """
     database = data_dir / DATABASE
     if not database.exists():
@@ -68,6 +75,7 @@ def back_up(data_dir: Path, target: Path) -> Copy:
     if target.resolve() in [file.resolve() for file in _files(database)]:
         raise UsageError(f"{target} is the store itself", hint="copy it into another file")
     unfinished = target.with_name(f".{target.name}.{os.getpid()}")
+    check_path(unfinished)
     with _written(unfinished, target):
         _copy(database, unfinished)
         copy = checked(unfinished)
@@ -150,6 +158,7 @@ def restore(
         replaced = _lineage_of_replaced(database)
         mark = read_mark(data_dir) or Reached(0, 0, 0)
         unfinished = data_dir / f"{DATABASE}.restoring"
+        check_path(unfinished)
         with _written(unfinished, database, lambda: _keep(database, set_aside)):
             _copy(source, unfinished)
             with explained(unfinished), closing(sqlite3.connect(unfinished)) as connection:
@@ -203,6 +212,7 @@ def checked(path: Path) -> Copy:
     """
     if not path.is_file():
         raise NotFound(f"there is no file {path}")
+    check_path(path)
     with _intact(path), closing(_open_to_read(path)) as connection:
         damage = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if damage != "ok":
@@ -338,9 +348,11 @@ def _written(
         unfinished.rename(target)
         _sync(target.parent)
     except OSError as error:
-        raise StoreFull(
+        kind = StoreFull if error.errno in NO_SPACE else KestrelError
+        raise kind(
             f"{target} cannot be written", cause=f"{error.filename or target}: {error.strerror}"
         ) from error
     finally:
-        unfinished.unlink(missing_ok=True)
-        unfinished.with_name(f"{unfinished.name}-journal").unlink(missing_ok=True)
+        for name in (unfinished.name, f"{unfinished.name}-journal"):
+            with suppress(OSError):  # why it could not be written says more
+                unfinished.with_name(name).unlink(missing_ok=True)

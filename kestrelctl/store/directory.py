@@ -9,6 +9,8 @@ from pathlib import Path
 from kestrelctl.errors import KestrelError
 
 LOCK = "manager.lock"
+#: Of a database: `MAX_PATHNAME` of SQLite's os_unix.c, with room for the name of its journal.
+MOST_PATH_BYTES = 512 - len("-journal")
 
 
 def claim(data_dir: Path) -> int:
@@ -43,6 +45,21 @@ def claim(data_dir: Path) -> int:
         os.close(lock)
         raise unusable(data_dir, error) from error
     return lock
+
+
+def check_path(database: Path) -> None:
+    """Passes if a path is short enough for SQLite, which says of others only that it cannot open.
+
+    Raises:
+        KestrelError: it is too long.
+    """
+    size_bytes = len(os.fsencode(os.path.realpath(database)))
+    if size_bytes > MOST_PATH_BYTES:
+        raise KestrelError(
+            f"A store cannot be at {database}",
+            cause=f"its path has {size_bytes:,} bytes, and SQLite takes {MOST_PATH_BYTES:,}",
+            hint="choose a directory with a shorter path",
+        )
 
 
 def create_private(path: Path) -> None:

@@ -28,7 +28,7 @@ from kestrelctl.membership.handler_records import HandlerAwaits
 from kestrelctl.membership.membership_event import MembershipEvent
 from kestrelctl.membership.worker_group_definition import WorkerGroup
 from kestrelctl.store import event_rows, reading, rule_rows
-from kestrelctl.store.directory import claim, create_private, unusable
+from kestrelctl.store.directory import check_path, claim, create_private, unusable
 from kestrelctl.store.edges import Edge, edges
 from kestrelctl.store.mark import Mark, Reached, read_mark
 from kestrelctl.store.migrations import migrate
@@ -91,6 +91,7 @@ class SqliteStore:
         self._commit_seconds = 0.0
 
     def open(self) -> Snapshot:
+        check_path(self.path)
         self._lock = claim(self.path.parent)
         try:
             create_private(self.path)

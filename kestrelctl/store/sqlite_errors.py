@@ -12,11 +12,13 @@ from kestrelctl.errors import KestrelError, StoreFull, StoreUnusable
 #: Primary result codes, https://www.sqlite.org/rescode.html
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+#: What to do about a file system that does not take what is written, by what it says.
 _UNWRITABLE = {
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL: "free space on the file system of {directory}",
+    sqlite3.SQLITE_IOERR: "free space on, or repair, the file system of {directory}",
+    sqlite3.SQLITE_READONLY: "let the manager's user write {directory}, on a file system that is"
+    " mounted for writing",
+    sqlite3.SQLITE_CANTOPEN: "let the manager's user make and open files in {directory}",
 }
 
 
@@ -25,7 +27,8 @@ def explained(path: Path) -> Iterator[None]:
     """Turns SQLite's errors about the database at `path` into ours; bugs pass through.
 
     Raises:
-        StoreFull: no space, an I/O error, or a lock of another program; it may work later.
+        StoreFull: no space, an I/O error, no right to write, or a lock of another program; it may
+            work later.
         StoreUnusable: the database is damaged.
         KestrelError: SQLite cannot go on.
     """
@@ -45,7 +48,5 @@ def _explain(error: sqlite3.DatabaseError, path: Path) -> KestrelError:
     if code in _LOCKED:
         return StoreFull(cause=cause, hint=f"end the program that has {path.name} locked")
     if code in _UNWRITABLE:
-        return StoreFull(
-            cause=cause, hint=f"free space on, or repair, the file system of {path.parent}"
-        )
+        return StoreFull(cause=cause, hint=_UNWRITABLE[code].format(directory=path.parent))
     return KestrelError("The manager's store failed", cause=cause)

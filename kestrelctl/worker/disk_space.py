@@ -1,4 +1,4 @@
-"""Whether the worker's disk is full: it is tried, because no figure tells.
+"""Whether the worker's disk can be written: it is tried, because no figure tells.
 
 statvfs(3) knows neither quotas nor what is reserved for root, and its figures round.
 """
@@ -9,30 +9,38 @@ import contextlib
 import errno
 import os
 
+from kestrelctl.errors import NO_SPACE
+
 PROBE_BYTES = 64 << 10
 """A write that fails for want of space first fills what is left: less than this stays free."""
 
 _PROBE = "probe"
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+_REASONS = {
+    **dict.fromkeys(NO_SPACE, "no-space: the worker's disk is full"),
+    errno.EROFS: "no-resources: the worker's disk is mounted read-only",
+}
 
 
-def is_full(directory: int) -> bool:
-    """Whether nothing can be written to an open directory of the worker for want of space.
+def why_unwritable(directory: int) -> str:
+    """Why nothing can be written to an open directory of the worker; empty if something can.
 
     Takes about 0.1 ms, so it is asked only after a task has failed.
+
+    Returns:
+        A reason that blames the machine.
     """
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):
         os.unlink(_PROBE, dir_fd=directory)
     try:
         file = os.open(_PROBE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=directory)
     except OSError as error:
-        return error.errno in _FULL
+        return _REASONS.get(error.errno or 0, "")
     try:
         os.posix_fallocate(file, 0, PROBE_BYTES)
     except OSError as error:
-        return error.errno in _FULL
+        return _REASONS.get(error.errno or 0, "")
     else:
-        return False
+        return ""
     finally:
         os.close(file)
         with contextlib.suppress(OSError):

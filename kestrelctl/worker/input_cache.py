@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import itertools
 import logging
@@ -22,13 +23,12 @@ import msgspec
 
 from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.stored_file import StoredFile
-from kestrelctl.errors import FileChanged, KestrelError, NoSpace
+from kestrelctl.errors import NO_SPACE, FileChanged, KestrelError, NoSpace
 from kestrelctl.files.archive import unpack, unpacked_bytes
 from kestrelctl.worker.addresses.address_state import AddressState, Reader
 from kestrelctl.worker.discovery import disk_for_inputs_bytes
 from kestrelctl.worker.gathered import AT_ONCE, Gathered
 from kestrelctl.worker.own_files import OwnDirectory
-from kestrelctl.worker.programs import NO_SPACE
 from kestrelctl.worker.trash import Trash
 
 log = logging.getLogger(__name__)
@@ -245,6 +245,8 @@ class InputCache:
         except OSError as error:
             self._forget(entry)
             word = "no-space" if error.errno in NO_SPACE else "no-resources"
+            if error.errno == errno.ENAMETOOLONG:  # too long for any worker, or nearly
+                word = "no-input"
             raise InputRefused(f"{word}: {wanted.name!r}: {error.strerror}") from error
         finally:
             entry.fetching = None

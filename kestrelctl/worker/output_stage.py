@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import itertools
 import logging
 import os
@@ -18,7 +17,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from kestrelctl.core.model.output_globs import OutputGlobs
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.pacing.backoff import pause_seconds
-from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
+from kestrelctl.errors import NO_SPACE, KestrelError, NotAllowed, NotFound, UsageError
 from kestrelctl.worker.output_archive import Marks, OutputArchive, OutputsRefused, Stopped
 from kestrelctl.worker.own_files import OwnDirectory, make_file
 
@@ -33,7 +32,6 @@ MOST_AT_ONCE = 4
 #: later.
 GIVE_UP_SECONDS = 600.0
 LONGEST_PAUSE_SECONDS = 30.0
-_NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 
 #: (name, where it points) of each link that a task has found in its scratch directory.
 Inputs = Sequence[tuple[str, str]]
@@ -197,7 +195,7 @@ class OutputStage:
                 packed = await self._pack(name, scratch, globs, inputs, every_glob)
                 return packed, await self._send(number, self._directory.path / name, put)
             except OSError as error:
-                full = error.errno in _NO_SPACE
+                full = error.errno in NO_SPACE
                 why = "no room for the archive on the worker's disk" if full else error.strerror
                 raise OutputsRefused(f"outputs-failed: {why}") from error
             finally:

@@ -28,7 +28,7 @@ from kestrelctl.core.model.stage import RUN
 from kestrelctl.worker.checkpoint_ends import will_go_on
 from kestrelctl.worker.child_signal import ChildSignal
 from kestrelctl.worker.computed_attempts import ComputedAttempt, ComputedAttempts
-from kestrelctl.worker.disk_space import is_full
+from kestrelctl.worker.disk_space import why_unwritable
 from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion
 from kestrelctl.worker.isolation.keyring import close_session_keyring
 from kestrelctl.worker.isolation.plain import Plain
@@ -545,7 +545,7 @@ class ProcessExecutor:
         now = time.monotonic()
         if now < self._room_until:
             return False
-        full = is_full(self._sandboxes.fd)
+        full = bool(why_unwritable(self._sandboxes.fd))
         self._room_until = 0.0 if full else now + ROOM_SECONDS
         return full
 
@@ -557,8 +557,7 @@ class ProcessExecutor:
         """
         await self._trash.wait(REMOVAL_SECONDS)
         if self._on_completion is not _ignore:
-            machine = is_full(self._sandboxes.fd)
-            reason = "no-space: the worker's disk is full" if machine else ITS_OWN_FAULT
+            reason = why_unwritable(self._sandboxes.fd) or ITS_OWN_FAULT
             self._finish(process, replace(completion, reason=reason))
 
     def _finish(self, process: RunningProcess, completion: Completion) -> None:

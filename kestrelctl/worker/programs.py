@@ -6,11 +6,12 @@ import errno
 import os
 from collections.abc import Callable
 
+from kestrelctl.errors import NO_SPACE
+
 _CACHE_ENTRIES = 10_000
-_MACHINE_SHORT = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+_MACHINE_SHORT = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EROFS, errno.EIO}
 _FIRST_LINE_BYTES = 256  # BINPRM_BUF_SIZE
 _OTHER_FORMATS = "/proc/sys/fs/binfmt_misc/status"
-NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 
 class Programs:

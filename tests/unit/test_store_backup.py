@@ -142,6 +142,17 @@ class TestBackUp:
                 back_up(data_dir, file)
         assert victim.read_text() == ""
 
+    @pytest.mark.parametrize("name", ["x" * 300, "/".join(["x" * 100] * 5)])
+    async def test_a_name_that_is_too_long_is_no_full_disk(
+        self, store: SqliteStore, data_dir: Path, file: Path, name: str
+    ) -> None:
+        target = file.parent / name
+        with pytest.raises(KestrelError) as refused:
+            back_up(data_dir, target)
+        assert type(refused.value) is KestrelError
+        assert "space" not in f"{refused.value} {refused.value.cause} {refused.value.hint}"
+        assert "long" in (refused.value.cause or "") or "bytes" in (refused.value.cause or "")
+
     async def test_a_full_disk_is_that_of_the_copy(
         self, store: SqliteStore, data_dir: Path, file: Path
     ) -> None:

@@ -25,7 +25,9 @@ from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import Counts
 from kestrelctl.errors import KestrelError, StoreFull
 from kestrelctl.store import migrations, sqlite, writing
+from kestrelctl.store.directory import MOST_PATH_BYTES
 from kestrelctl.store.sqlite import SqliteStore
+from kestrelctl.store.sqlite_errors import explained
 
 
 @pytest.fixture
@@ -426,6 +428,35 @@ class TestFullDisk:
         assert store.tasks(1) == batch[1:]
         store.close()
         assert store.open().jobs[0].record.counts == Counts(failed=300)
+
+    @pytest.mark.parametrize("too_long_bytes", [0, 1])
+    def test_a_path_that_is_too_long_is_no_full_disk(
+        self, data_dir: Path, too_long_bytes: int
+    ) -> None:
+        data_dir = data_dir.resolve()
+        size_bytes = MOST_PATH_BYTES + too_long_bytes - len(f"/{sqlite.DATABASE}")
+        while (left_bytes := size_bytes - len(os.fsencode(data_dir))) > 0:
+            name_bytes = left_bytes - 1 if left_bytes <= 200 else 100
+            data_dir = data_dir / ("x" * name_bytes)
+        store = SqliteStore(data_dir)
+        if not too_long_bytes:
+            assert store.open().epoch == 1
+            store.close()
+            return
+        with pytest.raises(KestrelError) as caught:
+            store.open()
+        assert type(caught.value) is KestrelError
+        assert "its path has 505 bytes, and SQLite takes 504" in (caught.value.cause or "")
+        assert "space" not in f"{caught.value} {caught.value.cause} {caught.value.hint}"
+
+    @pytest.mark.parametrize("code", ["READONLY", "CANTOPEN"])
+    def test_what_may_not_be_written_is_no_full_disk(self, data_dir: Path, code: str) -> None:
+        refused = sqlite3.OperationalError("no")
+        refused.sqlite_errorcode = getattr(sqlite3, f"SQLITE_{code}")
+        with pytest.raises(StoreFull) as caught, explained(data_dir / sqlite.DATABASE):
+            raise refused
+        assert "space" not in (caught.value.hint or "")
+        assert "user" in (caught.value.hint or "")
 
     def test_a_store_that_cannot_be_made_says_so(self, data_dir: Path) -> None:
         data_dir.mkdir(parents=True)

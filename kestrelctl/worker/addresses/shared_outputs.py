@@ -21,7 +21,7 @@ from secrets import token_hex
 from typing import BinaryIO
 
 from kestrelctl.core.model.input_addresses import path_of, problem_with_address
-from kestrelctl.errors import KestrelError, NoSpace, NotAllowed, Unreachable, UsageError
+from kestrelctl.errors import NO_SPACE, KestrelError, NoSpace, NotAllowed, Unreachable, UsageError
 from kestrelctl.files.archive import ArchiveMember, members
 from kestrelctl.worker.output_archive import Stopped
 from kestrelctl.worker.own_files import NO_LINKS
@@ -29,10 +29,9 @@ from kestrelctl.worker.own_files import NO_LINKS
 MOST_AT_ONCE = 4
 #: Also a directory that may be entered and not be listed can be opened so (open(2), O_PATH).
 _PASS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
-#: There is something else, or the name is none there: another try would end the same.
-_IN_THE_WAY = (errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.ENAMETOOLONG)
+#: There is something else: another try would end the same.
+_IN_THE_WAY = (errno.ENOTDIR, errno.ELOOP, errno.EISDIR)
 
 
 class SharedOutputs:
@@ -185,10 +184,12 @@ def _telling(address: str) -> Iterator[None]:
 
 
 def _told(error: OSError, address: str) -> KestrelError:
-    if error.errno in _NO_SPACE:
+    if error.errno in NO_SPACE:
         return NoSpace(f"no space at {address}", cause=error.strerror)
     if error.errno in _FORBIDDEN:
         return NotAllowed(f"the worker may not write to {address}", cause=error.strerror)
     if error.errno in _IN_THE_WAY:
         return UsageError(f"something else is in the way at {address}", cause=error.strerror)
+    if error.errno == errno.ENAMETOOLONG:
+        return UsageError(f"a name is too long at {address}", cause=error.strerror)
     return Unreachable(f"{address} cannot be written now", cause=error.strerror)
