@@ -28,6 +28,7 @@ from kestrelctl.errors import (
     FileExpired,
     Incomplete,
     KestrelError,
+    NoSpace,
     UsageError,
 )
 from kestrelctl.files.archive import add_file, add_link, members
@@ -181,10 +182,16 @@ async def fetch_files(
         if await asyncio.to_thread(directory.has, each.task_id, each.stored):
             found.were_there += 1
             return
+        archive = directory.archive(each.task_id)
         try:
-            await share.get(each.stored, directory.archive(each.task_id))
+            await share.get(each.stored, archive)
+        except (FileExpired, FileDamaged) as error:
+            found.missing[each.task_id] = _why(error)
+            return
+        try:
             await asyncio.to_thread(directory.take, each.task_id, each.stored)
-        except (FileExpired, FileDamaged, UsageError) as error:
+        except (FileDamaged, NoSpace, UsageError) as error:
+            archive.unlink(missing_ok=True)  # of the others some may have room
             found.missing[each.task_id] = _why(error)
             return
         found.tasks += 1

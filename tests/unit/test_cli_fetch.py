@@ -387,12 +387,15 @@ def bomb(home: Home, size_bytes: int) -> StoredFile:
     return StoredFile(sha256=sha256, size_bytes=len(data), pieces=(piece,))
 
 
-def test_files_that_are_larger_than_what_is_free_are_refused_before_they_are_written(
+def test_files_that_are_larger_than_what_is_free_are_named_and_the_others_come(
     home: Home,
 ) -> None:
     home.stored[2] = bomb(home, 1 << 60)
     result = home.fetch()
-    assert result.exit_code == 1
+    assert result.exit_code == 13
+    assert "files of 1 task (2) did not come" in result.stderr
+    assert home.here() == home.wanted(1, 3, 4, 5)
+    assert not (home.path / "job-7/.kestrel/2.tar").exists()
     assert "is not unpacked" in result.stderr
     assert "it would take up to 1,152,921,504,606,851,072 bytes" in result.stderr
     assert not [path for path in home.path.rglob("nothing") if path.name == "nothing"]
