@@ -278,6 +278,7 @@ def _executor(
             options.cache_bytes,
             share.get,
             AddressReader(options.shared_files, own_user=options.any_workdir),
+            options.pool,
         ),
         find,
         inside.inside,

@@ -107,6 +107,8 @@ class InputCache:
         fetch: writes a file of the share to a place, checked, as `FileShare.get` does. It goes on
             by itself after a connection was lost, within bounds.
         reader: reads what is at addresses.
+        pool: domain of the pool that says whose the tasks are: what another pool had sent here for
+            an owner of the same address is not given to them.
 
     Attributes:
         limit_bytes: the most that it takes.
@@ -120,7 +122,9 @@ class InputCache:
         limit_bytes: int | None,
         fetch: Callable[[StoredFile, Path], Awaitable[None]],
         reader: Reader,
+        pool: str,
     ) -> None:
+        self._pool = pool
         self.hits = self.misses = self.fetched_bytes = 0
         self._fetch = fetch
         self._reader = reader
@@ -168,7 +172,7 @@ class InputCache:
                     raise
 
     async def _take(self, owner: str, wanted: Wanted) -> CacheEntry:
-        key = f"{_folder(owner)}/{_content(wanted)}"
+        key = f"{self._folder(owner)}/{_content(wanted)}"
         while True:
             entry = self._entries.get(key)
             if entry is None:
@@ -196,7 +200,10 @@ class InputCache:
 
     def directory_of(self, owner: str) -> str:
         """The path of the directory with all that is kept of an owner."""
-        return f"{self._owners.path}/{_folder(owner)}"
+        return f"{self._owners.path}/{self._folder(owner)}"
+
+    def _folder(self, owner: str) -> str:
+        return hashlib.sha256(f"{self._pool}\0{owner}".encode()).hexdigest()[:32]
 
     def release(self, entry: CacheEntry) -> None:
         """A task uses it no more. What nobody waits for any more is not fetched any further."""
@@ -442,10 +449,6 @@ def _needed_bytes(wanted: Wanted) -> int:
 def _stored(wanted: Input) -> StoredFile:
     assert wanted.stored is not None, "it is at an address"
     return wanted.stored
-
-
-def _folder(owner: str) -> str:
-    return hashlib.sha256(owner.encode()).hexdigest()[:32]
 
 
 @contextlib.contextmanager

@@ -70,7 +70,7 @@ async def cache(
         return site
 
     monkeypatch.setattr(AddressReader, "_files", files)
-    found = InputCache(tmp_path / "inputs", 100, Share().get, AddressReader(sleep=no_pause))
+    found = InputCache(tmp_path / "inputs", 100, Share().get, AddressReader(sleep=no_pause), "pool")
     yield found
     await found.close()
 

@@ -90,8 +90,8 @@ async def caches(tmp_path: Path, share: Share) -> AsyncIterator[Caches]:
     """Makes caches of one directory, each after the one before."""
     made: list[InputCache] = []
 
-    def make(limit_bytes: int = 1000) -> InputCache:
-        made.append(InputCache(tmp_path / "inputs", limit_bytes, share.get, AddressReader()))
+    def make(limit_bytes: int = 1000, pool: str = "pool") -> InputCache:
+        made.append(InputCache(tmp_path / "inputs", limit_bytes, share.get, AddressReader(), pool))
         return made[-1]
 
     yield make
@@ -140,6 +140,18 @@ async def test_one_owner_s_file_is_not_served_to_another_though_it_is_the_same(
     assert mine.path.startswith(cache.directory_of(ADA) + "/")
     assert not mine.path.startswith(cache.directory_of(BOB) + "/")
     cache.release(mine)
+
+
+async def test_what_one_pool_had_sent_here_is_given_to_nobody_of_another(
+    caches: Caches, share: Share
+) -> None:
+    first = caches()
+    await used(first, an_input("alpha"))
+    await first.close()
+    second = caches(pool="another")
+    await used(second, an_input("alpha"))
+    assert share.gets == ["a", "a"]
+    assert first.directory_of(ADA) != second.directory_of(ADA)
 
 
 async def test_what_was_used_least_recently_goes_first(caches: Caches, share: Share) -> None:
@@ -422,7 +434,7 @@ async def test_a_small_archive_that_holds_more_than_the_cache_is_refused_before_
     os.truncate(tmp_path / "nothing", 1 << 40)
     pack({"nothing": tmp_path / "nothing"}, tmp_path / "bomb.tar")
     share = Archives((tmp_path / "bomb.tar").read_bytes())
-    cache = InputCache(tmp_path / "inputs", 20_000_000, share.get, AddressReader())
+    cache = InputCache(tmp_path / "inputs", 20_000_000, share.get, AddressReader(), "pool")
     bomb = a_directory("bomb")
     for wanted in (bomb, Gathered("in", ((1, stored_of(bomb)), (2, stored_of(bomb))))):
         with pytest.raises(InputRefused, match="does not fit into the worker's cache"):
@@ -437,7 +449,7 @@ async def test_a_file_with_holes_counts_as_what_it_takes(tmp_path: Path) -> None
     os.truncate(tmp_path / "nothing", 10_000_000)
     pack({"nothing": tmp_path / "nothing"}, tmp_path / "holes.tar")
     share = Archives((tmp_path / "holes.tar").read_bytes())
-    cache = InputCache(tmp_path / "inputs", 20_000_000, share.get, AddressReader())
+    cache = InputCache(tmp_path / "inputs", 20_000_000, share.get, AddressReader(), "pool")
     entry = await cache.take(ADA, a_directory("holes"))
     assert Path(entry.path, "nothing").stat().st_size == 10_000_000
     assert cache.used_bytes < 100_000

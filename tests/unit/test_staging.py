@@ -89,7 +89,7 @@ class Machine:
         self.executor = StagingExecutor(
             self.ends.append,
             self._runner,
-            lambda: InputCache(directory, 12, self.share.get, AddressReader()),
+            lambda: InputCache(directory, 12, self.share.get, AddressReader(), "pool"),
             self._find,
             self.environments.inside,
         )
