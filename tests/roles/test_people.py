@@ -78,6 +78,10 @@ esac
 """
 
 
+#: They have said where they are sent mail.
+WITH_MAIL = ("ada", "dave")
+
+
 class Manager:
     """A manager's host, which is this machine."""
 
@@ -87,7 +91,8 @@ class Manager:
     def people(self, *owners: str, **given: Any) -> str:
         """Run the tasks for a pool in which these have jobs; return what the play says."""
         program = self.directory / "kestrelctl"
-        listed = json.dumps([{"user": owner} for owner in owners])
+        mail = {f"{name}{USERS}": f"{name}@example.org" for name in WITH_MAIL}
+        listed = json.dumps([{"user": owner, "mail": mail.get(owner, "")} for owner in owners])
         program.write_text(KESTRELCTL.format(owners=listed))
         program.chmod(0o755)
         play = [
@@ -150,3 +155,15 @@ def test_without_a_word_they_go_on_and_are_told_of(manager: Manager) -> None:
 def test_a_pool_whose_people_are_all_there_is_asked_once(manager: Manager) -> None:
     manager.people(WHOSE[0], *WHOSE[2:], kestrel_close_users=True)
     assert manager.asked() == ["user list -o json"]
+
+
+def test_who_is_closed_is_sent_no_mail_of_whoever_gets_the_name(manager: Manager) -> None:
+    people = (f"ada{USERS}", f"bob{USERS}", f"dave{USERS}")
+    manager.people(*people, kestrel_close_users=True)
+    assert manager.asked()[-1] == f"user set dave{USERS} --mail none"
+    assert "user set" not in "".join(manager.asked()[:-1])
+
+
+def test_without_a_word_mail_goes_on(manager: Manager) -> None:
+    manager.people(f"dave{USERS}")
+    assert "user set" not in "".join(manager.asked())
