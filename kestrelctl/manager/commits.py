@@ -29,6 +29,7 @@ from kestrelctl.core.model.records import (
     TaskRecord,
     TokenGone,
     TokenRecord,
+    UserGone,
     UserRecord,
     WorkerGone,
     WorkerRecord,
@@ -255,7 +256,7 @@ def _what(record: StoreRecord, place: int) -> Hashable:
         return (PolicyRecord, record.name)
     if isinstance(record, (TokenRecord, TokenGone)):
         return (TokenRecord, record.name)
-    if isinstance(record, UserRecord):
+    if isinstance(record, (UserRecord, UserGone)):
         return (UserRecord, record.name)
     if isinstance(record, (GroupRecord, GroupGone)):
         return (GroupRecord, record.name)

@@ -30,6 +30,7 @@ from kestrelctl.core.model.records import (
     TokenGone,
     TokenRecord,
     UnfinishedJob,
+    UserGone,
     UserRecord,
     WorkerGone,
     WorkerRecord,
@@ -287,6 +288,8 @@ class MemoryStore:
                 self._tokens.pop(record.name, None)
             case UserRecord():
                 self._users[record.name] = record
+            case UserGone():
+                self._users.pop(record.name, None)
             case StoredRecord():
                 self._stored.pop((record.owner, record.hour), None)
                 if record.size_bytes:

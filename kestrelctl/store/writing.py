@@ -26,6 +26,7 @@ from kestrelctl.core.model.records import (
     TaskRecord,
     TokenGone,
     TokenRecord,
+    UserGone,
     UserRecord,
     WorkerGone,
     WorkerRecord,
@@ -162,6 +163,8 @@ def write(connection: sqlite3.Connection, records: Sequence[StoreRecord], now: f
             connection.execute("DELETE FROM tokens WHERE name = ?", (record.name,))
         elif isinstance(record, UserRecord):
             connection.execute(PUT_USER, user_row(record))
+        elif isinstance(record, UserGone):
+            connection.execute("DELETE FROM users WHERE name = ?", (record.name,))
         elif isinstance(record, GroupRecord):
             connection.execute(PUT_GROUP, group_row(record))
         elif isinstance(record, GroupGone):

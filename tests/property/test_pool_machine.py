@@ -107,6 +107,7 @@ CONFIG = Config(
     forget_worker_seconds=100.0,
     max_queued_bytes=4_000,
     most_offline_sessions=1,
+    most_idle_users=1,
 )
 
 names = st.sampled_from(sorted(ADS))

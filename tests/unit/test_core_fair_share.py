@@ -7,9 +7,10 @@ from collections import Counter
 import pytest
 from poolkit import PoolDriver
 
+from kestrelctl.core.handlers.usage_records import USAGE_RECORD_SECONDS
 from kestrelctl.core.jobs.sharer import MOST_AHEAD_SECONDS, MOST_TILT
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.records import GroupRecord, UserRecord
+from kestrelctl.core.model.records import GroupRecord, UserGone, UserRecord
 
 
 def weights(driver: PoolDriver, **of: float) -> None:
@@ -315,6 +316,28 @@ def test_who_has_only_what_was_adopted_is_looked_at() -> None:
     driver.submit(1, owner="bob")
     driver.wait(2.0)
     assert driver.pool.state.sharers.looks_at(ada)
+
+
+def test_of_many_who_have_nothing_those_are_remembered_who_used_the_most() -> None:
+    driver = PoolDriver(Config(most_idle_users=2))
+    driver.join("w")
+    driver.pool.state.sharers.put(UserRecord(name="heavier", weight=2.0))
+    driver.submit(1, owner="waits", held=True)
+    for place, seconds in enumerate((30.0, 10.0, 40.0, 20.0)):
+        driver.submit(1, owner=f"guest-{place}")
+        driver.live(seconds)
+        driver.report("w", seconds=seconds)
+    driver.live(USAGE_RECORD_SECONDS + 1)
+    left = {"heavier", "waits", "guest-0", "guest-2"}
+    assert {user.name for user in driver.pool.sharers.users()} == left
+    gone = [record.name for record in driver.records if isinstance(record, UserGone)]
+    assert sorted(gone) == ["guest-1", "guest-3"]
+    driver.restart()
+    assert {user.name for user in driver.pool.sharers.users()} == {"waits", "guest-0", "guest-2"}
+    driver.submit(1, owner="guest-1")
+    driver.submit(1, owner="new")
+    numbers = [user.number for user in driver.pool.sharers.users()]
+    assert len(set(numbers)) == len(numbers), "no two have the same place"
 
 
 # -- groups ----------------------------------------------------------------------------------------

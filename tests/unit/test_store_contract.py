@@ -47,6 +47,7 @@ from kestrelctl.core.model.records import (
     TaskRecord,
     TokenGone,
     TokenRecord,
+    UserGone,
     UserRecord,
     WorkerGone,
     WorkerRecord,
@@ -245,6 +246,8 @@ class TestShares:
         bob = UserRecord(name="bob", weight=2.0, max_stored_bytes=None, max_queued_bytes=7)
         await store.commit([bob, UserRecord(name="carl")])
         assert reopened(store).users == [ada, bob, UserRecord(name="carl")]
+        await store.commit([UserGone("bob"), UserGone("nobody")])
+        assert reopened(store).users == [ada, UserRecord(name="carl")]
 
     async def test_what_users_have_stored_is_remembered_until_it_counts_no_more(
         self, store: Store

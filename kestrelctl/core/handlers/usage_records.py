@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kestrelctl.core.model.records import UserGone
 from kestrelctl.core.state import State
 
 #: Pause between two records of a user: a manager that dies forgets no more than so much.
@@ -21,3 +22,8 @@ def record_usage(state: State, now: float) -> None:
             sharer.fold(now, half_life_seconds)
             sharer.record = sharer.recorded(now, half_life_seconds)
             state.record(sharer.record)
+    if state.sharers.too_many:
+        with_jobs = {job.sharer for job in state.jobs.values()}
+        for sharer in state.sharers.forget_idle(with_jobs, now):
+            if sharer.record.usage_at:  # it was recorded
+                state.record(UserGone(sharer.name))

@@ -13,7 +13,7 @@ forgotten by half in each half-life, as HTCondor's `PRIORITY_HALFLIFE` and Slurm
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from operator import attrgetter
 
 import msgspec
@@ -140,6 +140,12 @@ class Sharer:
         return self.running > 0 or self.turns > 0
 
     @property
+    def is_plain(self) -> bool:
+        """Whether all that is known of him is his name and what he has used."""
+        bare = UserRecord(name=self.name, usage=self.record.usage, usage_at=self.record.usage_at)
+        return self.record == bare and not self.stored.by_hour
+
+    @property
     def held_for_share(self) -> float:
         """What he runs for each unit of his share, with his lead: the least is served next."""
         return self.charged / self.share + self.lead
@@ -225,6 +231,7 @@ class Sharers:
         #: Those who have something, or wait for it, and some who had: most users have nothing.
         self._astir: dict[Sharer, None] = {}
         self._groups: dict[str, GroupRecord] = {}
+        self._came = 0
         self._weighed_at = 0.0
         self._handed = {True: 0.0, False: 0.0}
 
@@ -237,7 +244,8 @@ class Sharers:
 
     def _come(self, record: UserRecord) -> Sharer:
         found = self._users[record.name] = Sharer(record, self._config, self._astir)
-        found.number = len(self._users)
+        self._came += 1
+        found.number = self._came
         self._limit(found)
         return found
 
@@ -337,6 +345,29 @@ class Sharers:
     def group(self, name: str) -> GroupRecord:
         """What holds for a group; that of one of which nothing was set by default."""
         return self._groups.get(name) or GroupRecord(name=name)
+
+    @property
+    def too_many(self) -> bool:
+        """Whether some may have to be forgotten."""
+        return len(self._users) > self._config.most_idle_users
+
+    def forget_idle(self, with_jobs: Collection[Sharer], now: float) -> list[Sharer]:
+        """Forgets whoever is too many of those who have nothing, and returns them.
+
+        Args:
+            with_jobs: whoever has a job; they have something.
+        """
+        idle = [
+            sharer
+            for sharer in self._users.values()
+            if sharer not in with_jobs and not sharer.is_active and sharer.is_plain
+        ]
+        idle.sort(key=lambda sharer: sharer.usage(now, self.half_life_seconds))
+        forgotten = idle[: max(0, len(idle) - self._config.most_idle_users)]
+        for sharer in forgotten:
+            del self._users[sharer.name]
+            self._astir.pop(sharer, None)
+        return forgotten
 
     def welcome(self, sharer: Sharer) -> None:
         """Lets a user in who had nothing, and waits for something now."""

@@ -64,6 +64,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     forget_worker_seconds: float = 3600.0
     #: So many offline sessions of one account are in the list; those that went first are dropped.
     most_offline_sessions: int = 1_000
+    #: Of users who have nothing, and of whom nothing is set, so many are remembered for what they
+    #: have used: those who used the most. A pool that borrows may name ever new guests.
+    most_idle_users: int = 10_000
 
     #: First pause before a failed task is tried again; doubled each time.
     backoff_seconds: float = 1.0

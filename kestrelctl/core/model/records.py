@@ -182,6 +182,12 @@ class UserRecord(msgspec.Struct, frozen=True, kw_only=True):
     max_queued_bytes: ByteLimit = AS_FOR_ALL
 
 
+class UserGone(msgspec.Struct, frozen=True):
+    """A user whose usage counts no more, and of whom nothing is set."""
+
+    name: str
+
+
 class StoredRecord(msgspec.Struct, frozen=True):
     """What tasks of a user have put into the file share in an hour.
 
@@ -347,6 +353,7 @@ Record = (
     | TokenRecord
     | TokenGone
     | UserRecord
+    | UserGone
     | StoredRecord
     | GroupRecord
     | GroupGone
