@@ -11,6 +11,7 @@ What a stage says goes to a file; it is shown if the stage fails.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -159,7 +160,7 @@ class Check:
             except KeyboardInterrupt:
                 self._interrupted = True
                 for process in list(self._running):
-                    process.send_signal(signal.SIGINT)  # pytest removes what its tests have made
+                    _interrupt(process)
                 raise
 
     def _follow(self, nice: int, stages: list[Stage]) -> None:
@@ -171,13 +172,22 @@ class Check:
         # Each stage has a standard input of its own: what one does to it, such as making it
         # non-blocking, would be done to all, and Ansible refuses that.
         with subprocess.Popen(
-            words, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=said, stderr=said
+            words,
+            cwd=CHECKOUT,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            # Ctrl-C at a terminal comes to all of its session. Then pytest would hear it twice, and
+            # leave what it is just removing.
+            start_new_session=True,
         ) as process:
             self._running.append(process)
             if self._interrupted:  # since this stage began
-                process.send_signal(signal.SIGINT)
+                _interrupt(process)
             status = process.wait()
             self._running.remove(process)
+            with contextlib.suppress(ProcessLookupError):  # what it left behind
+                os.killpg(process.pid, signal.SIGKILL)
         return status == 0
 
     def _carry_out(self, stage: Stage, nice: int) -> None:
@@ -206,6 +216,12 @@ class Check:
         failed = f", {count.failed} failed" if count.failed else ""
         tried = f"{count.passed:>6,} {stage.things}{failed}{skipped}"
         self._show(f"{stage.name:<12}{took:>6}  {tried}")
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> None:
+    """Asks a stage to end, and all that it has started: pytest removes what its tests have made."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
 
 
 def lanes_of(words: list[str]) -> list[Lane] | None:
@@ -256,7 +272,8 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     try:
         sys.exit(main(sys.argv[1:]))
     except KeyboardInterrupt:

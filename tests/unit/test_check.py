@@ -166,6 +166,40 @@ def test_who_does_not_wait_leaves_nothing_running(tmp_path: Path) -> None:
     assert not (tmp_path / "said/next.txt").exists()
 
 
+def test_ctrl_c_comes_to_a_stage_once_and_what_it_has_left_ends(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    subprocess.run(["mkfifo", str(pipe)], check=True)
+    stage = tmp_path / "stage.py"
+    stage.write_text(
+        "import pathlib, signal, subprocess, sys\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})\n"
+        "left = f\"trap '' INT; exec sleep 30 >{sys.argv[1]}\"\n"
+        "subprocess.Popen(['sh', '-c', left])\n"
+        "signal.sigwait({signal.SIGINT})\n"
+        "again = signal.sigtimedwait({signal.SIGINT}, 1.0)\n"
+        "pathlib.Path(sys.argv[2]).write_text('once' if again is None else 'twice')\n"
+    )
+    heard = tmp_path / "heard"
+    command = f"{sys.executable} {stage} {pipe} {heard}"
+    script = tmp_path / "check_something.py"
+    script.write_text(
+        "import sys, pathlib\n"
+        "from check import Check, Stage\n"
+        "Check(said=pathlib.Path(sys.argv[1])).run([(0, [Stage('waits', (sys.argv[2],))])])\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path / "said"), command],
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT / "tests/check")},
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    with pipe.open() as other_end:
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        assert other_end.read() == ""
+    assert process.wait() != 0
+    assert heard.read_text() == "once"
+
+
 def test_stages_share_no_standard_input(tmp_path: Path) -> None:
     """One that makes it non-blocking would do so for all."""
     reader, writer = os.pipe()
