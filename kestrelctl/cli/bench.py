@@ -26,7 +26,13 @@ from kestrelctl.cli.screen import Screen
 from kestrelctl.cli.until_signal import SIGNAL_STATUS, until_a_signal
 from kestrelctl.core.model.isolation import RUNGS
 from kestrelctl.errors import KestrelError, UsageError
-from kestrelctl.grammar.quantities import Number, WholeNumber, parse_percent, split_words
+from kestrelctl.grammar.quantities import (
+    Number,
+    WholeNumber,
+    parse_digits,
+    parse_percent,
+    split_words,
+)
 
 if TYPE_CHECKING:
     from kestrelctl.bench.bench_result import BenchResult, BenchRun
@@ -322,9 +328,10 @@ def _tell(screen: Screen, run: BenchRun, number: int, of: int) -> None:
 def _counts(text: str) -> tuple[int, ...]:
     """Numbers of workers, with commas between them."""
     words = split_words([text])
-    if not all(word.isdecimal() and int(word) > 0 for word in words):
-        raise UsageError(f"not a number of workers: {text!r}", hint="write 917, or 10,100,917")
-    return tuple(map(int, words))
+    numbers = tuple(parse_digits(word) or 0 for word in words)
+    if not all(numbers):
+        raise UsageError(f"not a number of workers: {text[:80]!r}", hint="write 917, or 10,100,917")
+    return numbers
 
 
 class BenchOutput(CommandOutput):

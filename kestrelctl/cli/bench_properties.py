@@ -13,7 +13,7 @@ from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Record, Table
 from kestrelctl.cli.grid import Grid
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.quantities import Number, WholeNumber, split_words
+from kestrelctl.grammar.quantities import Number, WholeNumber, parse_digits, split_words
 
 
 @click.command("properties", cls=CliCommand, talks=False)
@@ -105,7 +105,8 @@ def bench_properties(
 def _numbers(words: tuple[str, ...], most: int) -> list[int]:
     found = []
     for word in split_words(words):
-        if not word.isascii() or not word.isdecimal() or not 0 < int(word) <= most:
-            raise UsageError(f"not a number: {word!r}", hint="write 300, or 50,100,300")
-        found.append(int(word))
+        number = parse_digits(word, most)
+        if not number:
+            raise UsageError(f"not a number: {word[:80]!r}", hint="write 300, or 50,100,300")
+        found.append(number)
     return list(dict.fromkeys(found))

@@ -20,7 +20,7 @@ from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.metrics_options import metrics_allow
 from kestrelctl.cli.redial import Redial
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.quantities import parse_duration
+from kestrelctl.grammar.quantities import parse_digits, parse_duration
 from kestrelctl.protocol.answers import Enrolled
 from kestrelctl.protocol.joining import Token, decode_token
 from kestrelctl.protocol.requests import EnrollWorker, RevokeWorkers
@@ -254,9 +254,12 @@ def _address(server: str, host: str, port: int) -> tuple[str, int]:
         found, given = server, ""
     else:
         found, _, given = server.partition(":")
-    if not found or (given and not (given.isdecimal() and 0 < int(given) < 65536)):
-        raise UsageError(f"{server!r} is no address", hint="write HOST, HOST:PORT or [IPv6]:PORT")
-    return found, int(given or port)
+    wanted = parse_digits(given, 65535) if given else port
+    if not found or not wanted:
+        raise UsageError(
+            f"{server[:80]!r} is no address", hint="write HOST, HOST:PORT or [IPv6]:PORT"
+        )
+    return found, wanted
 
 
 def _read(ca_file: Path | None) -> str:
@@ -264,5 +267,6 @@ def _read(ca_file: Path | None) -> str:
         return ""
     try:
         return ca_file.read_text()
-    except OSError as error:
-        raise UsageError(f"the CA file {ca_file} cannot be read", cause=error.strerror) from None
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"the CA file {ca_file} cannot be read", cause=why) from None

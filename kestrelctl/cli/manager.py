@@ -25,7 +25,7 @@ from kestrelctl.core.model.isolation import RUNGS
 from kestrelctl.core.model.neighbour import RECLAIM_MINUTES
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import NotFound, UsageError
-from kestrelctl.grammar.quantities import Number, WholeNumber, parse_duration
+from kestrelctl.grammar.quantities import Number, WholeNumber, parse_digits, parse_duration
 
 if TYPE_CHECKING:
     from kestrelctl.store.backup import Copy
@@ -99,11 +99,13 @@ def parse_keep_number(text: str) -> int | None:
     """How many; None for `all`."""
     if text.strip() == "all":
         return None
-    if not text.strip().isdecimal() or not 0 < int(text) < 1 << 62:
+    number = parse_digits(text.strip(), (1 << 62) - 1)
+    if not number:
         raise UsageError(
-            f"{text!r} is no number of jobs to keep", hint="write 1 or more, or `all` to keep all"
+            f"{text[:80]!r} is no number of jobs to keep",
+            hint="write 1 or more, or `all` to keep all",
         )
-    return int(text)
+    return number
 
 
 @click.group("manager", cls=Noun)

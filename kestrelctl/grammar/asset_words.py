@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from kestrelctl.core.model.ad import AssetChange
 from kestrelctl.core.model.exits import MAX_EXIT_CODE
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.quantities import parse_size
+from kestrelctl.grammar.quantities import parse_digits, parse_size
 
 ASKED_HINT = "write --asset fpga=1 or --asset scratch=10G"
 LIMIT_HINT = "write --limit gpus=4, --limit memory=200G or --limit gpus=none"
@@ -79,13 +79,14 @@ def _pairs(words: Iterable[str], hint: str) -> Iterable[tuple[str, str, str]]:
 
 def _status(word: str, value: str) -> int:
     """The exit status that says that there is no more."""
-    if not value.isdecimal() or not 1 <= int(value) <= MAX_EXIT_CODE:
+    status = parse_digits(value, MAX_EXIT_CODE)
+    if not status:
         raise UsageError(
             f"not an asset of unknown capacity: {word!r}",
             cause=f"a task says that there is no more by an exit status from 1 to {MAX_EXIT_CODE}",
             hint=STATUS_HINT,
         )
-    return int(value)
+    return status
 
 
 def _amount(word: str, value: str, hint: str) -> float:

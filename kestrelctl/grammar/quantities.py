@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -17,9 +18,20 @@ MOST_WHOLE = (1 << 63) - 1
 
 
 class Number(click.FloatRange):
-    """Any number from a range; click calls it a "float range" to users."""
+    """Any number from a range; click calls it a "float range" to users.
+
+    What is none, as `nan`, is in every range for click, and `inf` in those without an end.
+    """
 
     name = "number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is no number", param, ctx)
+        return number
 
 
 class WholeNumber(click.IntRange):
@@ -35,6 +47,17 @@ class WholeNumber(click.IntRange):
         if number > MOST_WHOLE:
             self.fail(f"{number} is more than {MOST_WHOLE:,}, the largest number", param, ctx)
         return number
+
+
+def parse_digits(text: str, most: int = MOST_WHOLE) -> int | None:
+    """A number that is written in digits alone; None if it is none, or more than `most`.
+
+    Of more than a few thousand digits, `int` itself makes an error.
+    """
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MOST_WHOLE))):
+        return None
+    number = int(text)
+    return number if number <= most else None
 
 
 #: Of hundreds of digits, a float makes infinity.
@@ -101,8 +124,8 @@ def parse_duration(text: object) -> float:
     seconds = sum(
         float(part) * unit for part, unit in zip(parts, _DURATION_UNITS, strict=False) if part
     )
-    if seconds <= 0:
-        raise UsageError(f"not a duration: {str(text)!r}", hint=_hint_for(words))
+    if not 0 < seconds < math.inf:
+        raise UsageError(f"not a duration: {str(text)[:80]!r}", hint=_hint_for(words))
     return seconds
 
 

@@ -54,8 +54,8 @@ def parse_address(text: str) -> tuple[str, int]:
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not colon or not bare or (":" in bare and bare == host) or not port.isdecimal():
         raise UsageError(f"{text!r} is not HOST:PORT", hint="for example 127.0.0.1:9437")
-    if int(port) > 65535:
-        raise UsageError(f"{port} cannot be a port")
+    if len(port) > 5 or int(port) > 65535:
+        raise UsageError(f"{port[:20]} cannot be a port")
     return bare, int(port)
 
 

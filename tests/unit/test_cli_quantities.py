@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import click
 import pytest
+from cli_fake_pool import FakePool, run
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kestrelctl.cli.manager import parse_keep_number
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.task_array import TaskArray
 from kestrelctl.errors import UsageError
+from kestrelctl.grammar.asset_words import offered_assets
 from kestrelctl.grammar.id_ranges import parse_job, parse_jobs, parse_tasks
 from kestrelctl.grammar.nearest import did_you_mean
 from kestrelctl.grammar.quantities import (
     MOST_WHOLE,
+    Number,
     WholeNumber,
     ago,
     duration,
+    parse_digits,
     parse_duration,
     parse_percent,
     parse_size,
@@ -26,6 +33,7 @@ from kestrelctl.grammar.quantities import (
     told_apart,
 )
 from kestrelctl.grammar.task_ranges import parse_array
+from kestrelctl.metrics.endpoint import parse_address
 
 
 @pytest.mark.parametrize(
@@ -281,3 +289,53 @@ def test_a_number_that_no_message_holds_is_refused_where_it_is_typed() -> None:
     assert WholeNumber(0).convert(str(MOST_WHOLE), None, None) == MOST_WHOLE
     with pytest.raises(click.BadParameter, match="the largest number"):
         WholeNumber(0).convert(str(MOST_WHOLE + 1), None, None)
+
+
+#: Python makes no number of so many digits.
+ENDLESS = "9" * 5_000
+
+
+@pytest.mark.parametrize(
+    "parse",
+    [
+        lambda text: parse_address(f"127.0.0.1:{text}"),
+        lambda text: offered_assets([f"db=?:{text}"]),
+        parse_keep_number,
+        parse_array,
+        parse_tasks,
+        parse_duration,
+        parse_percent,
+        parse_size,
+    ],
+)
+def test_a_number_of_thousands_of_digits_is_a_wrong_word_like_any_other(
+    parse: Callable[[str], object],
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(ENDLESS)
+    assert len(caught.value.message) < 10_000
+
+
+def test_digits_are_a_number_up_to_the_largest() -> None:
+    assert parse_digits("007") == 7
+    assert parse_digits(str(MOST_WHOLE)) == MOST_WHOLE
+    for text in (str(MOST_WHOLE + 1), ENDLESS, "", "-1", "1.5", "\u0663", "\u00b2"):
+        assert parse_digits(text) is None
+    assert parse_digits("65536", 65535) is None
+
+
+@pytest.mark.parametrize(
+    "words", ["worker enroll --server host:{}", "bench --workers {}", "manager run --keep-jobs {}"]
+)
+def test_a_command_with_a_number_of_thousands_of_digits_is_refused(words: str) -> None:
+    result = run(FakePool(), *words.format(ENDLESS).split())
+    assert result.exit_code == 2
+    assert "should not have happened" not in result.stderr
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e999", "9" * 400])
+def test_what_is_no_number_is_in_no_range(text: str) -> None:
+    for accepts in (Number(), Number(0, min_open=True), Number(0.1, 3600)):
+        with pytest.raises(click.BadParameter):
+            accepts.convert(text, None, None)
+    assert Number(0).convert("1.5", None, None) == 1.5
