@@ -21,6 +21,8 @@ from kestrelctl.grammar.quantities import WholeNumber
 if TYPE_CHECKING:
     from kestrelctl.local.control import KeptJobs
 
+#: Each has an account and a connection: more would fill the disk before the pool is up.
+MOST_WORKERS = 100_000
 #: What shows a first result when it is pasted into a shell.
 FIRST_JOB = (
     "kestrelctl submit --array 1-3 --wait -- echo hello from task {} "
@@ -43,7 +45,7 @@ FIRST_JOB = (
 @click.option("--name", help="Name of the pool, as --pool.  [default: default]")
 @click.option(
     "--workers",
-    type=WholeNumber(0),
+    type=WholeNumber(0, MOST_WORKERS),
     default=0,
     metavar="N",
     help="Number of workers, of one processor each.  [default: one worker with the whole machine]",

@@ -30,7 +30,7 @@ from kestrelctl.local.flock_membership import (
 )
 from kestrelctl.local.last_words import last_words
 from kestrelctl.local.left_over import delete_pool, end_left_over
-from kestrelctl.local.other_servers import check_name, check_port, domain_of
+from kestrelctl.local.other_servers import check_name, check_port, domain_of, parse_domain
 from kestrelctl.local.pool_state import (
     PoolState,
     claim_pool,
@@ -102,7 +102,7 @@ async def up(
             or it has another domain, or no other server could reach it; or there is no such flock.
         MissingTool: there is no XMPP server.
         StoreUnusable: the store that was left is damaged; it stays as it is.
-        KestrelError: it did not come up.
+        KestrelError: it did not come up, or nothing can be written where it is to be.
     """
     find_prosody()
     classes, _ = read_all_classes(environments)
@@ -116,40 +116,42 @@ async def up(
             f"the pool {name} runs already",
             hint=f"`kestrelctl down --name {name}` stops it, and keeps its jobs",
         )
-    check_path(manager_directory(name) / DATABASE)
-    domain = domain_of(directory, domain, flock_domain(name) if flock else LOCAL_DOMAIN)
-    if federation is not None:
-        check_name(federation, domain)
-    if flock:
-        check_domain(name, domain)
-        through = domain_to_join(flock, name, domain)
-    directory.mkdir(parents=True, mode=0o700, exist_ok=True)
-    directory.chmod(0o700)
-    with _claimed(directory):
-        await end_left_over(directory)
-        for log in directory.glob("*.log"):
-            log.replace(log.with_suffix(".log.old"))
+    with _usable(directory):
+        check_path(manager_directory(name) / DATABASE)
+        domain = domain_of(directory, domain, flock_domain(name) if flock else LOCAL_DOMAIN)
+        parse_domain(domain)  # of a pool that was here, a file says it
         if federation is not None:
-            check_port(federation)
+            check_name(federation, domain)
         if flock:
-            federation = membership(flock_directory(), directory, domain, through)
-        (directory / "domain").write_text(f"{domain}\n")
-    process = _start(
-        directory,
-        name,
-        workers,
-        executor,
-        isolation,
-        detached=True,
-        domain=domain,
-        federation=federation,
-        environments=environments,
-        properties=properties,
-        commands=commands,
-        handlers=handlers,
-        triggers=triggers,
-        mail=mail,
-    )
+            check_domain(name, domain)
+            through = domain_to_join(flock, name, domain)
+        directory.mkdir(parents=True, mode=0o700, exist_ok=True)
+        directory.chmod(0o700)
+        with _claimed(directory):
+            await end_left_over(directory)
+            for log in directory.glob("*.log"):
+                log.replace(log.with_suffix(".log.old"))
+            if federation is not None:
+                check_port(federation)
+            if flock:
+                federation = membership(flock_directory(), directory, domain, through)
+            (directory / "domain").write_text(f"{domain}\n")
+        process = _start(
+            directory,
+            name,
+            workers,
+            executor,
+            isolation,
+            detached=True,
+            domain=domain,
+            federation=federation,
+            environments=environments,
+            properties=properties,
+            commands=commands,
+            handlers=handlers,
+            triggers=triggers,
+            mail=mail,
+        )
     return await _ready(process, directory, max(1, workers))
 
 
@@ -165,12 +167,12 @@ async def down(name: str, *, delete: bool = False) -> None:
         KestrelError: not all could be deleted.
     """
     directory = pool_directory(name)
-    if not directory.exists():
+    if not os.path.exists(directory):
         raise NotFound(f"there is no pool {name} here")
     state = read_state(directory)
     if state is not None:
         await _stop(state)
-    with _claimed(directory):
+    with _usable(directory), _claimed(directory):
         if state is None and last_state(directory) is None and not delete:
             raise NotFound(
                 f"the pool {name} does not run",
@@ -183,6 +185,20 @@ async def down(name: str, *, delete: bool = False) -> None:
             remove_address(addresses_of(flock_directory()), domain_of(directory, ""))
         if delete:
             delete_pool(directory)
+
+
+@contextlib.contextmanager
+def _usable(directory: Path) -> Iterator[None]:
+    """Says of which pool something could not be written or read. KestrelError if it could not."""
+    try:
+        yield
+    except OSError as error:
+        raise KestrelError(
+            f"the directory of the pool cannot be used: {directory}",
+            cause=error.strerror,
+            hint="make room, or let it be yours: $XDG_STATE_HOME, or else ~/.local/state, is where"
+            " pools are",
+        ) from error
 
 
 @contextlib.contextmanager

@@ -146,7 +146,7 @@ def domain_of(directory: Path, wanted: str, otherwise: str = LOCAL_DOMAIN) -> st
     kept = ""
     if (directory / "manager").exists():
         file = directory / "domain"
-        kept = file.read_text().strip() if file.exists() else LOCAL_DOMAIN
+        kept = file.read_text(errors="replace").strip() if file.exists() else LOCAL_DOMAIN
     if kept and wanted and kept != wanted:
         raise UsageError(
             f"the pool {directory.name} is {kept}, and stays so",

@@ -10,6 +10,9 @@ import msgspec
 
 from kestrelctl.errors import KestrelError, UsageError
 
+#: Of a pool's name: it is the name of a directory, and part of a domain.
+MOST_NAME_BYTES = 63
+
 
 class PoolState(msgspec.Struct, frozen=True, kw_only=True):
     """A running local pool, as written to `pool.json` in its directory."""
@@ -35,10 +38,6 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True):
     own_directories: bool = False  #: its workers run tasks in the directory that a job names
 
 
-#: Of a pool: a directory is called so.
-MOST_NAME_BYTES = 200
-
-
 def pools_directory() -> Path:
     """Where local pools live (XDG Base Directory Specification)."""
     home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
@@ -58,9 +57,11 @@ def pool_directory(name: str) -> Path:
     """
     if not name or name.startswith(".") or not all(c.isalnum() or c in "-_." for c in name):
         raise UsageError(f"{name!r} cannot be the name of a pool", hint="use letters, digits and -")
-    if len(os.fsencode(name)) > MOST_NAME_BYTES:
+    size_bytes = len(name.encode())
+    if size_bytes > MOST_NAME_BYTES:
         raise UsageError(
-            f"the name of a pool has at most {MOST_NAME_BYTES} bytes, not {len(os.fsencode(name))}"
+            "this name of a pool is too long",
+            cause=f"it has {size_bytes:,} bytes; a pool's name has {MOST_NAME_BYTES} at most",
         )
     return pools_directory() / name
 
@@ -86,11 +87,16 @@ def read_state(directory: Path) -> PoolState | None:
 
 
 def last_state(directory: Path) -> PoolState | None:
-    """The pool that runs in a directory, or did when it crashed; None if it was stopped."""
+    """The pool that runs in a directory, or did when it crashed; None if it was stopped.
+
+    A copy of the directory of a pool has the file, too, but its processes are those of that pool.
+    """
     try:
-        return msgspec.json.decode((directory / "pool.json").read_bytes(), type=PoolState)
-    except (OSError, msgspec.DecodeError):
+        state = msgspec.json.decode((directory / "pool.json").read_bytes(), type=PoolState)
+        is_copy = not Path(state.password_file).parent.samefile(directory)
+    except (OSError, ValueError):
         return None
+    return None if is_copy else state
 
 
 def processes_of(state: PoolState) -> list[int]:
@@ -170,3 +176,13 @@ def write_state(directory: Path, state: PoolState) -> None:
     draft.write_bytes(msgspec.json.encode(state))
     draft.chmod(0o600)
     draft.replace(directory / "pool.json")
+
+
+def state_marks(directory: Path) -> tuple[int, int]:
+    """What tells what was published from what somebody has put in its place since; (0, 0) if that
+    is nothing."""
+    try:
+        found = (directory / "pool.json").stat()
+    except OSError:
+        return (0, 0)
+    return found.st_ino, found.st_mtime_ns

@@ -37,6 +37,7 @@ from kestrelctl.local.pool_state import (
     process_mark,
     processes_of,
     remove_state,
+    state_marks,
     write_state,
 )
 from kestrelctl.manager.environments.all_classes import read_all_classes
@@ -187,6 +188,7 @@ class Supervisor:
         self.worker_children: list[Child] = []
         self._stop = asyncio.Event()
         self._published: PoolState | None = None
+        self._published_as = (0, 0)
 
     async def run(self) -> None:
         """Runs the pool until SIGTERM, SIGINT or SIGHUP."""
@@ -352,10 +354,16 @@ class Supervisor:
             server_metrics=f"http://{LOOPBACK}:{self.server.http_port}/metrics" if pages else "",
             own_directories=True,
         )
-        if state != self._published:
+        if state != self._published or state_marks(self.directory) != self._published_as:
             marks = {pid: process_mark(pid) for pid in processes_of(state)}
-            write_state(self.directory, msgspec.structs.replace(state, marks=marks))
-            self._published = state
+            try:
+                write_state(self.directory, msgspec.structs.replace(state, marks=marks))
+            except OSError as error:  # the disk is full: the pool goes on, and this is tried again
+                if self._published is not None:
+                    log.warning("what runs cannot be written down: %s", error.strerror)
+                self._published = None
+                return
+            self._published, self._published_as = state, state_marks(self.directory)
 
     def _restart_ended(self) -> None:
         moment = time.monotonic()
@@ -537,6 +545,9 @@ def main() -> int:
         hint = f" ({error.hint})" if error.hint else ""
         log.error("%s%s%s", error.message, cause, hint)
         return error.exit_status
+    except OSError as error:
+        log.error("%s cannot be used: %s", error.filename or options.directory, error.strerror)
+        return KestrelError.exit_status
     else:
         if options.with_parent:
             shutil.rmtree(options.directory, ignore_errors=True)

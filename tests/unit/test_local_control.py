@@ -22,6 +22,7 @@ from kestrelctl.local.pool_state import (
     last_state,
     manager_directory,
     pool_directory,
+    pools_directory,
     process_mark,
     read_state,
     write_state,
@@ -45,8 +46,9 @@ def crashed(name: str) -> Path:
     write_state(
         directory,
         PoolState(
-            name=name, pid=2**22 + 1, domain="d", host="h", port=1, user="u", password_file="p",
-            admin="a", admin_password_file="q", workers=1, server_pid=0, manager_pid=0,
+            name=name, pid=2**22 + 1, domain="d", host="h", port=1, user="u",
+            password_file=str(directory / "user.password"), admin="a", admin_password_file="q",
+            workers=1, server_pid=0, manager_pid=0,
             worker_pids=[], marks={2**22 + 1: "an earlier boot 7"},
         ),
     )  # fmt: skip
@@ -107,6 +109,53 @@ def test_a_pool_that_starts_or_runs_elsewhere_is_left_alone(delete: bool) -> Non
         os.close(lock)
     assert last_state(directory) is not None
     assert (directory / "manager" / "kestrel.db").exists()
+
+
+@pytest.mark.parametrize("name", ["x" * 64, "é" * 40, "", "..", "a/b", "\udcff"])
+def test_a_name_that_no_directory_has_is_refused(name: str) -> None:
+    for refused in (control.up(name, 1), control.down(name, delete=True)):
+        with pytest.raises(UsageError, match="name of a pool"):
+            asyncio.run(refused)
+    assert not pools_directory().exists()
+
+
+def test_where_nothing_can_be_written_no_pool_starts(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "file").touch()
+    for place in (home / "file", home / ("x" * 300)):
+        monkeypatch.setenv("XDG_STATE_HOME", str(place))
+        with pytest.raises(KestrelError, match="the directory of the pool cannot be used"):
+            asyncio.run(control.up("p", 1))
+        with pytest.raises(NotFound):
+            asyncio.run(control.down("p"))
+
+
+@pytest.mark.parametrize("text", [b"\xff\xfe", b"../x", b"a b"])
+def test_a_pool_whose_domain_was_spoiled_does_not_start_and_is_deleted(text: bytes) -> None:
+    directory = crashed("p")
+    (directory / "domain").write_bytes(text)
+    with pytest.raises(UsageError, match="is not a domain"):
+        asyncio.run(control.up("p", 1))
+    asyncio.run(control.down("p", delete=True))
+    assert not directory.exists()
+
+
+def test_more_workers_than_a_machine_can_have_are_refused() -> None:
+    result = run(FakePool(), "up", "--workers", "100001")
+    assert result.exit_code == 2
+    assert "100001 is not in the range" in result.stderr
+    assert not pools_directory().exists()
+
+
+def test_a_supervisor_that_cannot_write_says_where(home: Path) -> None:
+    directory = crashed("p")
+    (directory / "server").touch()  # a file, where a directory is to be
+    words = ["-m", "kestrelctl.local.supervisor", "--directory", str(directory), "--name", "p"]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"{directory}/server" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_second_supervisor_ends_and_touches_nothing() -> None:

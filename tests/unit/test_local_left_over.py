@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -68,6 +69,33 @@ def test_a_stranger_with_the_number_is_left_alone(
         tmp_path, msgspec.structs.replace(state, pid=sleeper.pid, marks={sleeper.pid: "other"})
     )
     assert read_state(tmp_path) is None, "its number is not the pool"
+
+
+@pytest.mark.parametrize("way", ["copied", "under another name"])
+def test_a_copy_of_the_directory_of_a_pool_that_runs_has_none_of_its_processes(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes], way: str
+) -> None:
+    original = tmp_path / "pools/one"
+    original.mkdir(parents=True)
+    marks = {sleeper.pid: process_mark(sleeper.pid)}
+    state = state_of(original, sleeper.pid, marks)
+    write_state(original, msgspec.structs.replace(state, pid=sleeper.pid))
+    copy = tmp_path / ("elsewhere/one" if way == "copied" else "pools/two")
+    shutil.copytree(original, copy)
+    assert read_state(original) is not None
+    assert read_state(copy) is None
+    asyncio.run(end_left_over(copy))
+    assert sleeper.poll() is None
+    assert read_state(original) is not None
+
+
+def test_a_directory_is_known_again_by_another_path(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes]
+) -> None:
+    (tmp_path / "pool").mkdir()
+    state_of(tmp_path / "pool", sleeper.pid, {})
+    (tmp_path / "link").symlink_to("pool")
+    assert last_state(tmp_path / "link") is not None
 
 
 def test_a_number_alone_ends_nobody(

@@ -1,0 +1,56 @@
+"""What a supervisor tells of its pool stays true, whoever tampers with it."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from kestrelctl.local import supervisor as module
+from kestrelctl.local.pool_state import PoolState, last_state
+from kestrelctl.local.supervisor import Child, Supervisor
+
+
+class Told:
+    """A supervisor whose processes are not started, and what it tells."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.file = directory / "pool.json"
+        self.supervisor = Supervisor(directory, "p", 1, "process", "plain", metrics=False)
+
+    def tells(self) -> PoolState | None:
+        """What is written down after another look at its processes."""
+        account = ("user@users.localhost", self.directory / "user.password")
+        child = Child("server", ["true"], self.directory)
+        self.supervisor._publish(account, account, child, child)
+        return last_state(self.directory)
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Told:
+    return Told(tmp_path)
+
+
+def test_what_is_deleted_or_spoiled_is_told_again(told: Told) -> None:
+    first = told.tells()
+    assert first is not None
+    told.file.unlink()
+    assert told.tells() == first
+    told.file.write_text("{")
+    assert told.tells() == first
+    unchanged = told.file.stat().st_ino
+    assert told.tells() == first
+    assert told.file.stat().st_ino == unchanged, "it is written when there is something to tell"
+
+
+def test_a_full_disk_ends_no_pool(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "write_state", full)
+        assert told.tells() is None
+        assert told.tells() is None
+    assert told.tells() is not None
