@@ -24,7 +24,7 @@ import msgspec
 
 from kestrelctl.errors import Unreachable, UsageError
 from kestrelctl.grammar.nearest import did_you_mean
-from kestrelctl.local.pool_state import PoolState, known_pools, pools_directory, read_state
+from kestrelctl.local.pool_state import PoolState, known_pools, pool_directories, read_state
 
 DEFAULT_LOCAL_POOL = "default"
 #: The configuration for all users of this machine.
@@ -186,7 +186,7 @@ def _of_environment() -> str:
 
 def running_pools() -> dict[str, PoolState]:
     """The pools that run on this machine for this user, by name."""
-    found = (read_state(directory) for directory in sorted(pools_directory().glob("*")))
+    found = map(read_state, pool_directories())
     return {pool.name: pool for pool in found if pool is not None}
 
 

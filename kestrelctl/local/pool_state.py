@@ -75,9 +75,19 @@ def manager_directory(name: str) -> Path:
     return pool_directory(name) / "manager"
 
 
+def pool_directories() -> list[Path]:
+    """The directories of this user's pools that run here or have left something, by name."""
+    try:
+        names = sorted(os.listdir(pools_directory()))
+    except OSError:  # there are none yet, or none can be where they should be
+        return []
+    found = (pools_directory() / name for name in names)
+    return [directory for directory in found if directory.is_dir()]
+
+
 def known_pools() -> list[str]:
     """The pools of this user that run here or have left something, by name."""
-    return sorted(found.name for found in pools_directory().glob("*") if found.is_dir())
+    return [directory.name for directory in pool_directories()]
 
 
 def read_state(directory: Path) -> PoolState | None:

@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 from cli_fake_pool import FakePool, run
 
+from kestrelctl.cli.context import running_pools
 from kestrelctl.errors import KestrelError, NotFound, SteppedBack, StoreUnusable, UsageError
 from kestrelctl.local import control
 from kestrelctl.local.pool_state import (
     PoolState,
     claim_pool,
+    known_pools,
     last_state,
     manager_directory,
     pool_directory,
@@ -129,6 +131,8 @@ def test_where_nothing_can_be_written_no_pool_starts(
             asyncio.run(control.up("p", 1))
         with pytest.raises(NotFound):
             asyncio.run(control.down("p"))
+        assert known_pools() == []
+        assert running_pools() == {}
 
 
 @pytest.mark.parametrize("text", [b"\xff\xfe", b"../x", b"a b"])
