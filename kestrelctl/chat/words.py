@@ -305,8 +305,8 @@ def _job(words: Sequence[str], _user: str) -> str | Step:
     job = _one_job(words, 1, "job 12")
 
     def then(reply: an.Reply) -> str | Step:
-        view = cast(an.Jobs, reply).jobs[0]
-        if not view.argv:
+        view = _own(reply)
+        if view is None:
             return no_such_job(job)
         said = sentences.job_details(view)
         bad = view.failed + view.lost
@@ -319,6 +319,12 @@ def _job(words: Sequence[str], _user: str) -> str | Step:
         )
 
     return Step(rq.ListJobs(jobs=job), then, job)
+
+
+def _own(reply: an.Reply) -> an.JobView | None:
+    """The one job that was asked for; None if it is somebody else's, or is not stored yet."""
+    found = cast(an.Jobs, reply).jobs
+    return found[0] if found and found[0].argv else None
 
 
 def _with_bad_tasks(said: str, job_id: int, tasks: list[an.TaskView], bad: int) -> str:
@@ -337,8 +343,8 @@ def _cancel(words: Sequence[str], _user: str) -> str | Step:
         return Step(rq.ListJobs(jobs=jobs), over, jobs)
 
     def over(reply: an.Reply) -> str:
-        view = cast(an.Jobs, reply).jobs[0]
-        return f"It is over: job {sentences.job_line(view)}" if view.argv else no_such_job(jobs)
+        view = _own(reply)
+        return f"It is over: job {sentences.job_line(view)}" if view else no_such_job(jobs)
 
     return Step(
         rq.CancelJobs(jobs=jobs),
@@ -368,8 +374,8 @@ def _logs(words: Sequence[str], _user: str) -> str | Step:
         return _log(job, int(numbers[1]), streams or _BOTH)
 
     def then(reply: an.Reply) -> str | Step:
-        view = cast(an.Jobs, reply).jobs[0]
-        if not view.argv:
+        view = _own(reply)
+        if view is None:
             return no_such_job(job)
         if view.tasks == 1:
             return _log(str(view.job_id), view.first, streams or _BOTH)

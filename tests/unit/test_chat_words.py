@@ -459,6 +459,14 @@ def test_what_others_wrote_stays_on_its_line() -> None:
     assert "\nb" not in "".join(texts)
 
 
+@pytest.mark.parametrize("body", ["job 12", "job last", "logs 12", "logs last"])
+def test_a_job_that_is_not_stored_yet_is_none_of_yours(body: str) -> None:
+    job = body.split()[1]
+    none = f"There is no job {job} of yours. To see yours, write: jobs"
+    assert said(body, an.Jobs(id="", jobs=[])) == none
+    assert said(f"cancel {job}", refused("not-found"), an.Jobs(id="", jobs=[])) == none
+
+
 def test_anothers_job_is_none() -> None:
     none = "There is no job 12 of yours. To see yours, write: jobs"
     summary = an.Jobs(id="", jobs=[view(argv=[], name="")])
