@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "chaos"))
 
 from audit import WITNESS, Accepted, Told, Verdict, Witness, accepted, audit
 from blows import KINDS, schedule
+from brokenpool import left_behind
 from storm import OWN_WORKERS, Storm, storm
 
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
@@ -232,19 +233,6 @@ async def again(work: Callable[[], Awaitable[A]], times: int = 20) -> A:
     return await work()
 
 
-def left_behind(scratch: Path) -> list[str]:
-    """Processes that the pool has left."""
-    found = []
-    mine = psutil.Process()
-    children = {process.pid for process in mine.children(recursive=True)}
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-            command = " ".join(process.cmdline())
-            if process.pid != mine.pid and (process.pid in children or str(scratch) in command):
-                found.append(f"process {process.pid} is left behind: {command[:120]}")
-    return found
-
-
 def _mb(size: int) -> str:
     return f"{size / 1e6:.1f} MB"
 
@@ -294,7 +282,10 @@ async def main(options: argparse.Namespace) -> int:
             weights = await run.weigh(verdict)
             if options.keep:
                 _keep(found, options.keep)
-        verdict.breaches += left_behind(scratch)
+        verdict.breaches += [
+            f"process {pid} is left behind: {command[:120]}"
+            for pid, command in left_behind(scratch).items()
+        ]
     print(table(found, run, verdict, weights))
     print()
     for breach in verdict.breaches[:50]:

@@ -135,6 +135,19 @@ class BrokenPool:
         return found
 
 
+def left_behind(scratch: Path) -> dict[int, str]:
+    """Processes that a pool with this directory has left, and their commands."""
+    found = {}
+    mine = psutil.Process()
+    children = {process.pid for process in mine.children(recursive=True)}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            command = " ".join(process.cmdline())
+            if process.pid != mine.pid and (process.pid in children or str(scratch) in command):
+                found[process.pid] = command
+    return found
+
+
 def _process(find: Callable[[], psutil.Process]) -> psutil.Process:
     """A process that may just be on its way up again."""
     deadline = time.monotonic() + 10

@@ -12,6 +12,7 @@ from msgspec import inspect
 
 from kestrelctl.core.classad.rules import FUNCTIONS, IMPURE
 from kestrelctl.core.model.matching_ads import JOB_ATTRIBUTES, WORKER_ATTRIBUTES
+from kestrelctl.protocol import work
 
 #: JSON has no such numbers; some writers have.
 _NO_JSON = ("@NaN@", "@-Infinity@", "@1e999@", "@-1e999@", "@1E400@", "@00@", "@0x10@")
@@ -51,7 +52,42 @@ _ATTRIBUTES = (
 )  # fmt: skip
 _PATTERNS = ("", "a", "[", "(", "(?", "x{65535}", "^.*.*x", r"\\", r"\\p{L}", "(?R)", "é", r"\303")
 
-
+#: Usual values of fields of messages, so that most of a message makes sense.
+TAME: dict[str, list[Any]] = {
+    "argv": [["true"], ["sleep", "0.1"], ["false"]],
+    "assets": [{"cpus": 2.0}],
+    "after_each": [0],
+    "count": [1, 2, 5],
+    "environment": [None],
+    "epoch": [None],
+    "further": [[]],
+    "graph": [None],
+    "guest": [None],
+    "held": [False],
+    "incarnation": ["first", "second"],
+    "items": [None],
+    "job": ["last", "1", "2"],
+    "jobs": ["last", "all", "1", "1-50"],
+    "max_failures": [1, 3],
+    "names": [[]],
+    "no_retry_on": [[]],
+    "output_to": [""],
+    "priority": [100, 5],
+    "request": [{"cpus": 1.0}],
+    "retry_memory_bytes": [[]],
+    "retry_on": [[]],
+    "service": [False],
+    "span": [1],
+    "start": ["", "true"],
+    "states": [[]],
+    "stdin": [None],
+    "success_exits": [[]],
+    "time_limit_seconds": [None, 1.0],
+    "upload": ["", "u"],
+    "version": [work.VERSION],
+    "wants": [None, 3],
+    "workdir": [""],
+}
 #: A list is not made much longer than that: what is too large for a message comes no further.
 MOST_CHARACTERS = 400_000
 

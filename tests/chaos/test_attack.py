@@ -40,10 +40,10 @@ def test_some_of_what_attackers_send_is_taken_and_some_is_not() -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("role", ["user", "worker"])
+@pytest.mark.parametrize("role", ["user", "worker", "removed", "operator"])
 async def test_nobody_notices_an_attack(role: str) -> None:
     program = await asyncio.create_subprocess_exec(
-        sys.executable, str(ATTACK), role, "--seed", "5", "--seconds", "8",
+        sys.executable, str(ATTACK), role, "--seed", "5", "--seconds", "5",
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     told, _ = await program.communicate()

@@ -16,6 +16,9 @@ from kestrelctl.xmpp import xmpp_session
 from kestrelctl.xmpp.prosody import PrivateServer
 from kestrelctl.xmpp.user import UserConnection
 
+#: How long a login may take on a machine that does something else, too.
+LOGIN_SECONDS = 60.0
+
 
 class Puppet:
     """A bare session that sends whatever it is told and keeps what comes back.
@@ -69,7 +72,7 @@ class Puppet:
 
     async def __aenter__(self) -> Puppet:
         self.session.start()
-        await asyncio.wait_for(self._online.wait(), 10)
+        await asyncio.wait_for(self._online.wait(), LOGIN_SECONDS)
         return self
 
     async def __aexit__(self, *_: object) -> None:
