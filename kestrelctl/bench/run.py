@@ -27,6 +27,7 @@ from kestrelctl.bench.pool_size import PoolSize, suited, written
 from kestrelctl.bench.reference import had_workers
 from kestrelctl.bench.spawn_rate import bare_rate
 from kestrelctl.bench.stall import STALL_SECONDS, Stall
+from kestrelctl.core.model.placeholders import Placeholders
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import KestrelError, TimedOut, UsageError
 from kestrelctl.local.control import connect_local, throw_away_pool
@@ -285,7 +286,8 @@ async def _job(plan: BenchPlan, sleep: Sleep, connection: UserConnection) -> tup
     for first in range(0, len(lines), UPLOAD_LINES):
         piece = lines[first : first + UPLOAD_LINES]
         await connection.ask(rq.UploadItems(upload=upload, lines=piece), STALL_SECONDS)
-    return JobSpec(name=name, argv=("/bin/sleep", "{}"), count=plan.jobs), upload
+    argv, filled = ("/bin/sleep", "{}"), Placeholders.ARRAY
+    return JobSpec(name=name, argv=argv, placeholders=filled, count=plan.jobs), upload
 
 
 async def _ended(

@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
+from kestrelctl.core.model.placeholders import Placeholders
+from kestrelctl.core.model.shell_text import left_in
 from kestrelctl.core.model.spec import JobSpec, Notify
-from kestrelctl.core.model.template import unfilled
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.job_options import (
     JOB_FILE_SUFFIXES,
@@ -28,6 +29,7 @@ _TERMINAL = "it is about a terminal, and this is a chat"
 _REFUSED: tuple[tuple[tuple[str, ...], bool, str], ...] = (
     (("--each-line",), True, _FILES),
     (("--from-json",), True, _FILES),
+    (("--paste-items",), False, _FILES),
     (("--wait",), False, _TELLS),
     (("--progress",), False, _TELLS),
     (("--on-end",), True, _TELLS),
@@ -123,8 +125,13 @@ def read(words: Sequence[str], last_job: int | None = None) -> SubmitJob:
 
 def unfilled_in(spec: JobSpec) -> str:
     """A line on placeholders that nothing fills; empty if there are none."""
-    left = ", ".join(unfilled(spec.argv, None))
-    return f"\n{left} stays as it is: only {{}}, {{n}} and {{i}} are filled" if left else ""
+    left = ", ".join(left_in(spec, None))
+    if not left:
+        return ""
+    filled = "only {}, {n} and {i} are filled"
+    if spec.placeholders is Placeholders.NONE:
+        filled = "only --array fills it"
+    return f"\n{left} stays as it is: {filled}"
 
 
 def options() -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.jobfile import GraphFile, JobFile
 from kestrelctl.cli.upload import items_bytes, pieces
 from kestrelctl.core.model.after import After, problem_with_parents
+from kestrelctl.core.model.placeholders import has_braces
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import UsageError
@@ -71,7 +72,7 @@ def _job(
     job = graph.jobs[placed.name]
     options = dict(job.options)
     name = options.pop("name")
-    same = msgspec.json.encode(options)
+    same = msgspec.json.encode((options, has_braces(job.argv)))
     spec = made.get(same)
     if spec is None:
         try:

@@ -39,6 +39,7 @@ OPTIONS = (
     "array",
     "each-line",
     "from-json",
+    "paste-items",
     "name",
     "priority",
     "cpus",
@@ -107,6 +108,8 @@ _INTERPRETERS = {
     ".py": "python3",
 }
 _FIRST_LINE_BYTES = 256
+#: Options that are true or false.
+_FLAGS = ("service", "hold", "join", "keep-logs", "no-flock", "paste-items")
 _INI_KEYS = ("queue", "command", "cleanup", "requires")
 
 
@@ -302,7 +305,7 @@ def _one(path: Path, fields: dict[str, Any], which: str = "") -> JobFile:
             found = fields.pop(key)
             fields[f"{key}s"] = [found] if isinstance(found, str) else found
     for key, value in fields.items():
-        if key in ("service", "hold", "join", "keep-logs", "no-flock") and isinstance(value, bool):
+        if key in _FLAGS and isinstance(value, bool):
             continue
         if isinstance(value, tuple):  # a command
             continue
@@ -349,7 +352,7 @@ def _read_ini(path: Path, text: str, hint: str | None) -> JobFile:
         raise UsageError(f"{path}: queue = {queue} is no number of tasks", hint="write queue=5")
     if not section.get("command", "").strip():
         raise UsageError(f"{path} has no command", hint="write command=./run_task.sh")
-    options: dict[str, Any] = {"array": [f"0-{tasks - 1}"]}
+    options: dict[str, Any] = {"array": [f"0-{tasks - 1}"]} if "queue" in section else {}
     if tags := section.get("requires", "").upper().split():
         options["requires"] = tags
     if cleanup := numbered(section.get("cleanup", "")):

@@ -40,9 +40,10 @@ from kestrelctl.cli.stored_logs import StoredLogs
 from kestrelctl.cli.task_command import check_command, refuse_queue
 from kestrelctl.cli.upload import check_size, items_bytes, pieces
 from kestrelctl.cli.upload_record import upload_record
+from kestrelctl.core.model.placeholders import Placeholders
 from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.shell_text import left_in
 from kestrelctl.core.model.spec import JobSpec, Notify
-from kestrelctl.core.model.template import unfilled
 from kestrelctl.errors import KestrelError, StoreFull, UsageError
 from kestrelctl.grammar.file_patterns import IN_FILE_NAMES
 from kestrelctl.grammar.job_options import LAST_JOB, array_option, checked_job, job_of, job_options
@@ -63,8 +64,8 @@ UPLOAD_TIMEOUT_SECONDS = 60.0
 ANSWER_SECONDS = 30.0
 #: The options by what they are about, the most used first, as help shows them.
 OPTION_SECTIONS = {
-    "What to run": "array each-line from-json name env export workdir service copies span "
-    "setup stage-in stage-out cleanup stage-limit stage-tries",
+    "What to run": "array each-line from-json paste-items name env export workdir service copies "
+    "span setup stage-in stage-out cleanup stage-limit stage-tries",
     "How much and how many": "cpus memory gpus time-limit max-running disk asset retry-memory",
     "Where it runs": "requires requirements rank isolation environment no-flock time-request",
     "When it runs": "priority after after-each if-parent-fails hold deadline",
@@ -141,6 +142,11 @@ def _defaults(options: dict[str, Any]) -> dict[str, Any]:
 )
 @click.option(
     "--from-json", type=Path, metavar="FILE", help="Run one task for each element of a JSON array."
+)
+@click.option(
+    "--paste-items",
+    is_flag=True,
+    help="Let a line or element become part of the text of sh -c, which runs it as code.",
 )
 @job_options(Notify.NEVER)
 @click.option(
@@ -221,8 +227,9 @@ def submit(
 ) -> None:
     """Run a command as a job of one or many tasks.
 
-    In the command, {} is the task's item (or its number without items), {n} its number, {i} its
-    index from 0, and {key} a field of its JSON item.
+    With --array, --each-line or --from-json, {} in the command is the task's item (or its number
+    without items), {n} its number, {i} its index from 0, and {key} a field of its JSON item; {{}}
+    is {}. Without them the command stays as it is.
 
     A TIME is 90 (seconds), 15m, 1h30m or 2d; a SIZE is 512M, 1.5GiB (powers of 1024) or bytes.
 
@@ -269,15 +276,7 @@ def submit(
         )
     if key is None:
         key = secrets.token_hex(16)
-    beside = [word for stage in spec.stages for word in stage.argv]
-    stays = unfilled((*spec.argv, *spec.cleanup, *beside), items[0] if items else None)
-    if stays:
-        invocation.screen.warn(
-            f"{', '.join(stays)} in the command stays as it is",
-            hint="a field of a JSON item fills it (--from-json); {} and {n} are the task's number"
-            if items is None
-            else "the first item has no such field",
-        )
+    _warn_of_placeholders(invocation, spec, items)
     if ctx.meta.get(_JOB_FILE) is None and any(map(os.path.isfile, spec.argv[:2])):
         from kestrelctl.cli.other_systems import unread_directives
 
@@ -336,6 +335,28 @@ def submit(
             fetched.check()
 
     invocation.talk_again(work)
+
+
+def _warn_of_placeholders(
+    invocation: Invocation, spec: JobSpec, items: tuple[str, ...] | None, which: str = ""
+) -> bool:
+    """Says which placeholders of a job stay as they are, and what would fill them, if any does.
+
+    Args:
+        which: of several jobs, for the message.
+    """
+    stay = left_in(spec, items[0] if items else None)
+    if not stay:
+        return False
+    if spec.placeholders is Placeholders.NONE:
+        hint = "--array fills {}, {n} and {i} with numbers, --each-line FILE fills {} with lines"
+    elif items is None:
+        hint = "a field of a JSON item fills it (--from-json); {} and {n} are the task's number"
+    else:
+        hint = "the first item has no such field"
+    verb = "stays as it is" if len(stay) == 1 else "stay as they are"
+    invocation.screen.warn(f"{', '.join(stay)} in the command{which} {verb}", hint=hint)
+    return True
 
 
 def _files_of(patterns: Mapping[str, str], tasks: int, stored: StoredLogs) -> list[OutputFiles]:
@@ -443,6 +464,10 @@ def _submit_graph(
     last_job.refuse_key(given_key)
     if waits and any(job.spec.service for job in jobs):
         raise UsageError("a service does not end by itself", hint="leave --wait and --on-end out")
+    for job in jobs:
+        which = f" of job {job.spec.name}"
+        if _warn_of_placeholders(invocation, job.spec, job.spec.items, which):
+            break  # the first stands for all of the file
     lines = lines_of(jobs)
     key = given_key or secrets.token_hex(16)
 
@@ -515,7 +540,7 @@ def _job_of(
         items = read_lines(options["each_line"])
     elif options["from_json"] is not None:
         items = read_elements(options["from_json"])
-    return job_of(argv, options, items=items), items
+    return job_of(argv, options, items=items, paste_items=options["paste_items"]), items
 
 
 async def send(

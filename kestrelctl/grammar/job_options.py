@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import click
+import msgspec
 
 from kestrelctl.core.model.after import IfParentFails
 from kestrelctl.core.model.exits import MAX_EXIT_CODE
 from kestrelctl.core.model.isolation import RUNGS, tag
+from kestrelctl.core.model.placeholders import Placeholders, has_braces
 from kestrelctl.core.model.spec import JobSpec, Notify, OnWorkerLost
 from kestrelctl.core.model.task_array import TaskArray
 from kestrelctl.core.model.task_environment import TaskEnvironment
@@ -408,11 +410,16 @@ def job_of(
     options: Mapping[str, Any],
     *,
     items: tuple[str, ...] | None = None,
+    paste_items: bool = False,
 ) -> JobSpec:
     """The job that a command and parsed options describe, without its items.
 
+    Placeholders in its commands are filled if it has an array or items, and stay as they were typed
+    otherwise.
+
     Args:
         items: one for each task; None for the tasks of `--array`, or one.
+        paste_items: items may become part of the text for a shell.
 
     Raises:
         UsageError: the pool would not take it.
@@ -442,10 +449,16 @@ def job_of(
     for name in asked.keys() & {"cpus", "memory", "disk", "gpus"}:
         raise UsageError(f"{name} has an option of its own", hint=f"--{name} instead of --asset")
     isolation = (tag(options["isolation"]),) if options["isolation"] else ()
-    return checked_job(
+    stages = stages_of(options)
+    cleanup = options["cleanup"]
+    commands = (argv, cleanup, *(stage.argv for stage in stages))
+    differ = options["array"] is not None or items is not None
+    job = checked_job(
         JobSpec(
             argv=argv,
-            cleanup=options["cleanup"],
+            items=items,
+            placeholders=_placeholders(commands, differ=differ, paste_items=paste_items),
+            cleanup=cleanup,
             count=array.count,
             first=array.first,
             step=array.step,
@@ -485,7 +498,7 @@ def job_of(
             on_worker_lost=OnWorkerLost(options["on_worker_lost"]),
             outputs=tuple(options["outputs"]),
             output_to=options["output_to"],
-            stages=stages_of(options),
+            stages=stages,
             checkpoints=tuple(options["checkpoints"]),
             checkpoint_seconds=options["checkpoint_every"],
             checkpoint_exit=options["checkpoint_exit"],
@@ -493,6 +506,22 @@ def job_of(
             notify=Notify(options["notify"]),
         )
     )
+    return msgspec.structs.replace(job, items=None)
+
+
+def _placeholders(
+    commands: Iterable[tuple[str, ...]], *, differ: bool, paste_items: bool
+) -> Placeholders:
+    """How the placeholders of a job are read; as usual if its commands have none.
+
+    Args:
+        differ: it has an array or items, by which its tasks differ.
+    """
+    if not any(has_braces(words) for words in commands):
+        return Placeholders.ALWAYS
+    if not differ:
+        return Placeholders.NONE
+    return Placeholders.PASTE if paste_items else Placeholders.ARRAY
 
 
 def _deadline(given: Deadline | None) -> dict[str, Any]:

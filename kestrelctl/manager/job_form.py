@@ -14,7 +14,7 @@ from kestrelctl.grammar.quantities import WholeNumber
 from kestrelctl.protocol.dataforms import Field
 
 FIELDS = (
-    Field("command", "Command; {} is the task's id", required=True),
+    Field("command", "Command; {} is the task's id, of several", required=True),
     Field("queue", "Number of tasks, if no array is given", values=("1",)),
     Field("array", "Ids of the tasks: 1-100, 0-9:3 or 1-3,7-9"),
     Field("cleanup", "Command that runs after each task"),
@@ -76,7 +76,8 @@ def job_of_form(values: dict[str, list[str]]) -> JobSpec:
         field = error.param.name if error.param else "the form"
         raise UsageError(f"{field}: {error.message}") from None
     options = dict(context.params)
-    options["array"] = options["array"] or TaskArray(count=options["queue"])
+    if options["queue"] > 1:
+        options["array"] = options["array"] or TaskArray(count=options["queue"])
     options["cleanup"] = _words("cleanup", values)
     return job_of(argv, options)
 

@@ -12,13 +12,14 @@ from typing import Annotated
 import msgspec
 
 from kestrelctl.core.agent.agent import LocalAttempt
+from kestrelctl.core.model import placeholders
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.isolation import is_reserved
 from kestrelctl.core.model.own_tags import first_own
 from kestrelctl.core.model.result import TAIL_BYTES, Outcome, Result, Seconds
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.shell_line import as_line
-from kestrelctl.core.model.template import fill, variables
+from kestrelctl.core.model.template import fill_for, variables
 from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol.work import Message, Refused, Who
@@ -128,7 +129,11 @@ def ad_of(profile: Profile, host: str) -> WorkerAd:
     if profile.ram:
         assets["memory"] = profile.ram * _MEBIBYTE
     ad = WorkerAd(
-        assets=assets, tags=tuple(dict.fromkeys(tags)), host=host, os=profile.os, version=VERSION
+        assets=assets,
+        tags=(*dict.fromkeys(tags), placeholders.TAG),  # the pool fills commands for it
+        host=host,
+        os=profile.os,
+        version=VERSION,
     )
     if problem := problem_with_ad(ad):
         raise UsageError(problem)
@@ -177,14 +182,15 @@ def task_message(attempt: LocalAttempt) -> RunTask:
     """What a worker is sent of an attempt that is to run now."""
     template = attempt.template
     task_id, index, item = template.task_id(attempt.index), attempt.index, attempt.item
-    cleanup = fill(template.cleanup, task_id, index, item)
+    command = fill_for(template, template.argv, index, item)
+    cleanup = fill_for(template, template.cleanup, index, item)
     joined = "exec 2>&1; " if template.join else ""
     return RunTask(
         id=str(TaskId(attempt.number, attempt.seal)),
         job=template.job_id,
         task=task_id,
-        command=joined + as_line(fill(template.argv, task_id, index, item)),
-        cleanup=joined + as_line(cleanup) if cleanup else "",
+        command=joined + as_line(command, task_id),
+        cleanup=joined + as_line(cleanup, task_id) if cleanup else "",
         env=variables(template, index, item, attempt.count, attempt.hosts),
         time_limit_seconds=template.time_limit_seconds,
     )

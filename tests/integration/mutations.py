@@ -299,6 +299,7 @@ _TEMPLATE: dict[str, Any] = {
     "step": 2,
     "further": [[20, 1, 2]],
     "with_items": True,
+    "placeholders": "array",
     "env": {"LANG": "C"},
     "cleanup": ["tidy", "{n}"],
     "time_limit_seconds": 60.0,

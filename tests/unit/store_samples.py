@@ -9,6 +9,7 @@ from kestrelctl.core.model.after import After, GraphHead, IfParentFails, WantedE
 from kestrelctl.core.model.checkpoint import Checkpoint
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.guest import GuestOf
+from kestrelctl.core.model.placeholders import Placeholders
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
@@ -22,6 +23,7 @@ FULL_SPEC = JobSpec(
     count=3,
     first=10,
     step=5,
+    placeholders=Placeholders.PASTE,
     items=("a b.png", "ü.png", '"quoted".png'),
     env={"OMP_NUM_THREADS": "1"},
     cleanup=("rm", "-rf", "tmp"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -12,8 +13,8 @@ import pytest
 from cli_fake_pool import FakePool, FakeShare, run
 
 from kestrelctl.cli.jobfile import JobFile, looks_like_job_file, read_job_file
+from kestrelctl.core.model.placeholders import Placeholders
 from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.template import fill
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol.requests import SubmitJob
 
@@ -62,6 +63,7 @@ def test_a_toml_file_says_what_options_say(tmp_path: Path) -> None:
         cleanup=("rm", "-f", "lock"),
         count=2,
         items=('{"x":1}', '{"x":2}'),
+        placeholders=Placeholders.ARRAY,
         name="sweep",
         priority=200,
         request={"cpus": 0.5, "memory": 3 << 29},
@@ -94,21 +96,21 @@ def test_the_sample_of_2009_runs_as_it_did(tmp_path: Path) -> None:
     spec = submitted(written(tmp_path, "sample.job", text))
     assert (spec.first, spec.count, spec.step) == (0, 5, 1)
     assert spec.requires == ("FOO", "BAR", "BAZ")
-    assert fill(spec.argv, 3, 3, None)[-1] == "3"
-    assert spec.cleanup == ("/bin/sh", "-c", './cleanup.sh "$0"', "{n}")
+    assert spec.argv == ("/bin/sh", "-c", './run_task.sh "$KESTREL_TASK_ID"')
+    assert spec.cleanup == ("/bin/sh", "-c", './cleanup.sh "$KESTREL_TASK_ID"')
 
 
 def test_a_command_of_2009_finds_the_task_number_in_its_last_argument(tmp_path: Path) -> None:
     text = "[job]\ncommand=echo it is;\n  echo 100% '$HOME' x\n"
     job = read_job_file(written(tmp_path, "j.job", text))
-    argv = fill(job.argv, 42, 0, None)
-    output = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    env = os.environ | {"KESTREL_TASK_ID": "42"}
+    output = subprocess.run(job.argv, env=env, capture_output=True, text=True, check=True).stdout
     assert output == "it is\n100% $HOME x 42\n"
 
 
 def test_a_job_file_of_2009_needs_no_more_than_a_command(tmp_path: Path) -> None:
     job = read_job_file(written(tmp_path, "j", "[job]\ncommand = true\n"))
-    assert job == JobFile(("/bin/sh", "-c", 'true "$0"', "{n}"), {"array": ["0-0"]})
+    assert job == JobFile(("/bin/sh", "-c", 'true "$KESTREL_TASK_ID"'), {})
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ import pytest
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.assets import amounts, describe, natural
 from kestrelctl.core.model.claim import UNBOUNDED, Claim
+from kestrelctl.core.model.placeholders import Placeholders, fill
 from kestrelctl.core.model.refusal import CLOSENESS, Reason, Refusal
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import Counts
-from kestrelctl.core.model.template import Template, fill
+from kestrelctl.core.model.template import Template
 from kestrelctl.core.pacing.backoff import FIRST_SECONDS, LONGEST_SECONDS, pause_seconds
 from kestrelctl.core.pacing.pace import Pace
 from kestrelctl.core.scheduling.match import Terms, match
@@ -134,37 +135,15 @@ def test_the_worst_task_names_the_outcome(counts: Counts, outcome: str) -> None:
 # -- commands --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("word", "item", "filled"),
-    [
-        ("plain", None, "plain"),
-        ("{}", None, "30"),
-        ("{n}/{i}", None, "30/4"),
-        ("in-{}.txt", "a b", "in-a b.txt"),
-        ("{n}:{}", "x", "30:x"),
-        ("{size}-{name}", '{"size": 3, "name": "ü"}', "3-ü"),
-        ("{}", '{"a": 1}', '{"a": 1}'),
-        ("{n}", '{"n": 7}', "7"),
-        ("{list}", '{"list": [1,null]}', "[1,null]"),
-        ("{print $1} ${HOME} {unknown} {{}}", "x", "{print $1} ${HOME} {unknown} {x}"),
-        ("{}", "{not json", "{not json"),
-        ("{a}", '["a"]', "{a}"),
-        ("{}{}", "{}", "{}{}"),
-    ],
-)
-def test_placeholders(word: str, item: str | None, filled: str) -> None:
-    assert fill((word, "rest"), 30, 4, item) == (filled, "rest")
-
-
 def test_what_was_filled_in_is_not_filled_again() -> None:
-    assert fill(("{a}",), 1, 0, '{"a": "{b}", "b": "no"}') == ("{b}",)
+    assert fill(("{a}",), 1, 0, '{"a": "{b}", "b": "no"}', Placeholders.ARRAY) == ("{b}",)
 
 
 def test_an_item_that_is_nested_too_deeply_to_be_read_is_a_word() -> None:
     item = '{"a": ' * 100_000
-    assert fill(("{a}", "{}"), 1, 0, item) == ("{a}", item)
+    assert fill(("{a}", "{}"), 1, 0, item, Placeholders.ARRAY) == ("{a}", item)
     item = '{"a": ' + "[" * 50_000 + "]" * 50_000 + "}"
-    assert fill(("{a}", "{}"), 1, 0, item) == ("{a}", item)
+    assert fill(("{a}", "{}"), 1, 0, item, Placeholders.ARRAY) == ("{a}", item)
 
 
 def test_a_template_is_the_job_without_its_array() -> None:

@@ -7,11 +7,12 @@ import json
 import pytest
 
 from kestrelctl.core.agent.agent import LocalAttempt
+from kestrelctl.core.model import placeholders
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.result import TAIL_BYTES, Outcome
 from kestrelctl.core.model.shell_line import as_line, numbered
 from kestrelctl.core.model.spec import JobSpec, Notify
-from kestrelctl.core.model.template import Template, fill
+from kestrelctl.core.model.template import Template
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.profile import Finish, Profile, TaskId, ad_of, result_of, task_message
@@ -34,16 +35,16 @@ def profile(text: str) -> Profile:
 def test_the_first_profile_is_an_ad() -> None:
     ad = ad_of(profile(FIRST), "w1")
     assert ad.assets == {"cpus": 4.0, "memory": 4096 << 20}
-    assert ad.tags == ("FOO", "BAR", "LINUX")
+    assert ad.tags == ("FOO", "BAR", "LINUX", placeholders.TAG)
     assert (ad.os, ad.host, ad.version) == ("Linux", "w1", "profile")
 
 
 def test_a_profile_may_say_little() -> None:
     ad = ad_of(profile('{"type": "profile"}'), "w1")
     assert ad.assets == {"cpus": 1.0}
-    assert ad.tags == ()
+    assert ad.tags == (placeholders.TAG,)
     said = ad_of(profile('{"type": "profile", "os": "Mac OS", "provides": "FOO BAR"}'), "w1")
-    assert said.tags == ("FOO", "BAR", "MAC-OS")
+    assert said.tags == ("FOO", "BAR", "MAC-OS", placeholders.TAG)
 
 
 @pytest.mark.parametrize(
@@ -120,9 +121,9 @@ def test_a_line_whose_streams_are_joined_says_so_to_the_shell() -> None:
 
 
 def test_a_line_with_the_number_is_what_it_was_made_of() -> None:
-    words = fill(numbered(" ./run_task.sh a "), 5, 5, None)
-    assert words == ("/bin/sh", "-c", './run_task.sh a "$0"', "5")
-    assert as_line(words) == "./run_task.sh a 5"
+    words = numbered(" ./run_task.sh a ")
+    assert words == ("/bin/sh", "-c", './run_task.sh a "$KESTREL_TASK_ID"')
+    assert as_line(words, 5) == "./run_task.sh a 5"
     assert numbered("  ") == ()
 
 
@@ -186,8 +187,8 @@ def test_a_job_message_is_a_submission(requires: object) -> None:
     assert (request.id, request.spec.notify) == ("1", Notify.ALWAYS)
     spec = request.spec
     assert (spec.count, spec.first, spec.requires) == (5, 0, ("FOO", "BAR"))
-    assert fill(spec.argv, 4, 4, None) == ("/bin/sh", "-c", './run_task.sh "$0"', "4")
-    assert fill(spec.cleanup, 4, 4, None) == ("/bin/sh", "-c", './cleanup.sh "$0"', "4")
+    assert spec.argv == ("/bin/sh", "-c", './run_task.sh "$KESTREL_TASK_ID"')
+    assert spec.cleanup == ("/bin/sh", "-c", './cleanup.sh "$KESTREL_TASK_ID"')
 
 
 def test_a_chat_message_can_carry_every_message() -> None:

@@ -84,7 +84,7 @@ async def test_it_joins_and_is_known_by_what_it_says(
     worker = manager.service.pool.workers[WORKER]
     assert worker.online
     assert worker.cls.capacity == {"cpus": 2000, "memory": (4096 << 20) * 1000}
-    assert worker.cls.tags == {"FOO", "LINUX"}
+    assert worker.cls.tags == {"FOO", "LINUX", "PLACEHOLDERS"}
 
 
 async def test_it_is_sent_as_much_as_fits_and_more_when_something_ended(

@@ -18,6 +18,7 @@ from kestrelctl.core.model import (
     output_addresses,
     output_globs,
     parent_files,
+    placeholders,
     stage_rules,
     task_environment,
     workdir,
@@ -44,6 +45,12 @@ class OwnTag(NamedTuple):
 def _runs_in(kind: str, spec: JobSpec) -> bool:
     """Whether the tasks of a job run inside environments of a kind."""
     return spec.environment is not None and spec.environment.kind == kind
+
+
+def _has_other_braces(spec: JobSpec) -> bool:
+    """Whether some braces in its commands would be filled by a worker that does not ask the job."""
+    words = (*spec.argv, *spec.cleanup, *(word for stage in spec.stages for word in stage.argv))
+    return placeholders.read_otherwise_before(words, spec.placeholders)
 
 
 def _reads(protocol: str, spec: JobSpec) -> bool:
@@ -97,6 +104,12 @@ OWN_TAGS = (
         "run the stages of tasks",
         "without --setup, --stage-in and --stage-out",
         lambda spec: bool(spec.stages),
+    ),
+    OwnTag(
+        placeholders.TAG,
+        "leave braces in a command as they were typed",
+        "without {} in its command",
+        _has_other_braces,
     ),
     OwnTag(
         checkpoint_rules.TAG,

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 SHELL = ("/bin/sh", "-c")
 
-_WITH_NUMBER = ' "$0"'
+_WITH_NUMBER = ' "$KESTREL_TASK_ID"'
 
 
 def numbered(line: str) -> tuple[str, ...]:
     """A shell line with the id of the task as its last argument; nothing for an empty line."""
     line = line.strip()
-    return (*SHELL, line + _WITH_NUMBER, "{n}") if line else ()
+    return (*SHELL, line + _WITH_NUMBER) if line else ()
 
 
-def as_line(words: Sequence[str]) -> str:
+def as_line(words: Sequence[str], task_id: int) -> str:
     """The line for the shell that runs a command; the inverse of `numbered`."""
-    if len(words) == 4 and tuple(words[:2]) == SHELL and words[2].endswith(_WITH_NUMBER):
-        return f"{words[2].removesuffix(_WITH_NUMBER)} {shlex.quote(words[3])}"
+    if len(words) == 3 and tuple(words[:2]) == SHELL and words[2].endswith(_WITH_NUMBER):
+        return f"{words[2].removesuffix(_WITH_NUMBER)} {task_id}"
     return shlex.join(words)

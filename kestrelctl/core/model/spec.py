@@ -12,6 +12,7 @@ from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.guest import GUEST_PRECEDENCE, GuestOf
 from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.parent_files import ParentFiles
+from kestrelctl.core.model.placeholders import Placeholders
 from kestrelctl.core.model.stage import Stage
 from kestrelctl.core.model.task_array import TaskArray
 from kestrelctl.core.model.task_environment import TaskEnvironment
@@ -51,6 +52,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         items: one line per task, for `{}` in the command.
+        placeholders: how those in its commands are read.
         request: how much of each asset a task asks for, in natural units; always some `cpus`.
         workdir: absolute path of the directory in which tasks start, on the machines of workers
             that allow it (`core.model.workdir`); empty for a scratch directory of each task's own.
@@ -103,6 +105,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     argv: tuple[str, ...]
     name: str = ""
     items: tuple[str, ...] | None = None
+    placeholders: Placeholders = Placeholders.ALWAYS
     env: dict[str, str] = msgspec.field(default_factory=dict)
     cleanup: tuple[str, ...] = ()
     request: dict[str, float] = msgspec.field(default_factory=lambda: {"cpus": 1.0})

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
 from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.parent_files import ParentFiles
+from kestrelctl.core.model.placeholders import Placeholders, fill, names_in, shown, values_of
 from kestrelctl.core.model.result import Count
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.stage import Stage
@@ -34,6 +32,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     argv: tuple[str, ...]
     name: str = ""
     with_items: bool = False
+    placeholders: Placeholders = Placeholders.ALWAYS
     env: dict[str, str] = msgspec.field(default_factory=dict)
     cleanup: tuple[str, ...] = ()
     time_limit_seconds: float | None = None
@@ -75,6 +74,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             step=spec.step,
             further=spec.further,
             with_items=spec.items is not None,
+            placeholders=spec.placeholders,
             env=spec.env,
             cleanup=spec.cleanup,
             time_limit_seconds=spec.time_limit_seconds,
@@ -154,42 +154,15 @@ def variables(
 #: A command that is longer when it is filled in starts nowhere: Linux takes a quarter of its stack
 #: (execve(2), with the usual 8 MiB).
 MOST_FILLED_CHARACTERS = 2 << 20
-#: `${name}` is a variable of the shell.
-_PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}|\{\}")
-
-
-def fill(words: tuple[str, ...], task_id: int, index: int, item: str | None) -> tuple[str, ...]:
-    """Puts a task's values into the placeholders of a command.
-
-    `{}` is the item, or the task id where there are no items; `{n}` the task id; `{i}` the index;
-    `{key}` a field of an item that is a JSON object. Any other braces stay as they are, and those
-    of `${key}`, which is a variable of the shell.
-    """
-    if not any("{" in word for word in words):
-        return words
-    values = _values(task_id, index, item)
-
-    def value(match: re.Match[str]) -> str:
-        name = match.group(1) or ""
-        if name not in values:
-            return match.group(0)
-        return _shown(values[name])
-
-    return tuple(_PLACEHOLDER.sub(value, word) for word in words)
-
-
-def _shown(value: Any) -> str:
-    """A value as it stands in a command."""
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def fill_for(
     template: Template, words: tuple[str, ...], index: int, item: str | None
 ) -> tuple[str, ...]:
-    """The same for a task of a template."""
-    return words if template.filled else fill(words, template.task_id(index), index, item)
+    """A command of a task, with its values in the placeholders."""
+    if template.filled:
+        return words
+    return fill(words, template.task_id(index), index, item, template.placeholders)
 
 
 def problem_with_filling(template: Template, index: int, item: str | None) -> str | None:
@@ -206,35 +179,9 @@ def problem_with_filling(template: Template, index: int, item: str | None) -> st
     braces = max(sum(word.count("{") for word in words) for words in commands)
     if braces * len(item) <= MOST_FILLED_CHARACTERS:  # nearly all: no need to look for them
         return None
-    values = _values(template.task_id(index), index, item)
-    characters = {name: len(_shown(value)) for name, value in values.items()}
-    names = (name for words in commands for word in words for name in _PLACEHOLDER.findall(word))
-    if sum(characters.get(name, 0) for name in names) > MOST_FILLED_CHARACTERS:
+    values = values_of(template.task_id(index), index, item)
+    characters = {name: len(shown(value)) for name, value in values.items()}
+    names = names_in((word for words in commands for word in words), template.placeholders)
+    if sum(characters.get(name, 0) * n for name, n in names.items()) > MOST_FILLED_CHARACTERS:
         return f"the command would have more than {MOST_FILLED_CHARACTERS:,} characters"
     return None
-
-
-def unfilled(words: Iterable[str], item: str | None) -> list[str]:
-    """The placeholders of a command that stay as they are, each once, as they are written.
-
-    Args:
-        item: of a task; None where there are no items.
-    """
-    found = dict.fromkeys(match for word in words for match in _PLACEHOLDER.findall(word))
-    known = _values(0, 0, item) if any(found) else {"": ""}
-    return [f"{{{name}}}" for name in found if name not in known]
-
-
-def _values(task_id: int, index: int, item: str | None) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    if item is not None and item.startswith("{"):
-        try:
-            parsed = json.loads(item)
-        except (ValueError, RecursionError):  # no JSON, or nested too deeply to be read
-            parsed = None
-        if isinstance(parsed, dict):
-            values.update(parsed)
-    values["n"] = values.get("n", task_id)
-    values["i"] = values.get("i", index)
-    values[""] = str(task_id) if item is None else item
-    return values
