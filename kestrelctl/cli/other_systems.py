@@ -6,6 +6,7 @@ if all of its words are understood and the command takes it. It is never run by 
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -17,6 +18,7 @@ import click
 
 from kestrelctl.cli.command import Invocation
 from kestrelctl.cli.screen import PROGRAM
+from kestrelctl.cli.task_command import check_command
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.id_ranges import parse_jobs
 from kestrelctl.grammar.job_options import JOB_FILE_SUFFIXES, LAST_JOB
@@ -24,6 +26,7 @@ from kestrelctl.grammar.other_words import (
     COMMANDS,
     DIRECTIVES,
     FILES,
+    FORMS,
     MOST_WORDS,
     PROGRAMS,
     OtherCommand,
@@ -45,6 +48,10 @@ _TASK_OPTION = {"job cancel": "--task", "job fetch": "--tasks"}
 #: What a line is given to a shell for.
 _SHELL_WORDS = re.compile(r"[|&;<>$`*?~#]|\(|\)")
 _ASSIGNMENT = re.compile(r"\+?([A-Za-z_]\w*)\s*=\s*(.*)", re.DOTALL)
+#: Options of one letter that mean in GNU parallel what the table says.
+_PARALLEL_LETTERS = {"-j", "-P", "-a", "-k", "-u", "-S", "-I"}
+#: Placeholders of GNU parallel that are not filled in here.
+_OF_PARALLEL = re.compile(r"\{[\d./#%+=-][^{}]*\}")
 #: So many bytes of a script are looked at.
 _MOST_BYTES = 65_536
 
@@ -65,6 +72,10 @@ class _NotUnderstood(Exception):
     """A word is none that is known, here or elsewhere."""
 
 
+class _Whole(Exception):
+    """More than a word has to be said: the whole line."""
+
+
 def spelled(root: click.Group, args: Sequence[str]) -> Spelling | None:
     """How a refused command line is written here; None if nobody knows, or it is written so.
 
@@ -74,6 +85,8 @@ def spelled(root: click.Group, args: Sequence[str]) -> Spelling | None:
     line = _Line(root, list(args))
     try:
         return line.spelled()
+    except _Whole as whole:
+        return Spelling(str(whole), ())
     except _NotUnderstood:
         return None
 
@@ -105,6 +118,9 @@ class _Line:
         self._notes: list[str] = []
         self._front: list[str] = []  # options before the command
         self._path = ""
+        self._found: OtherCommand | None = None  # the command of another system
+        self._name = ""  # what was typed for it
+        self._letters: set[str] = set()  # options of one letter that were understood
         self._tasks: list[str] = []  # named by an option elsewhere, and behind the job here
         self._changed = False
         self._dashes = False  # whether `--` stands before the command of a task
@@ -126,15 +142,16 @@ class _Line:
         command, fixed, rest = self._command(rest)
         if command is None:  # `help`, `version`
             return Spelling(_joined([PROGRAM, *self._front, *rest, *fixed]), ())
+        if self._path == "submit" and rest and "--" not in rest:
+            foreign = FILES.get(Path(rest[-1]).suffix)
+            if foreign is not None:
+                return Spelling(
+                    f"{PROGRAM} submit -- COMMAND; docs/other-systems.md has the words",
+                    (f"{rest[-1]} describes a job to {foreign}, and nobody reads that here",),
+                )
         own, positionals, task = self._options(command, rest)
         before: list[str] = []
         if self._path == "submit" and task:
-            foreign = FILES.get(Path(task[0]).suffix)
-            if foreign is not None and not self._dashes:
-                return Spelling(
-                    f"{PROGRAM} submit -- COMMAND; docs/other-systems.md has the words",
-                    (f"{task[0]} describes a job to {foreign}, and nobody reads that here",),
-                )
             if _is_job_file(task) and not self._dashes:  # options may follow it
                 more, others, _ = self._options(command, task[1:])
                 own, task = [*own, *more], [task[0], *others]
@@ -145,19 +162,42 @@ class _Line:
                 _joined([PROGRAM, *self._front, "job", "list", "--name", positionals[0]]),
                 (f"`{self._path}` takes the ids of jobs, not their names",),
             )
+        own = _together(own)
         words = [*fixed, *own, *self._settled(positionals), *self._tasks]
         if task and not (_is_job_file(task) and not self._dashes):
             task = ["--", *task]
         whole = [*words, *task]
         if not self._changed:
             return None
-        if {"-h", "--help"}.isdisjoint(words) and not _is_taken(command, whole):
+        if {"-h", "--help"}.isdisjoint(words) and not self._is_meant(command, own, whole, task):
             raise _NotUnderstood
         line = _joined([PROGRAM, *self._front, *self._path.split(), *whole])
         return Spelling("".join(before) + line, tuple(dict.fromkeys(self._notes)))
 
     def _below(self, group: click.Group, name: str) -> click.Command | None:
         return group.get_command(click.Context(group), name)
+
+    def _is_meant(
+        self, command: click.Command, own: list[str], whole: list[str], task: list[str]
+    ) -> bool:
+        """Whether the line would be taken, and would do what was meant as far as can be told."""
+        single = [
+            name
+            for param in command.params
+            if isinstance(param, click.Option) and not param.multiple
+            for name in param.opts
+        ]
+        said = [word.partition("=")[0] for word in own if word.startswith("--")]
+        if any(said.count(name) > 1 for name in single):
+            return False
+        if self._path == "submit":
+            if not task:
+                return False
+            try:
+                check_command([word for word in task if word != "--"] or [""])
+            except UsageError:
+                return False
+        return _is_taken(command, whole)
 
     def _leading(self, command: click.Command, words: list[str]) -> list[str]:
         """Takes the options before the next command; the rest."""
@@ -200,6 +240,9 @@ class _Line:
         found, rest = self._other_command(place, rest)
         if found is None:
             raise _NotUnderstood
+        if found.hint:
+            raise _Whole(found.hint)
+        self._found = found
         if found.note:
             self._notes.append(found.note)
         follows = any(not word.startswith("-") for word in rest)
@@ -218,6 +261,7 @@ class _Line:
 
     def _other_command(self, place: str, rest: list[str]) -> tuple[OtherCommand | None, list[str]]:
         """A command of another system, or one of ours in another group."""
+        self._name = rest[0]
         for count in range(min(MOST_WORDS, len(rest)), 0, -1):
             found = COMMANDS.get(place, {}).get(tuple(rest[:count]))
             if found is not None:
@@ -273,6 +317,15 @@ class _Line:
                 raise _NotUnderstood
             if other.takes_value and not equals:
                 value, rest = _next(rest)
+            if other.whole:
+                whole = other.whole.replace("COMMAND", self._path)
+                raise _Whole(
+                    " ".join(
+                        _joined(FORMS[each](value)) if each in FORMS else each
+                        for each in whole.split()
+                    )
+                )
+            self._letters.update([name] if len(name) == 2 else [])
             said = self._said(other, value)
             if other.here == "WORD":
                 self._tasks += said
@@ -289,7 +342,8 @@ class _Line:
             return f"-{word}", "", ""
         letter, value = word[:2], word[2:]
         other = option_called(self._path, letter)
-        if value and (known.get(letter) or (other is not None and other.takes_value)):
+        attached = value and not value[0].isalpha()  # a longer word is none of these
+        if attached and (known.get(letter) or (other is not None and other.takes_value)):
             return letter, "=", value
         raise _NotUnderstood
 
@@ -297,12 +351,21 @@ class _Line:
         self._changed = True
         if other.note:
             self._notes.append(other.note)
-        return other.words(value)
+        try:
+            return other.words(value)
+        except ValueError:
+            raise _NotUnderstood from None
 
     def _settled(self, positionals: list[str]) -> list[str]:
         """The arguments as they are here."""
+        found = self._found
+        if found is not None and found.second and len(positionals) > 1:
+            first, second, *others = positionals
+            if others:
+                raise _NotUnderstood
+            return [first, found.second, second]
         words: list[str] = []
-        for word in positionals:
+        for word in positionals[: found.most if found is not None else None]:
             words += self._argument(word)
         if self._path in _WITH_TASKS and len(words) > 2 and all(map(str.isdecimal, words)):
             self._changed = True
@@ -336,7 +399,14 @@ class _Line:
             return [f"--{word}"]
         if self._path in _BY_NAME and not _may_select_jobs(word):
             self._changed = True
-            return ["--name", word]
+            if not self._name.startswith("condor_"):
+                return ["--name", word]
+            if self._path in ("job list", "job history"):  # a user
+                return ["--owner", word]
+            user = option_called(self._path, "-u")
+            assert user is not None
+            line = user.whole.replace("COMMAND", self._path)
+            raise _Whole(line.replace("VALUE", _quoted(word)))
         return [word]
 
     def _task(self, own: list[str], task: list[str]) -> tuple[list[str], list[str], list[str]]:
@@ -369,6 +439,8 @@ class _Line:
         """What GNU parallel takes after `:::` and `::::`."""
         for mark in (":::", "::::"):
             if task.count(mark) == 1:
+                if not self._letters <= _PARALLEL_LETTERS or _OF_PARALLEL.search(" ".join(task)):
+                    raise _NotUnderstood
                 place = task.index(mark)
                 values = task[place + 1 :]
                 self._changed = True
@@ -379,6 +451,20 @@ class _Line:
                 if len(values) == 1:
                     return [], [*own, "--each-line", values[0]], _with_item(task[:place])
         return [], own, task
+
+
+def _together(options: list[str]) -> list[str]:
+    """Processors for processes and for each of these are one number."""
+    places = [place for place, word in enumerate(options) if word == "--cpus"]
+    numbers = [options[place + 1] for place in places]
+    if len(places) < 2 or not all(map(str.isdecimal, numbers)):
+        return options
+    left = [
+        word
+        for place, word in enumerate(options)
+        if place not in places and place - 1 not in places
+    ]
+    return ["--cpus", str(math.prod(map(int, numbers))), *left]
 
 
 def _with_item(task: list[str]) -> list[str]:

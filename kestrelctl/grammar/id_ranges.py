@@ -50,7 +50,9 @@ def jobs_or_name(jobs: str | None, name: str) -> str:
         UsageError: it is not exactly one of the two.
     """
     if (jobs is None) == (not name):
-        raise UsageError("which jobs?", hint="give JOBS or --name, one of the two")
+        raise UsageError(
+            "which jobs?", hint="name them: 7, 3-5, `last` or `all`; or --name GLOB, one of the two"
+        )
     return jobs or f"name:{name}"
 
 

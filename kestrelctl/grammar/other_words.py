@@ -24,18 +24,25 @@ class OtherOption(NamedTuple):
         here: what says the same; a word in capitals stands for the value in a form of `FORMS`, and
             only an option with such a word takes one. Empty if nothing has to be said.
         note: what differs here; empty for nothing.
+        whole: the whole line, where more than options has to be said: with `COMMAND` for the
+            command, and the value in a form as above.
     """
 
     here: str
     note: str = ""
+    whole: str = ""
 
     @property
     def takes_value(self) -> bool:
         """Whether a value follows."""
-        return any(word in FORMS for word in self.here.split())
+        return any(word in FORMS for word in (self.here or self.whole).split())
 
     def words(self, value: str) -> list[str]:
-        """The words that say the same here."""
+        """The words that say the same here.
+
+        Raises:
+            ValueError: nothing here says what the value means there.
+        """
         found: list[str] = []
         for word in self.here.split():
             form = FORMS.get(word)
@@ -71,7 +78,7 @@ def _pattern(value: str) -> list[str]:
 def _dependency(value: str) -> list[str]:
     """`afterok:12:13,afterany:7` as options `--after`."""
     words: list[str] = []
-    for part in re.split(r"[,?]", value):
+    for part in value.split(","):
         kind, _, jobs = part.partition(":")
         ending = {"afterok": "", "afterany": ":ended", "after": ":ended", "afternotok": ":failed"}
         if kind in ending:
@@ -81,13 +88,31 @@ def _dependency(value: str) -> list[str]:
             words += ["--after-each", jobs]
         elif kind.isdecimal():
             words += ["--after", kind]
+        else:
+            raise ValueError(value)
     return words
 
 
 def _array(value: str) -> list[str]:
     """Indexes of Slurm with a limit of tasks that run at once, or with `_` within numbers."""
-    ids, _, most = value.replace("_", "").partition("%")
+    ids, _, most = re.sub(r"[_\[\]]", "", value).partition("%")
     return ["--array", ids, *(["--max-running", most] if most else [])]
+
+
+def _tags(value: str) -> list[str]:
+    """Features that a machine must all have: `gpu`, `intel&gpu`."""
+    if not re.fullmatch(r"[\w.&,-]+", value):
+        raise ValueError(value)
+    return [word for each in re.split("[&,]", value) for word in ("--requires", each)]
+
+
+def _machine(operator: str) -> Callable[[str], list[str]]:
+    def expression(value: str) -> list[str]:
+        if not re.fullmatch(r"[\w.-]+", value):
+            raise ValueError(value)
+        return ["--requirements", f'Machine {operator} "{value}"']
+
+    return expression
 
 
 def _gpus(value: str) -> list[str]:
@@ -246,6 +271,11 @@ FORMS: dict[str, Callable[[str], list[str]]] = {
     "OUTPUTS": _files("--output"),
     "EXPORT": _export,
     "RESULTS": lambda value: ["--stdout", f"{value.rstrip('/')}/{{n}}"],
+    "TAGS": _tags,
+    "ON-MACHINE": _machine("=="),
+    "NOT-ON-MACHINE": _machine("!="),
+    "FIRST-WORD": lambda value: value.split()[:1],
+    "FORMAT": lambda value: ["-o", value] if value in ("json", "jsonl") else [],
     "WORD": lambda value: [value],
 }
 
@@ -267,6 +297,7 @@ _OUTPUT = "--output here names files that tasks leave, to be fetched"
 _IN_ORDER = "`kestrelctl job logs last --all` prints what all tasks wrote, in their order"
 _NO_BEGIN = "there is no time of start: --hold, and later `kestrelctl job release`"
 _NO_DRY_RUN = "there is no dry run: a job on hold starts at `kestrelctl job release`"
+_COLUMNS = "-o wide and -o json have more columns"
 _TAIL = "`… | tail -n N` shows the end of what a task wrote"
 _WORKERS = "tasks run on the pool's workers: `kestrelctl worker list`"
 
@@ -284,8 +315,10 @@ _SUBMIT = {
     ),
     "-t --time": OtherOption("--time-limit MINUTES", _TIME),
     "--time-min": OtherOption("NOTHING", "--time-limit is the only limit of a task"),
-    "-p --partition": OtherOption("--requires VALUE", _NO_PARTITION),
-    "-C --constraint": OtherOption("--requires VALUE"),
+    "-p --partition": OtherOption("TAGS", _NO_PARTITION),
+    "-C --constraint": OtherOption("TAGS"),
+    "-w --nodelist": OtherOption("ON-MACHINE"),
+    "-x --exclude": OtherOption("NOT-ON-MACHINE"),
     "-A --account": OtherOption("NOTHING", _NO_ACCOUNT),
     "--qos": OtherOption("NOTHING", "there are no qualities of service: --priority orders jobs"),
     "--nice": OtherOption("NOTHING", "--priority orders jobs: 100 unless said, a lower one later"),
@@ -370,7 +403,6 @@ _SUBMIT = {
     "--wd": OtherOption("--workdir VALUE"),
     "--return": OtherOption("--output VALUE"),
     "--transferfile --tf --basefile --bf": OtherOption("--input VALUE"),
-    "--colsep": OtherOption("NOTHING", "--from-json FILE has items with fields"),
     "-I": OtherOption("NOTHING", "{} stands for the item"),
     "--max-args --max-replace-args": OtherOption("NOTHING", "a task has one line"),
     "--resume --resume-failed --retry-failed": OtherOption(
@@ -385,32 +417,36 @@ _SUBMIT = {
 _LIST = {
     "-u --user": OtherOption("--owner VALUE"),
     "-n --jobname": OtherOption("--name VALUE"),
-    "-t --states --status --filter": OtherOption("STATES"),
+    "-t -s --states --status --filter": OtherOption("STATES"),
     "-j --jobs --job": OtherOption("WORD"),
     "-l --long -nobatch -verbose": OtherOption("-o wide"),
     "-a --all -all -allusers": OtherOption("--limit 0"),
-    "--me": OtherOption("all"),
+    "--me --mine": OtherOption("all"),
     "-run -running --running": OtherOption("--state running"),
     "-idle --pending --waiting": OtherOption("--state waiting"),
     "-held -hold --held": OtherOption("--state held"),
     "--failed": OtherOption("--state failed"),
     "-constraint -const": OtherOption("--where VALUE"),
     "-limit": OtherOption("--limit VALUE"),
-    "-p --partition -A --account -M --clusters --format -af -format": OtherOption(
-        "NOTHING", "-o wide and -o json have more columns"
+    "-p --partition -A --account -M --clusters": OtherOption(
+        "NOTHING", "there are no partitions, accounts and clusters"
     ),
+    "--format -format": OtherOption("FORMAT", _COLUMNS),
     "-S --starttime --start": OtherOption("PAST"),
     "-json --json": OtherOption("-o json"),
     "-X --allocations --noheader": OtherOption(""),
 }
 
+#: The beginning of a command for jobs that are looked for.
+_THOSE_OF = "kestrelctl COMMAND $(kestrelctl job list"
 _CHANGE = {
     "-n --jobname": OtherOption("--name VALUE"),
-    "-u --user": OtherOption("all NOTHING", "`all` are your own"),
+    "-u --user": OtherOption("", whole=f"{_THOSE_OF} --owner VALUE --state active -o quiet)"),
+    "-t --state --states": OtherOption("", whole=f"{_THOSE_OF} all STATES -o quiet)"),
+    "-constraint -const": OtherOption("", whole=f"{_THOSE_OF} all --where VALUE -o quiet)"),
     "--me -all --all": OtherOption("all"),
-    "-f --full -i --interactive -purge -detach -yes -y --yes --force -force": OtherOption(""),
-    "-constraint": OtherOption("NOTHING", "`job list --where EXPR -o quiet` finds the ids"),
-    "-t --state": OtherOption("NOTHING", "`job list --state STATE -o quiet` finds the ids"),
+    "-f --full -i --interactive -detach -yes -y --yes --force -force": OtherOption(""),
+    "-purge": OtherOption("", "an ended job is deleted with `kestrelctl job forget`"),
     "-reason": OtherOption("--reason VALUE"),
 }
 
@@ -442,7 +478,11 @@ OPTIONS: Mapping[str, Mapping[str, OtherOption]] = {
         "-num": OtherOption("--any NOTHING"),
         "-wait": OtherOption("--timeout SECONDS"),
     },
-    "job info": {"-verbose -d --details": OtherOption(""), "-json": OtherOption("-o json")},
+    "job info": {
+        "-j --jobs": OtherOption("WORD"),
+        "-verbose -d --details": OtherOption(""),
+        "-json": OtherOption("-o json"),
+    },
     "worker list": {
         "-constraint": OtherOption("--where VALUE"),
         "-N --Node -avail -total -state -compact -a --all": OtherOption(""),
@@ -461,7 +501,7 @@ _WITH_NUMBERS = re.compile(f".*(?:{IN_FILE_NAMES.pattern}).*")
 #: By command: an option of our own -> what says the same for values that it does not take here.
 VALUES: Mapping[str, Mapping[str, tuple[re.Pattern[str], OtherOption]]] = {
     "submit": {
-        "--array": (re.compile(r".*[%_].*"), OtherOption("ARRAY")),
+        "--array": (re.compile(r".*[%_\[].*"), OtherOption("ARRAY")),
         "-o": (
             re.compile(r"(?!(table|wide|json|jsonl|quiet)$).*"),
             OtherOption("--stdout PATTERN", "-o says how the answer is printed"),
@@ -469,6 +509,7 @@ VALUES: Mapping[str, Mapping[str, tuple[re.Pattern[str], OtherOption]]] = {
         "--output": (_WITH_NUMBERS, OtherOption("--stdout PATTERN", _OUTPUT)),
         "--stdout": (_WITH_NUMBERS, OtherOption("--stdout PATTERN")),
         "--stderr": (_WITH_NUMBERS, OtherOption("--stderr PATTERN")),
+        "--cpus": (re.compile(r"\d+ .*"), OtherOption("--cpus FIRST-WORD")),
         "--after": (re.compile(r"after.*"), OtherOption("DEPENDENCY")),
         "--gpus": (re.compile(r"\w+:\d+"), OtherOption("GPUS")),
         "--env": (
@@ -485,8 +526,12 @@ VALUES: Mapping[str, Mapping[str, tuple[re.Pattern[str], OtherOption]]] = {
         ),
         "--notify": (re.compile(r"(?!(never|always|failures)$).*"), OtherOption("--notify MAIL")),
     },
-    "job list": {"--state": (re.compile(r".*"), OtherOption("STATES"))},
+    "job list": {
+        "--state": (re.compile(r".*"), OtherOption("STATES")),
+        "-o": (re.compile(r".*%.*"), OtherOption("NOTHING", _COLUMNS)),
+    },
     "job history": {
+        "-o": (re.compile(r".*%.*"), OtherOption("NOTHING", _COLUMNS)),
         "--state": (re.compile(r".*"), OtherOption("STATES")),
         "--since": (re.compile(r"now-.*"), OtherOption("PAST")),
     },
@@ -501,11 +546,17 @@ class OtherCommand(NamedTuple):
         here: the command that does the same, with fixed options.
         with_words: the one if arguments follow; empty for the same.
         note: what differs.
+        second: the option here for its second argument.
+        most: of so many arguments something is said here; None for any number.
+        hint: what to do where nothing does the same; `here` is empty then.
     """
 
     here: str
     with_words: str = ""
     note: str = ""
+    second: str = ""
+    most: int | None = None
+    hint: str = ""
 
 
 _STOPPED_FIRST = "a job that is active is stopped first: `kestrelctl job cancel`"
@@ -515,12 +566,14 @@ _WORKER_RUN = (
     "`kestrelctl worker join`; `kestrelctl up` starts workers here"
 )
 _DAG = "a TOML file with a table for each job says which waits for which: docs/workflows.md"
+_STAYS = "a job stays as it was submitted: cancel it, and submit it anew"
+_NO_ENTRY = "kestrelctl job logs -f 7 3: what a task writes; nobody can enter one"
 _SALLOC = "nothing is reserved: each task says what it needs"
 
 #: By the place: "" for words after `kestrelctl`, else the group -> words, divided by `|`.
 _COMMANDS: Mapping[str, Mapping[str, OtherCommand]] = {
     "": {
-        "sbatch|qsub|bsub|condor_submit|enqueue|run|exec|create": OtherCommand("submit"),
+        "sbatch|qsub|bsub|condor_submit|enqueue|run": OtherCommand("submit"),
         "srun": OtherCommand("submit --wait"),
         "salloc": OtherCommand("submit --wait", note=_SALLOC),
         "condor_submit_dag": OtherCommand("submit", note=_DAG),
@@ -541,7 +594,6 @@ _COMMANDS: Mapping[str, Mapping[str, OtherCommand]] = {
         "sreport|condor_qusers": OtherCommand("user usage"),
         "condor_hold|shold|suspend|pause": OtherCommand("job hold", note=_HOLD),
         "condor_release|resume|continue": OtherCommand("job release"),
-        "condor_wait": OtherCommand("job wait"),
         "condor_transfer_data|download": OtherCommand("job fetch"),
         "condor_drain|drain|cordon": OtherCommand("worker drain"),
         "condor_top|dashboard|monitor|smap|sview|htop": OtherCommand("top"),
@@ -552,11 +604,16 @@ _COMMANDS: Mapping[str, Mapping[str, OtherCommand]] = {
         "scontrol show node|scontrol show nodes": OtherCommand("worker list", "worker info"),
         "alloc logs|task logs": OtherCommand("job logs"),
         "alloc status|task list|task info": OtherCommand("job tasks"),
-        "alloc stop|task cancel": OtherCommand("job cancel"),
-        "task explain": OtherCommand("job explain"),
+        "alloc stop": OtherCommand("job cancel"),
+        "task cancel": OtherCommand("job cancel", second="--task"),
+        "task explain": OtherCommand("job explain", most=1),
+        "condor_prio|condor_qedit|scontrol update": OtherCommand("", hint=_STAYS),
+        "condor_ssh_to_job|alloc exec|attach": OtherCommand("", hint=_NO_ENTRY),
+        "condor_wait": OtherCommand("", hint="kestrelctl job wait 7"),
+        "alloc add|alloc list": OtherCommand("", hint="docs/batch.md: workers from a batch system"),
         "node status": OtherCommand("worker list", "worker info"),
-        "node drain": OtherCommand("worker drain"),
-        "node eligibility": OtherCommand("worker drain"),
+        "node drain|node eligibility -disable": OtherCommand("worker drain"),
+        "node drain -disable|node eligibility -enable": OtherCommand("worker resume"),
         "server start|server run": OtherCommand("up"),
         "server stop": OtherCommand("down"),
         "server info|server members": OtherCommand("pool status"),
@@ -571,7 +628,9 @@ _COMMANDS: Mapping[str, Mapping[str, OtherCommand]] = {
         "ls|ps|q|queue|summary": OtherCommand("job list"),
         "log|output|cat|peek": OtherCommand("job logs"),
         "tail": OtherCommand("job logs -f"),
-        "run|create|start|dispatch|new": OtherCommand("submit"),
+        "run": OtherCommand("submit"),
+        "exec|attach": OtherCommand("", hint=_NO_ENTRY),
+        "update|alter|modify": OtherCommand("", hint=_STAYS),
         "resume|unhold|continue|unpause": OtherCommand("job release"),
         "suspend|pause": OtherCommand("job hold", note=_HOLD),
         "rerun|restart|requeue|resubmit": OtherCommand("job retry"),

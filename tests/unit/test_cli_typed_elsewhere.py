@@ -61,6 +61,11 @@ def typed(pool: FakePool, words: list[str], stdin: bytes | None = None) -> Resul
 
 def pasted(hint: str) -> Result:
     """What comes of a hint that is pasted into a shell."""
+    hint, _, inner = hint.partition("$(kestrelctl ")
+    if inner:
+        found = typed(a_pool(), shlex.split(inner.removesuffix(")")))
+        assert found.exit_code == 0, found.stderr
+        hint += found.stdout
     before, _, line = hint.rpartition(PROGRAM)
     items = shlex.split(before.removesuffix("| "))[2:]  # of `printf '%s\n' …`
     stdin = "".join(f"{item}\n" for item in items).encode() or None
@@ -131,6 +136,28 @@ def test_a_line_is_proposed_only_if_all_of_its_words_are_understood() -> None:
         assert spelled(kestrelctl, words) is None, words
     said = run(FakePool(), "submit", "--mem", "lots", "./job.sh").stderr
     assert said.startswith("error: no such option '--mem'\nhint: did you mean --memory")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "parallel -N2 echo ::: a b c d",
+        "parallel echo {1} {2} ::: a b ::: c d",
+        "parallel --colsep , echo {1} :::: names.txt",
+        "parallel echo {.} ::: a.txt",
+        "hq submit --stdin ./job.sh",
+        "hq task cancel 12 3 4",
+        "submit --dependency=singleton ./job.sh",
+        "submit --dependency=afterok:12?afterok:13 ./job.sh",
+        "submit --constraint 'a100|h100' ./job.sh",
+        "submit -x node[1-3] ./job.sh",
+        "submit -x node1 --requirements true -- ./job.sh",
+        "submit -append x=1 ./job.sh",
+        "nomad job dispatch web",
+    ],
+)
+def test_a_line_that_would_do_something_else_is_not_proposed(words: str) -> None:
+    assert spelled(kestrelctl, shlex.split(words)) is None
 
 
 def test_an_error_of_our_own_words_keeps_its_hint() -> None:
@@ -218,7 +245,12 @@ def test_each_form_of_a_value_is_used() -> None:
 
     tables = [*OPTIONS.values(), *({k: v[1] for k, v in t.items()} for t in VALUES.values())]
     every: list[OtherOption] = [option for table in tables for option in table.values()]
-    assert {word for option in every for word in option.here.split() if word in FORMS} == set(FORMS)
+    assert {
+        word
+        for option in every
+        for word in f"{option.here} {option.whole}".split()
+        if word in FORMS
+    } == set(FORMS)
 
 
 def test_each_command_of_the_table_leads_to_one_of_ours() -> None:
