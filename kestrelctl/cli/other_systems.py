@@ -88,7 +88,7 @@ def spelled(root: click.Group, args: Sequence[str]) -> Spelling | None:
     except _Whole as whole:
         return Spelling(str(whole), ())
     except _NotUnderstood:
-        return None
+        return line.helped()
 
 
 def unread_directives(root: click.Group, argv: Sequence[str]) -> Spelling | None:
@@ -176,6 +176,13 @@ class _Line:
 
     def _below(self, group: click.Group, name: str) -> click.Command | None:
         return group.get_command(click.Context(group), name)
+
+    def helped(self) -> Spelling | None:
+        """What tells of the command that is meant, where some other word is not understood."""
+        if self._found is None or not self._path:
+            return None
+        meant = f"{PROGRAM} {self._path}"
+        return Spelling(f"{meant} --help", (f"`{self._name}` is `{meant}` here",))
 
     def _is_meant(
         self, command: click.Command, own: list[str], whole: list[str], task: list[str]
@@ -265,6 +272,7 @@ class _Line:
         for count in range(min(MOST_WORDS, len(rest)), 0, -1):
             found = COMMANDS.get(place, {}).get(tuple(rest[:count]))
             if found is not None:
+                self._name = " ".join([*place.split(), *rest[:count]])
                 return found, rest[count:]
         for name in ("",) if place else _GROUPS:
             group = self._below(self._root, name) if name else self._root
@@ -318,6 +326,8 @@ class _Line:
             if other.takes_value and not equals:
                 value, rest = _next(rest)
             if other.whole:
+                if own or positionals or rest:  # the line would leave them out
+                    raise _NotUnderstood
                 whole = other.whole.replace("COMMAND", self._path)
                 raise _Whole(
                     " ".join(

@@ -447,7 +447,6 @@ _CHANGE = {
     "--me -all --all": OtherOption("all"),
     "-f --full -i --interactive -detach -yes -y --yes --force -force": OtherOption(""),
     "-purge": OtherOption("", "an ended job is deleted with `kestrelctl job forget`"),
-    "-reason": OtherOption("--reason VALUE"),
 }
 
 #: By command: the names that other systems have, divided by blanks -> what says the same.
@@ -455,8 +454,9 @@ OPTIONS: Mapping[str, Mapping[str, OtherOption]] = {
     "submit": _SUBMIT,
     "job list": _LIST,
     "job history": _LIST,
-    "job cancel": _CHANGE,
-    "job hold": _CHANGE,
+    "job cancel": _CHANGE
+    | {"-reason --reason": OtherOption("NOTHING", "a cancel has no reason")},
+    "job hold": _CHANGE | {"-reason": OtherOption("--reason VALUE")},
     "job release": _CHANGE,
     "job forget": _CHANGE,
     "job tasks": {

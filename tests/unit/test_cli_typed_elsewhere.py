@@ -128,7 +128,6 @@ def test_a_line_is_proposed_only_if_all_of_its_words_are_understood() -> None:
     for words in (
         ["submit", "--mem", "2G", "--frobnicate", "./job.sh"],
         ["submit", "--mem", "lots", "./job.sh"],
-        ["squeue", "--frobnicate"],
         ["frobnicate"],
         ["job", "frobnicate"],
         [],
@@ -154,10 +153,22 @@ def test_a_line_is_proposed_only_if_all_of_its_words_are_understood() -> None:
         "submit -x node1 --requirements true -- ./job.sh",
         "submit -append x=1 ./job.sh",
         "nomad job dispatch web",
+        "scancel -t PENDING -u ada",
+        "scancel -t PENDING 12",
     ],
 )
 def test_a_line_that_would_do_something_else_is_not_proposed(words: str) -> None:
-    assert spelled(kestrelctl, shlex.split(words)) is None
+    found = spelled(kestrelctl, shlex.split(words))
+    assert found is None or found.hint.endswith(" --help")
+
+
+def test_a_command_is_named_though_its_options_are_not_understood() -> None:
+    said = run(FakePool(), "squeue", "--frobnicate").stderr
+    assert said == (
+        "error: there is no command 'squeue'\n"
+        "cause: `squeue` is `kestrelctl job list` here\n"
+        "hint: kestrelctl job list --help\n"
+    )
 
 
 def test_an_error_of_our_own_words_keeps_its_hint() -> None:
