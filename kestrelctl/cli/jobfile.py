@@ -175,26 +175,41 @@ def as_command(options: Sequence[str], words: Sequence[str]) -> str:
         words: the file, and its arguments.
     """
     name, *rest = words
-    try:
-        with open(name, "rb") as file:
-            head = file.read(_FIRST_LINE_BYTES)
-    except OSError:
-        head = b""
-    runs_by_itself = head.startswith((b"#!", b"\x7fELF")) and os.access(name, os.X_OK)
+    head = _head(name)
     by = _interpreter(head, Path(name).suffix)
     quoted = shlex.quote(name)
-    argv = [quoted if "/" in name else f"./{quoted}"] if runs_by_itself else [by, quoted]
 
     def submit(*parts: str) -> str:
         return " ".join(["kestrelctl submit", *map(shlex.quote, options), *parts])
 
     rest = [shlex.quote(word) for word in rest]
-    told = f"to run it as a command: {submit('--', *argv, *rest)}"
+    told = f"to run it as a command: {submit('--', shlex.join(program(name)), *rest)}"
     if head.startswith(b"\x7fELF"):
         return told
     # What is sent along is read, and may not be executed.
     copied = submit("--input", quoted, "--", by, shlex.quote(Path(name).name), *rest)
     return f"{told}; where tasks begin in a directory of their own: {copied}"
+
+
+def program(name: str) -> tuple[str, ...]:
+    """The words of a command that runs a file where it is.
+
+    Args:
+        name: of a file that is there.
+    """
+    head = _head(name)
+    if head.startswith((b"#!", b"\x7fELF")) and os.access(name, os.X_OK):
+        return (name if "/" in name else f"./{name}",)
+    return (*shlex.split(_interpreter(head, Path(name).suffix)), name)
+
+
+def _head(name: str) -> bytes:
+    """How a file begins; nothing if it cannot be read."""
+    try:
+        with open(name, "rb") as file:
+            return file.read(_FIRST_LINE_BYTES)
+    except OSError:
+        return b""
 
 
 def _interpreter(head: bytes, suffix: str) -> str:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import click
 
 from kestrelctl.cli.command import Invocation
+from kestrelctl.cli.jobfile import program
 from kestrelctl.cli.screen import PROGRAM
 from kestrelctl.cli.task_command import check_command
 from kestrelctl.errors import UsageError
@@ -441,8 +442,8 @@ class _Line:
                 self._notes.append(f"the lines {mark} of {script} are not read here")
                 script_says = _Line(self._root, []).options_of_script(words)
                 own = [*_without(script_says, own), *own]
-            self._changed = True
-            task = [*_as_program(script), *task[1:]]
+                self._changed = True
+            task = [*program(task[0]), *task[1:]]
         return before, own, task
 
     def _items(self, own: list[str], task: list[str]) -> tuple[list[str], list[str], list[str]]:
@@ -514,13 +515,6 @@ def _without(options: list[str], others: list[str]) -> list[str]:
 def _is_of_2009(file: Path) -> bool:
     """Whether a file has what a job file begins with, though something in it may be wrong."""
     return any(line.startswith("[job") for line in _lines(file))
-
-
-def _as_program(script: Path) -> list[str]:
-    """How a file here is run: by its name if it may be, or by a shell."""
-    if not os.access(script, os.X_OK):
-        return ["sh", str(script)]
-    return [str(script) if "/" in str(script) else f"./{script}"]
 
 
 def _directives(script: Path) -> tuple[str, list[str]]:
