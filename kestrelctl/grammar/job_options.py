@@ -11,6 +11,7 @@ import msgspec
 from kestrelctl.core.model.after import IfParentFails
 from kestrelctl.core.model.exits import MAX_EXIT_CODE
 from kestrelctl.core.model.isolation import RUNGS, tag
+from kestrelctl.core.model.objection import objection_to
 from kestrelctl.core.model.placeholders import Placeholders, has_braces
 from kestrelctl.core.model.spec import JobSpec, Notify, OnWorkerLost
 from kestrelctl.core.model.task_array import TaskArray
@@ -537,6 +538,11 @@ def checked_job(spec: JobSpec) -> JobSpec:
     problem = problem_with_job(spec)
     if problem is not None:
         raise UsageError("the pool would not take this job", cause=problem)
+    objection = objection_to(spec)
+    if objection is not None:
+        raise UsageError(
+            "the pool would not take this job", cause=objection.cause, hint=objection.hint
+        )
     return spec
 
 

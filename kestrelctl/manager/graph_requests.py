@@ -9,6 +9,7 @@ import msgspec
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.after import GraphHead, problem_with_parents
+from kestrelctl.core.model.objection import objection_to
 from kestrelctl.core.model.parent_files import not_waited_for
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.task_environment import TaskEnvironment
@@ -205,10 +206,13 @@ def _jobs(lines: list[str], inside: Callable[[TaskEnvironment], TaskEnvironment]
         if not problem and named and max(named) >= place:
             problem = f"it waits for job {max(named) + 1} of them, which comes no earlier"
         problem = problem or _problem_with_pair(job)
+        hint = None
+        if not problem and (objection := objection_to(job.spec)) is not None:
+            problem, hint = objection
         if problem:
             which = f"job {place + 1} of {len(lines):,}"
             name = f" ({job.spec.name[:40]})" if job.spec.name else ""
-            raise UsageError(f"{which}{name} cannot be accepted", cause=problem)
+            raise UsageError(f"{which}{name} cannot be accepted", cause=problem, hint=hint)
         jobs.append(job)
         for each in job.spec.parent_files:
             if each.placed:

@@ -12,6 +12,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.counting.percentile import percentile
 from kestrelctl.core.effects import Answer, JobEnded
 from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.model.objection import objection_to
 from kestrelctl.core.model.records import MAX_HAPPENINGS, JobRecord, ended_tasks
 from kestrelctl.core.model.task_environment import TaskEnvironment
 from kestrelctl.core.model.task_state import FINAL_STATES
@@ -89,6 +90,10 @@ class JobRequests:
         problem = problem_with_job(spec) or problem_with_size(spec)
         if problem:
             raise UsageError("the job cannot be accepted", cause=problem)
+        objection = objection_to(spec)
+        if objection is not None:
+            cause, hint = objection
+            raise UsageError("the job cannot be accepted", cause=cause, hint=hint)
         check_parents(self._service, spec)
         earlier = None
         if request.key:

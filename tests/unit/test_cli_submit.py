@@ -114,8 +114,9 @@ def test_all_options_reach_the_pool() -> None:
         (("--name", "x" * 201, "--", "x"), "200 characters"),
         (("--each-line", "/nonexistent", "--", "x"), "cannot be read"),
         (("--", "a\udcff"), "not UTF-8"),
-        (("--", "x" * 10_000_000), "too large"),
-        (("--", "&" * 200_000), "too large"),
+        (("--", "x" * 10_000_000), "and a program gets at most 131,071 in one"),
+        (("--", *["x" * 100_000] * 19), "too large"),
+        (("--", "&" * 130_000), "too large"),
     ],
 )
 def test_what_is_wrong_is_refused_before_it_is_sent(args: tuple[str, ...], error: str) -> None:
@@ -216,7 +217,7 @@ def test_pieces_fit_and_lose_nothing(items: list[str]) -> None:
 
 def test_an_item_that_fits_into_no_message_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "lines"
-    file.write_text("short\n" + "x" * 300_000)
+    file.write_text("short\n" + "\x01" * 100_000)
     assert "the item of task 1 is too large" in refused("--each-line", str(file), "--", "echo")
 
 

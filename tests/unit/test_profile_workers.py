@@ -319,8 +319,8 @@ async def test_an_output_that_was_cut_cannot_be_had(manager: PlayedManager, clie
 async def test_a_task_that_fits_into_no_message_fails(
     manager: PlayedManager, client: Client
 ) -> None:
-    items = ("x" * 150_000,)
-    spec = JobSpec(argv=("echo", "{}", "{}"), cleanup=("echo", "{}"), items=items)
+    items = ("x" * 130_000,)
+    spec = JobSpec(argv=("echo", *["{}"] * 4), cleanup=("echo", "{}"), items=items)
     await manager.ask(USER, requests.SubmitJob(spec=spec))
     await settled()
     assert client.heard("task") == []
