@@ -16,7 +16,7 @@ from kestrelctl.core.model.significance import problem_with_expression
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.asset_words import offered_assets
 from kestrelctl.grammar.attributes import parse_attribute
-from kestrelctl.grammar.quantities import Number, WholeNumber, parse_size, split_words
+from kestrelctl.grammar.quantities import Number, WholeNumber, parse_capacity, split_words
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -90,7 +90,7 @@ _OPTIONS = (
     click.option(
         "--memory",
         "memory_bytes",
-        type=parse_size,
+        type=parse_capacity,
         metavar="SIZE",
         help="Memory that each worker offers: 8G.  [default: that of the machine, shared out]",
     ),

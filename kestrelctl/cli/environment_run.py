@@ -18,7 +18,7 @@ from kestrelctl.core.model import isolation
 from kestrelctl.environments.class_files import read_classes
 from kestrelctl.environments.environment_class import EnvironmentClass
 from kestrelctl.errors import KestrelError, NotFound, UsageError
-from kestrelctl.grammar.quantities import parse_size
+from kestrelctl.grammar.quantities import parse_capacity
 from kestrelctl.protocol.joining import decode_token
 
 _LOOK_SECONDS = 0.5
@@ -91,7 +91,7 @@ def _class(file: Path, name: str) -> EnvironmentClass:
         text = file.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} cannot be read", cause=str(error)) from None
-    classes = read_classes(text, str(file.absolute()), parse_size)
+    classes = read_classes(text, str(file.absolute()), parse_capacity)
     if name not in classes:
         raise NotFound(f"{file} has no class {name}", hint=f"one of {', '.join(sorted(classes))}")
     return classes[name]

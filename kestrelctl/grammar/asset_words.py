@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from kestrelctl.core.model.ad import AssetChange
 from kestrelctl.core.model.exits import MAX_EXIT_CODE
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.quantities import parse_digits, parse_size
+from kestrelctl.grammar.quantities import parse_capacity, parse_digits, parse_size
 
 ASKED_HINT = "write --asset fpga=1 or --asset scratch=10G"
 LIMIT_HINT = "write --limit gpus=4, --limit memory=200G or --limit gpus=none"
@@ -24,7 +24,8 @@ def asked_assets(words: Iterable[str]) -> dict[str, float]:
         UsageError: a word is not of that form.
     """
     return {
-        name: _amount(word, value, ASKED_HINT) for name, value, word in _pairs(words, ASKED_HINT)
+        name: _amount(name, word, value, ASKED_HINT)
+        for name, value, word in _pairs(words, ASKED_HINT)
     }
 
 
@@ -38,7 +39,7 @@ def limited_assets(words: Iterable[str]) -> dict[str, float | None]:
     for name, value, word in _pairs(words, LIMIT_HINT):
         if name in found:
             raise UsageError(f"{name} is given twice", hint=LIMIT_HINT)
-        found[name] = None if value == "none" else _amount(word, value, LIMIT_HINT)
+        found[name] = None if value == "none" else _amount(name, word, value, LIMIT_HINT)
     return found
 
 
@@ -60,12 +61,12 @@ def offered_assets(words: Iterable[str]) -> AssetChange:
         if kind == "?":
             unknown[name] = _status(word, rest if colon else str(NO_MORE_STATUS))
         elif colon and kind == "shared":
-            shared[name] = _amount(word, rest, OFFERED_HINT)
+            shared[name] = _amount(name, word, rest, OFFERED_HINT)
         elif (colon and kind == "indexed") or "," in value:
             ids = rest if colon and kind == "indexed" else value
             units[name] = tuple(unit.strip() for unit in ids.split(",") if unit.strip())
         else:
-            amounts[name] = _amount(word, value, OFFERED_HINT)
+            amounts[name] = _amount(name, word, value, OFFERED_HINT)
     return AssetChange(amounts=amounts, units=units, shared=shared, unknown=unknown)
 
 
@@ -89,8 +90,10 @@ def _status(word: str, value: str) -> int:
     return status
 
 
-def _amount(word: str, value: str, hint: str) -> float:
+def _amount(name: str, word: str, value: str, hint: str) -> float:
     """An amount, in the asset's unit; `10G` is one of bytes."""
+    if name in ("memory", "disk"):
+        return float(parse_capacity(value))
     try:
         return float(value) if value.replace(".", "", 1).isdecimal() else float(parse_size(value))
     except UsageError:

@@ -11,6 +11,8 @@ from kestrelctl.grammar.quantities import parse_duration
 
 #: How a date begins, and no duration does.
 _DATE = re.compile(r"\d{4}-\d")
+#: A year, a date, or seconds since 1970 as `date +%s` prints them.
+_MAY_BE_A_DATE = re.compile(r"20\d\d|20\d\d[01]\d[0-3]\d|[12]\d{9}")
 
 
 class Deadline(NamedTuple):
@@ -34,11 +36,17 @@ def parse_deadline(text: object) -> Deadline:
     try:
         if is_date(words):
             return Deadline(at=datetime.fromisoformat(words).timestamp())
-        return Deadline(seconds=parse_duration(words))
+        deadline = Deadline(seconds=parse_duration(words))
     except (UsageError, ValueError, OverflowError, OSError):
         raise UsageError(
             f"not a deadline: {words[:40]!r}", hint="write 2h (from now) or 2030-12-24T18:00"
         ) from None
+    if _MAY_BE_A_DATE.fullmatch(words):
+        raise UsageError(
+            f"{words} may be a moment or seconds from now",
+            hint=f"write {words}s, or a moment as 2030-12-24T18:00",
+        )
+    return deadline
 
 
 class Since(NamedTuple):

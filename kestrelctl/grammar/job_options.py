@@ -25,9 +25,9 @@ from kestrelctl.grammar.exit_codes import parse_exits, parse_stop_signal
 from kestrelctl.grammar.quantities import (
     Number,
     WholeNumber,
+    parse_capacities,
+    parse_capacity,
     parse_duration,
-    parse_size,
-    parse_sizes,
     split_words,
 )
 from kestrelctl.grammar.stage_words import parse_command, stages_of
@@ -68,7 +68,7 @@ _OPTIONS = (
     ),
     click.option(
         "--memory",
-        type=parse_size,
+        type=parse_capacity,
         metavar="SIZE",
         default="0",
         help="Memory for each task, and its limit: 512M, 1.5GiB; a task that uses more is ended.  "
@@ -76,7 +76,7 @@ _OPTIONS = (
     ),
     click.option(
         "--disk",
-        type=parse_size,
+        type=parse_capacity,
         metavar="SIZE",
         default="0",
         help="Disk for each task, and its limit: 2G; a task whose scratch directory is larger is "
@@ -97,7 +97,7 @@ _OPTIONS = (
     ),
     click.option(
         "--retry-memory",
-        type=parse_sizes,
+        type=parse_capacities,
         metavar="SIZES",
         default="",
         help="Run a task that ran out of --memory again with more: 2G,4G is first 2 GiB, then 4 "

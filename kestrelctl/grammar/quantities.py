@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from kestrelctl.core.model.neighbour import FLOCK
+from kestrelctl.core.model.objection import LEAST_CAPACITY_BYTES
 from kestrelctl.errors import UsageError
 
 #: The largest number in a message.
@@ -84,27 +85,55 @@ _UNIT_NAMES = (
 
 
 def parse_size(text: object) -> int:
-    """Bytes in `512M`, `2G`, `1.5GiB` or `1048576`; every unit is a power of 1024.
+    """Bytes in `512M`, `2G`, `1.5GiB`, `100B` or `1048576`; every unit is a power of 1024.
 
     Raises:
-        UsageError: it is no size.
+        UsageError: it is no size, or a number below 1 MiB that lacks its unit.
     """
-    match = _SIZE.fullmatch(str(text).strip())
-    if match is None:
-        raise UsageError(f"not a size: {str(text)!r}", hint="write 512M, 2G or 1.5GiB")
-    unit: int = 1024 ** _SIZE_UNITS[match[2].upper()]
-    return round(float(match[1]) * unit)
+    return round(_exact_bytes(str(text).strip()))
 
 
-def parse_sizes(text: object) -> tuple[int, ...]:
-    """Several sizes in `2G,4G`; none for nothing.
+def parse_capacity(text: object) -> int:
+    """Bytes of memory or disk that somebody is to have, written as a size; 0 is none.
 
     Raises:
-        UsageError: one of them is no size.
+        UsageError: it is no size, or less than 1 MiB.
+    """
+    words = str(text).strip()
+    exact = _exact_bytes(words)
+    if 0 < exact < LEAST_CAPACITY_BYTES:
+        raise UsageError(
+            f"{words} is less than 1 MiB",
+            cause=f"it is {exact:,.10g} bytes, and no program runs in that",
+            hint="write 512M, 2G or 1.5GiB",
+        )
+    return round(exact)
+
+
+def _exact_bytes(words: str) -> float:
+    match = _SIZE.fullmatch(words)
+    if match is None:
+        raise UsageError(f"not a size: {words!r}", hint="write 512M, 2G or 1.5GiB")
+    number, unit = match.groups()
+    exact: float = float(number) * 1024 ** _SIZE_UNITS[unit.upper()]
+    if words == number and 0 < exact < LEAST_CAPACITY_BYTES:
+        raise UsageError(
+            f"{words} lacks its unit",
+            cause=f"without a unit it is {exact:,.10g} bytes",
+            hint=f"did you mean {words}MiB or {words}GiB? {words}B is bytes",
+        )
+    return exact
+
+
+def parse_capacities(text: object) -> tuple[int, ...]:
+    """Several of them in `2G,4G`; none for nothing.
+
+    Raises:
+        UsageError: one of them is none.
     """
     if isinstance(text, tuple):  # as they were parsed already
         return text
-    return tuple(map(parse_size, str(text).replace(",", " ").split()))
+    return tuple(map(parse_capacity, str(text).replace(",", " ").split()))
 
 
 def parse_duration(text: object) -> float:
@@ -146,12 +175,18 @@ def parse_percent(text: object) -> float:
     """The share, 0 to 1, in `10%` or `10`.
 
     Raises:
-        UsageError: it is no percentage, or above 100.
+        UsageError: it is no percentage, above 100, or a number below 1 that lacks its `%`.
     """
-    number = str(text).strip().removesuffix("%").rstrip()
+    words = str(text).strip()
+    number = words.removesuffix("%").rstrip()
     if not _NUMBER.fullmatch(number) or float(number) > 100:
         raise UsageError(f"not a percentage: {str(text)!r}", hint="write 10% or 2.5%")
-    return float(number) / 100
+    share = float(number)
+    if 0 < share < 1 and number == words:
+        raise UsageError(
+            f"{words} is a percentage or a share", hint=f"write {share * 100:g}% or {share:g}%"
+        )
+    return share / 100
 
 
 def size(n: int) -> str:

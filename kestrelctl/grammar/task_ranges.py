@@ -39,6 +39,11 @@ def _run(part: str, text: str) -> Run:
         raise UsageError(f"not an array of tasks: {text!r}", hint=hint)
     first, last = int(match[1]), int(match[2] or match[1])
     step = int(match[3] or 1)
+    if match[3] and not match[2]:
+        meant = f"{first}-{step}" if first <= step else "1-10"
+        raise UsageError(
+            f"{part} is no range", hint=f"write --array {meant}; a step comes after it: 1-9:2"
+        )
     if last < first:
         raise UsageError(
             f"the array {part} runs backwards", hint=f"write --array {last}-{first} instead"

@@ -14,7 +14,7 @@ from kestrelctl.cli.manager import parse_keep_number
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.task_array import TaskArray
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.asset_words import offered_assets
+from kestrelctl.grammar.asset_words import limited_assets, offered_assets
 from kestrelctl.grammar.id_ranges import parse_job, parse_jobs, parse_tasks
 from kestrelctl.grammar.nearest import did_you_mean
 from kestrelctl.grammar.quantities import (
@@ -23,6 +23,8 @@ from kestrelctl.grammar.quantities import (
     WholeNumber,
     ago,
     duration,
+    parse_capacities,
+    parse_capacity,
     parse_digits,
     parse_duration,
     parse_percent,
@@ -34,6 +36,8 @@ from kestrelctl.grammar.quantities import (
 )
 from kestrelctl.grammar.task_ranges import parse_array
 from kestrelctl.metrics.endpoint import parse_address
+
+MIB = 1 << 20
 
 
 @pytest.mark.parametrize(
@@ -53,9 +57,49 @@ def test_a_size_is_read(text: str, n: int) -> None:
     assert parse_size(text) == n
 
 
+@pytest.mark.parametrize("text", ["2048", "1", 500, "0.5", "1048575", " 64 "])
+def test_a_small_number_without_its_unit_is_no_size(text: object) -> None:
+    """It may be mebibytes: `Memory` of an expression is."""
+    for parse in (parse_size, parse_capacity):
+        with pytest.raises(UsageError) as caught:
+            parse(text)
+        words = str(text).strip()
+        assert caught.value.hint == f"did you mean {words}MiB or {words}GiB? {words}B is bytes"
+        assert f"{float(words):,.10g} bytes" in str(caught.value.cause)
+
+
+@pytest.mark.parametrize("text", ["2048B", "512K", "0.0001K", "1000 KB"])
+def test_memory_and_disk_have_at_least_a_mebibyte(text: str) -> None:
+    parse_size(text)
+    with pytest.raises(UsageError, match="is less than 1 MiB"):
+        parse_capacity(text)
+
+
+def test_no_memory_and_a_mebibyte_are_capacities() -> None:
+    assert (parse_capacity("0"), parse_capacity("1M"), parse_capacity("1048576")) == (0, MIB, MIB)
+    assert parse_capacities("2G,4G") == (2 << 30, 4 << 30)
+    with pytest.raises(UsageError, match="4 lacks its unit"):
+        parse_capacities("2G,4")
+
+
+def test_amounts_of_memory_and_disk_are_capacities_everywhere() -> None:
+    assert limited_assets(["memory=200G", "fpga=4"]) == {"memory": 200 << 30, "fpga": 4}
+    for words in (["memory=2048"], ["disk=500"]):
+        for read in (limited_assets, offered_assets):
+            with pytest.raises(UsageError, match="lacks its unit"):
+                read(words)
+
+
 @pytest.mark.parametrize(("text", "share"), [("10%", 0.1), ("2.5 %", 0.025), ("0", 0), (100, 1)])
 def test_a_percentage_is_read(text: object, share: float) -> None:
     assert parse_percent(text) == share
+
+
+def test_a_share_below_one_needs_its_sign() -> None:
+    assert parse_percent("0.5%") == 0.005
+    with pytest.raises(UsageError) as caught:
+        parse_percent("0.05")
+    assert caught.value.hint == "write 5% or 0.05%"
 
 
 @pytest.mark.parametrize("text", ["", "%", "x%", "-1%", "101%", "1e1", "nan"])
@@ -256,6 +300,8 @@ def test_ten_million_tasks_are_a_range() -> None:
     [
         ("9-1", "write --array 1-9 instead"),
         ("1-9:0", "the step after `:` is 1 or more"),
+        ("1:10", "write --array 1-10; a step comes after it: 1-9:2"),
+        ("1-3,7:2", "write --array 1-10; a step comes after it: 1-9:2"),
         ("x", "write 1-1000, 0-9:3 for every third, or 1-3,5-7; for a list: --each-line FILE"),
     ],
 )

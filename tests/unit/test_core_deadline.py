@@ -223,6 +223,15 @@ def test_deadlines_are_durations_or_moments() -> None:
     assert parse_deadline("2030-12-24T18:00+00:00") == Deadline(at=1924365600.0)
     local = datetime(2030, 12, 24, 18).timestamp()
     assert parse_deadline("2030-12-24 18:00") == Deadline(at=local)
+    assert parse_deadline("1800") == parse_deadline("30m") == Deadline(seconds=1800.0)
+    assert parse_deadline("2030s") == Deadline(seconds=2030.0)
+
+
+@pytest.mark.parametrize("text", ["2030", "20301224", "1924365600"])
+def test_a_year_a_date_or_seconds_since_1970_are_no_seconds_from_now(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_deadline(text)
+    assert caught.value.hint == f"write {text}s, or a moment as 2030-12-24T18:00"
 
 
 @pytest.mark.parametrize("text", ["", "soon", "2030-13-01", "0", "-5", "9999999-01-01"])

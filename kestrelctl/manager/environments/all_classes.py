@@ -8,7 +8,7 @@ from pathlib import Path
 from kestrelctl.environments.class_files import read_classes
 from kestrelctl.environments.environment_class import EnvironmentClass
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.quantities import parse_size
+from kestrelctl.grammar.quantities import parse_capacity
 from kestrelctl.protocol.environments import MOST_RECIPE_CHARACTERS
 
 
@@ -23,7 +23,7 @@ def read_all_classes(
     classes: dict[str, EnvironmentClass] = {}
     recipes: dict[str, str] = {}
     for file in files:
-        for name, found in read_classes(_text(file), str(file.absolute()), parse_size).items():
+        for name, found in read_classes(_text(file), str(file.absolute()), parse_capacity).items():
             if name in classes:
                 raise UsageError(f"there are two environment classes {name}", cause=str(file))
             classes[name] = found
