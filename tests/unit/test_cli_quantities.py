@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 import pytest
@@ -329,6 +330,18 @@ def test_ids_stay_exact_in_json_and_none_is_there_twice(text: str, cause: str) -
 def test_a_word_that_was_probably_meant_is_named_unless_it_is_very_long() -> None:
     assert did_you_mean("cancle", ["cancel", "jobs"]) == "did you mean cancel?"
     assert did_you_mean("c" * 101, ["c" * 101]) is None
+
+
+def test_a_word_of_another_system_is_not_taken_for_one_that_looks_like_it(tmp_path: Path) -> None:
+    """HyperQueue stops a job when more tasks have failed than `max_fails`."""
+    for word in ("--max-fails", "max_fails", "max-fails"):
+        meant = did_you_mean(word, ["max-failures"])
+        assert meant is not None
+        assert "write stop-after with N + 1" in meant
+    file = tmp_path / "job.toml"
+    file.write_text("command = 'x'\nmax_fails = 3\n")
+    said = run(FakePool(), "submit", str(file)).stderr
+    assert "unknown key max_fails\nhint: HyperQueue's max_fails N stops" in said
 
 
 def test_a_number_that_no_message_holds_is_refused_where_it_is_typed() -> None:
