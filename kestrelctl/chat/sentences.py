@@ -67,9 +67,9 @@ _UNREAD = {
         hint="write: help",
     ),
 }
-#: Of a message that is to replace one that has done something already.
+#: Of a message that is to replace one that is not known to have changed nothing.
 CORRECTS = UsageError(
-    "this corrects a message that has been acted upon already, and nothing was done",
+    "this corrects a message that may have been acted upon, so nothing was done",
     hint="send it as a new message if it is to be done as well",
 )
 #: Colours and the like, which a chat shows as rubbish (ECMA-48, 5.4).

@@ -12,8 +12,9 @@ from kestrelctl.chat.curly_quotes import CURLY, quotation
 from kestrelctl.chat.typed_words import INVISIBLE, MOST_CHARACTERS, where_it_begins
 from kestrelctl.errors import UsageError
 
-#: What needs no look: a string in straight quotes, and plain characters between strings.
-_AS_IT_IS = re.compile(r'"(?:[^"\\]|\\.)*+"|[ \t\r\n!#-~]++', re.DOTALL)
+#: What needs no look: a string in straight quotes, which may be left open, and plain characters
+#: between strings.
+_AS_IT_IS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[ \t\r\n!#-~]++', re.DOTALL)
 _INVISIBLE = re.compile(f"[{INVISIBLE}]")
 _CODE_ENDS = "```"
 

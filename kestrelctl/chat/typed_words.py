@@ -25,9 +25,11 @@ _INVISIBLE = re.compile(f"[{INVISIBLE}]")
 _DASHES = "—–"  # noqa: RUF001
 #: What ends a line besides the plain end of one: slides and phones have more of these.
 _LINE_ENDS = "\n\r\v\f\x85\u2028\u2029"
-#: What may stand before a command: blanks, lines that are quoted (XEP-0393, 5.1.3), and lines that
-#: begin or end a block of code.
-_BEFORE = re.compile(rf"(?:[\s{INVISIBLE}]+|>[^\n]*(?:\n|\Z)|```[\w-]*[ \t\r]*(?:\n|\Z))*+")
+#: What may stand before a command: blanks, and lines that begin or end a block of code.
+_PASSED = rf"[\s{INVISIBLE}]+|```[\w-]*[ \t\r]*(?:\n|\Z)"
+_BEFORE = re.compile(f"(?:{_PASSED})*+")
+#: Before the first one also lines that are quoted (XEP-0393, 5.1.3), to which the message replies.
+_BEFORE_ALL = re.compile(rf"(?:{_PASSED}|>[^\n]*(?:\n|\Z))*+")
 #: A whole line as code (XEP-0393, 5.2).
 _CODE = re.compile(r"(`+)([^`]+)\1")
 #: A word that a shell would not give to the command.
@@ -41,16 +43,22 @@ def commands(text: str) -> list[str]:
     A command ends with its line, unless a quotation is open there or a `\\` stands at the end.
 
     Raises:
-        UsageError: the message is too long, or holds too many; or quotes are not clear.
+        UsageError: the message is too long, or holds too many; quotes are not clear; or what may be
+        a quotation, or for a shell, stands behind a command.
     """
     _check_length(text)
     found: list[str] = []
     at = where_it_begins(text)
     while at < len(text):
+        if text[at] == ">":
+            raise UsageError(
+                "a line that begins with > stands behind a command, and nothing was done",
+                hint="quote before you write; a > for a shell belongs into quotes: sh -c 'a > b'",
+            )
         plain, at = _plain(text, at, to_line_end=True)
         code = _CODE.fullmatch(plain)
         found.append(code[2] if code else plain)
-        at = where_it_begins(text, at)
+        at = _end_of(_BEFORE, text, at)
     if len(found) > MOST_COMMANDS:
         raise UsageError(
             f"a message has at most {MOST_COMMANDS} lines, not {len(found)}",
@@ -59,14 +67,14 @@ def commands(text: str) -> list[str]:
     return found
 
 
-def where_it_begins(text: str, at: int = 0) -> int:
-    """The place at which the next command begins: behind what is quoted, blank, or not to be seen.
+def where_it_begins(text: str) -> int:
+    """The place at which a message begins: behind what is quoted, blank, or not to be seen."""
+    return _end_of(_BEFORE_ALL, text, 0)
 
-    Args:
-        at: where a line begins.
-    """
-    before = _BEFORE.match(text, at)
-    return before.end() if before else at
+
+def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return found.end() if found else at
 
 
 def split(text: str) -> list[str]:

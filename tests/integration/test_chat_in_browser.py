@@ -191,5 +191,5 @@ async def test_lines_and_corrections_from_converse(web_pool: WebPool, page: Page
     await ada.writes("submit --notify never -- true")
     await ada.sees("Job 2: 1 task of true")
     await ada.corrects("submit --notify never -- false")
-    await ada.sees("This corrects a message that has been acted upon already")
+    await ada.sees("This corrects a message that may have been acted upon")
     assert "Job 3" not in await ada.text()

@@ -142,7 +142,7 @@ def test_corrections_from_profanity(terminal: Terminal) -> None:
     terminal.types("submit -- true")
     job_id = int(terminal.sees(r"Job (\d+): 1 task of true")[1])
     terminal.types("/correct submit -- false")
-    terminal.sees("This corrects a message that has been acted upon already")
+    terminal.sees("This corrects a message that may have been acted upon")
     assert f"Job {job_id + 1}" not in terminal.screen()
 
     terminal.types("/otr policy opportunistic")  # says so by spaces behind each message

@@ -35,7 +35,7 @@ def refusal(body: str, job_id: int | None = None) -> str:
         ("submit -- sh -c “one\ntwo”\njobs", ["submit -- sh -c 'one\ntwo'", "jobs"]),
         ("submit \\\n  —cpus 2 \\\n  -- true", ["submit   --cpus 2   -- true"]),
         ("> it's done\n> Job 12\nexplain 12", ["explain 12"]),
-        ("> a\njob 1\n> don't\njob 2", ["job 1", "job 2"]),
+        ("\u200b> a\n\n> don't\njob 1\njob 2", ["job 1", "job 2"]),
         ("submit -- sh -c 'cat\n> out'", ["submit -- sh -c 'cat\n> out'"]),
         ("```\njobs\nstatus\n```", ["jobs", "status"]),
         ("```sh\njobs\n```", ["jobs"]),
@@ -74,6 +74,11 @@ def test_nothing_is_done_of_a_message_with_a_line_that_is_not_understood() -> No
         "That is command 3 of 3 in this message; none of them was done."
     )
     assert "command 2 of 2" in refusal("cancel 12\nsubmit -- echo 'left open")
+
+
+def test_a_line_behind_a_command_that_may_be_a_quotation_or_for_a_shell_is_refused() -> None:
+    for body in ("submit -- cat\n> out.txt", "job 1\n> it's done\njob 2"):
+        assert refusal(body).startswith("A line that begins with > stands behind a command")
 
 
 def test_the_lines_of_a_message_are_bounded() -> None:

@@ -92,6 +92,11 @@ def test_json_that_is_longer_than_words_may_be_is_taken_as_it_is() -> None:
     assert plain_json(text) == text
 
 
+@pytest.mark.parametrize("text", ['{"é“', '{“a”: "é\\', '{"é' + '\\"' * 4_000])
+def test_json_with_an_open_string_in_straight_quotes_keeps_what_is_in_it(text: str) -> None:
+    assert plain_json(text) == text.replace("“a”", '"a"')
+
+
 def test_words_are_no_json() -> None:
     assert not is_json("> {\njobs")
     assert not is_json("submit -- echo {}")
