@@ -11,7 +11,7 @@ from kestrelctl.protocol.answers import Failed, Reply
 from kestrelctl.protocol.requests import AnyRequest
 
 
-class Refused(str):
+class NotDone(str):
     """An answer that says why nothing was done."""
 
     __slots__ = ()
@@ -41,18 +41,18 @@ class Step:
         try:
             return self.then(reply)
         except KestrelError as error:
-            return Refused(problem(error))
+            return NotDone(problem(error))
 
 
-def refusal(failed: Failed, job: str) -> Refused:
+def refusal(failed: Failed, job: str) -> NotDone:
     """Why the pool refuses something."""
     if failed.code == NotAllowed.code and job:
         if failed.cause:  # of several it was done for some
             return problem(KestrelError(f"not all of {job} are jobs of yours", cause=failed.cause))
         return no_such_job(job)
-    return Refused(problem(KestrelError(failed.message, cause=failed.cause, hint=failed.hint)))
+    return NotDone(problem(KestrelError(failed.message, cause=failed.cause, hint=failed.hint)))
 
 
-def no_such_job(job: str) -> Refused:
+def no_such_job(job: str) -> NotDone:
     """One that is not there, or belongs to somebody else."""
-    return Refused(f"There is no job {job} of yours. To see yours, write: jobs")
+    return NotDone(f"There is no job {job} of yours. To see yours, write: jobs")

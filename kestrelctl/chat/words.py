@@ -10,7 +10,7 @@ from typing import cast
 import click
 
 from kestrelctl.chat import sentences, submit_words, typed_words
-from kestrelctl.chat.step import Refused, Step, no_such_job, refusal
+from kestrelctl.chat.step import NotDone, Step, no_such_job, refusal
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import KestrelError, NotFound, UsageError
 from kestrelctl.grammar.id_ranges import LAST, parse_job, parse_jobs
@@ -94,15 +94,15 @@ def read_message(body: str, user: str, job_id: int | None = None) -> list[str | 
     try:
         commands = typed_words.commands(body)
     except UsageError as error:
-        return [Refused(sentences.problem(error))]
+        return [NotDone(sentences.problem(error))]
     if not commands and body.strip():
-        return [Refused(sentences.unread(ChatKind.SUBSTITUTE))]
+        return [NotDone(sentences.unread(ChatKind.SUBSTITUTE))]
     found: list[str | Step] = []
     for command in commands or [""]:
         read_one = read(command, user) if job_id is None else read_to_job(job_id, command, user)
         found.append(read_one)
-        if isinstance(read_one, Refused) and len(commands) > 1:
-            return [Refused(f"{read_one}\n{sentences.nothing_done(len(found), len(commands))}")]
+        if isinstance(read_one, NotDone) and len(commands) > 1:
+            return [NotDone(f"{read_one}\n{sentences.nothing_done(len(found), len(commands))}")]
     return found
 
 
@@ -120,10 +120,10 @@ def _told(read: Callable[[], str | Step]) -> str | Step:
     try:
         return read()
     except KestrelError as error:
-        return Refused(sentences.problem(error))
+        return NotDone(sentences.problem(error))
     except click.ClickException as error:
         message = error.format_message().rstrip(".")
-        return Refused(sentences.problem(UsageError(message, hint="write: help submit")))
+        return NotDone(sentences.problem(UsageError(message, hint="write: help submit")))
 
 
 #: What a job's own address understands of the job, and by which word it is asked for elsewhere.
@@ -156,11 +156,11 @@ def read_to_job(job_id: int, body: str, user: str) -> str | Step:
     if rest and rest[0].strip("#") == str(job_id) and (rest[1:] or not logs):
         rest = rest[1:]
     if name == "cancel" and not rest and "?" in body:
-        return Refused(sentences.problem(_asked_about_cancelling(name)))
+        return NotDone(sentences.problem(_asked_about_cancelling(name)))
     if name in _OF_A_JOB and (logs or not rest):
         return read(" ".join([_OF_A_JOB[name], str(job_id), *rest]), user)
     usage = "status, explain, logs TASK, or cancel (all of it)"
-    return Refused(f"This is the address of job {job_id}. Write: {usage}")
+    return NotDone(f"This is the address of job {job_id}. Write: {usage}")
 
 
 def _read(text: str, user: str) -> str | Step:

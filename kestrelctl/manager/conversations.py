@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kestrelctl.chat import words
 from kestrelctl.chat.sentences import CORRECTS, not_the_rest, problem, unread
-from kestrelctl.chat.step import Refused, Step
+from kestrelctl.chat.step import NotDone, Step
 from kestrelctl.core.pacing.budget import Budget
 from kestrelctl.errors import KestrelError, NotAllowed
 from kestrelctl.manager.access import Access, bare
@@ -148,7 +148,7 @@ class Conversations:
             self._say(message, f"{message.too_many}.\n{not_the_rest(len(others))}")
 
     def _do(self, message: _Message, found: str | Step, others: list[str | Step]) -> None:
-        if isinstance(found, Refused) and others:
+        if isinstance(found, NotDone) and others:
             self._say(message, f"{found}\n{not_the_rest(len(others))}")
         elif isinstance(found, str):
             self._say(message, found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kestrelctl.chat import typed_words, words
-from kestrelctl.chat.step import Refused, Step
+from kestrelctl.chat.step import NotDone, Step
 from kestrelctl.protocol import requests as rq
 
 ADA = "ada@users.pool"
@@ -21,7 +21,7 @@ def requests(body: str) -> list[rq.AnyRequest]:
 def refusal(body: str, job_id: int | None = None) -> str:
     """Why nothing is done of a message."""
     [found] = words.read_message(body, ADA, job_id)
-    assert isinstance(found, Refused), found
+    assert isinstance(found, NotDone), found
     return found
 
 
