@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from kestrelctl.errors import UsageError
+from kestrelctl.errors import UsageError, why
 
 
 class HasName(Protocol):
@@ -38,7 +38,7 @@ def all_defined(
         try:
             text = file.read_text()
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{file} cannot be read", cause=str(error)) from None
+            raise UsageError(f"{file} cannot be read", cause=why(error)) from None
         for each in read(text, str(file)):
             if each.name in found:
                 raise UsageError(f"{each.name} is defined twice", cause=f"again in {file}")

@@ -29,6 +29,11 @@ import errno
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
+def why(error: Exception) -> str:
+    """What the system says of an error, without its number and the file; or the error's text."""
+    return getattr(error, "strerror", None) or str(error)
+
+
 class KestrelError(Exception):
     """Something failed.
 

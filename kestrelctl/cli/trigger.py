@@ -14,7 +14,7 @@ from kestrelctl.cli.events import shown_time
 from kestrelctl.cli.grid import Grid
 from kestrelctl.cli.redial import Redial
 from kestrelctl.core.model.plural import plural
-from kestrelctl.errors import UsageError
+from kestrelctl.errors import UsageError, why
 from kestrelctl.grammar.quantities import ago, duration
 from kestrelctl.protocol.trigger_messages import (
     EnableTrigger,
@@ -95,7 +95,7 @@ def test(invocation: Invocation, name: str, file: Path | None) -> None:
         try:
             text = file.read_text()
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{file} cannot be read", cause=str(error)) from error
+            raise UsageError(f"{file} cannot be read", cause=why(error)) from error
         if name not in [each.name for each in read_triggers(text, str(file))]:
             raise UsageError(f"{file} defines no trigger {name}")
 

@@ -17,7 +17,7 @@ from kestrelctl.checkout import own_version
 from kestrelctl.child_program import adopt_orphans
 from kestrelctl.core.pool import Pool
 from kestrelctl.environments.environment_class import EnvironmentClass
-from kestrelctl.errors import KestrelError
+from kestrelctl.errors import KestrelError, why
 from kestrelctl.manager.access import Access
 from kestrelctl.manager.disco import Disco
 from kestrelctl.manager.enrollment_requests import EnrollmentRequests
@@ -292,4 +292,5 @@ def run(options: ManagerOptions, open_flock: FlockOpener) -> None:
     try:
         asyncio.run(serve(options, open_flock))
     except OSError as error:
-        raise KestrelError("the manager cannot start", cause=str(error)) from error
+        cause = f"{error.filename}: {why(error)}" if error.filename else why(error)
+        raise KestrelError("the manager cannot start", cause=cause) from error

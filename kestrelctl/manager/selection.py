@@ -264,6 +264,11 @@ def select_jobs(
     known = {record.job_id for record in store.jobs(ids=sorted(named), limit=len(named))}
     missing = sorted(named - known - {job.id for job in pool.jobs})
     must_be_readable(missing, store)
+    if len(missing) > 1:
+        shown = ", ".join(map(str, missing[:_MOST_OWNERS]))
+        more = ", …" if len(missing) > _MOST_OWNERS else ""
+        hint = "`kestrelctl job list` shows all jobs; nothing was done with the others"
+        raise NotFound(f"there are no jobs {shown}{more}", hint=hint)
     if missing:
         raise _no_job(missing[0], pool)
     if LAST in words:

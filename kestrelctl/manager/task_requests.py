@@ -12,7 +12,7 @@ from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.model.records import MAX_HAPPENINGS, JobRecord, TaskRecord
 from kestrelctl.core.model.result import how_it_ended
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.task_state import FINAL_STATES, TaskState
 from kestrelctl.errors import Busy, NotFound, UsageError
 from kestrelctl.manager import job_story, views
 from kestrelctl.manager.caller import Caller
@@ -221,6 +221,12 @@ class TaskRequests:
         if ended and (row is None or row.state is TaskState.WAITING):
             raise Busy(f"the end of task {request.task_id} is being written", hint="try again")
         if attempt is None and (row is None or row.result is None):
+            if job is None or (row is not None and row.state in FINAL_STATES):
+                state = TaskState.CANCELLED if row is None else row.state
+                raise NotFound(
+                    f"task {request.task_id} of job {record.job_id} never ran: it is {state.value}",
+                    hint=f"`kestrelctl job story {record.job_id} {request.task_id}` says why",
+                )
             raise NotFound(
                 f"task {request.task_id} of job {record.job_id} has not run",
                 hint=f"`kestrelctl job explain {record.job_id}` says why",

@@ -36,7 +36,7 @@ from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.environments.environment_class import SEES_HOSTS_FILES, EnvironmentClass
 from kestrelctl.environments.environment_names import EnvironmentOwner
 from kestrelctl.environments.worker_command import worker_command
-from kestrelctl.errors import KestrelError, NotAllowed, Unreachable, UsageError
+from kestrelctl.errors import KestrelError, NotAllowed, Unreachable, UsageError, why
 from kestrelctl.files.share import FileShare
 from kestrelctl.grammar.asset_words import offered_assets
 from kestrelctl.notify import Notifier
@@ -445,4 +445,5 @@ def run(options: WorkerOptions) -> int:
     try:
         return asyncio.run(serve(options))
     except OSError as error:
-        raise KestrelError("the worker cannot start", cause=str(error)) from error
+        cause = f"{error.filename}: {why(error)}" if error.filename else why(error)
+        raise KestrelError("the worker cannot start", cause=cause) from error

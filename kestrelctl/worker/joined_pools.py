@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from kestrelctl.errors import KestrelError, NotFound, UsageError
+from kestrelctl.errors import KestrelError, NotFound, UsageError, why
 
 _DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 
@@ -145,7 +145,7 @@ class Membership:
         try:
             return msgspec.json.decode(file.read_bytes(), type=Settings)
         except (OSError, msgspec.DecodeError) as error:
-            raise KestrelError(f"{file} cannot be read", cause=str(error)) from error
+            raise KestrelError(f"{file} cannot be read", cause=why(error)) from error
 
     def options(self) -> dict[str, Any]:
         """What was kept, as fields of `WorkerOptions`.

@@ -98,6 +98,33 @@ async def test_a_page_is_no_larger_than_one_answer(
     assert page.total == 12
 
 
+async def test_who_looks_for_what_a_task_wrote_that_never_ran_is_not_told_to_wait_for_it(
+    manager: PlayedManager,
+) -> None:
+    await submit(manager, ["x", "x"])
+    await end(manager, 2)
+    waits = await asked(manager, rq.Logs(job="1", task_id=0))
+    never = await asked(manager, rq.Logs(job="2", task_id=0))
+    assert isinstance(waits, an.Failed)
+    assert isinstance(never, an.Failed)
+    assert (waits.message, waits.hint) == (
+        "task 0 of job 1 has not run",
+        "`kestrelctl job explain 1` says why",
+    )
+    assert (never.message, never.hint) == (
+        "task 0 of job 2 never ran: it is cancelled",
+        "`kestrelctl job story 2 0` says why",
+    )
+
+
+async def test_all_ids_that_are_of_no_job_are_named(manager: PlayedManager) -> None:
+    await submit(manager, ["x"])
+    refused = await asked(manager, rq.CancelJobs(jobs="1,8,9"))
+    assert isinstance(refused, an.Failed)
+    assert refused.message == "there are no jobs 8, 9"
+    assert [job.state for job in manager.store.jobs()] == ["active"]
+
+
 async def test_a_range_has_gaps_where_jobs_were_forgotten(manager: PlayedManager) -> None:
     await submit(manager, ["x"] * 5)
     await end(manager, 2, 3)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kestrelctl.environments.class_files import read_classes
 from kestrelctl.environments.environment_class import EnvironmentClass
-from kestrelctl.errors import UsageError
+from kestrelctl.errors import UsageError, why
 from kestrelctl.grammar.quantities import parse_capacity
 from kestrelctl.protocol.environments import MOST_RECIPE_CHARACTERS
 
@@ -43,4 +43,4 @@ def _text(file: Path, most: int = -1, whose: str = "") -> str:
         with file.open() as reading:
             return reading.read(most)
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{whose}{file} cannot be read", cause=str(error)) from None
+        raise UsageError(f"{whose}{file} cannot be read", cause=why(error)) from None
