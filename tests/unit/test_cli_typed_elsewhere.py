@@ -206,7 +206,7 @@ def test_what_a_script_tells_another_system_is_not_passed_over_in_silence() -> N
 def test_what_the_line_says_goes_before_what_the_script_says() -> None:
     said = run(FakePool(), "submit", "--mem", "4G", "described.sh").stderr
     assert said.endswith(
-        "hint: kestrelctl submit --time-limit 90m --array=1-10 --memory 4G -- sh described.sh\n"
+        "kestrelctl submit --time-limit 90m --array=1-10 --memory 4G -- /bin/sh described.sh\n"
     )
 
 
