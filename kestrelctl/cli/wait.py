@@ -158,9 +158,10 @@ def _tell_holds(views: Sequence[JobView], told: dict[int, Hold | None], screen: 
     for view in views:
         if view.hold is not None and told.get(view.job_id) != view.hold:
             why = f": {view.hold.reason}" if view.hold.reason else ""
+            release = f"kestrelctl job release {view.job_id}; " if view.argv else ""
             screen.warn(
                 f"job {view.job_id} is on hold by {view.hold.by}{why}",
-                hint=f"kestrelctl job release {view.job_id}; waiting goes on",
+                hint=f"{release}waiting goes on",
             )
         told[view.job_id] = view.hold
 

@@ -183,6 +183,14 @@ async def test_nobody_asks_why_of_a_job_that_runs_is_held_or_is_anothers(
     assert pool.count(rq.ExplainJob) == 0
 
 
+async def test_nobody_is_told_to_release_a_job_of_somebody_else(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    theirs = msgspec.structs.replace(JOB, hold=Hold("bob", 0.0, ""), argv=[])
+    await wait.until_ended(watched([theirs], [job(7, "done")]), "7", Screen())
+    assert capsys.readouterr().err == ("warning: job 7 is on hold by bob\nhint: waiting goes on\n")
+
+
 async def test_a_quiet_user_waits_without_a_word() -> None:
     pool = watched([msgspec.structs.replace(JOB, running=0)], [job(7, "done")])
     await wait.until_ended(pool, "7", Screen(quiet=True))
