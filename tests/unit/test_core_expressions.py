@@ -12,6 +12,8 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.classad import syntax
 from kestrelctl.core.classad.evaluation import NOTHING, Ad, Answer, Expression, Unknown
 from kestrelctl.core.handlers.submission import MOST_EXPRESSIONS
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.matching_ads import worker_ad
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.spec import JobSpec
@@ -222,6 +224,16 @@ def test_a_match_is_evaluated_once_for_many() -> None:
     jobs = [driver.submit(10, requirements="Rack == 1") for _ in range(5)]
     assert len({id(driver.pool.job(job).shape) for job in jobs}) == 1  # type: ignore[union-attr]
     assert classes(driver) == 2
+
+
+def test_a_zero_below_zero_is_the_other_one() -> None:
+    """HTCondor's library tells them apart, and nothing that is remembered of values does."""
+    driver = PoolDriver()
+    for name, value in (("w", -0.0), ("v", 0.0)):
+        driver.join(name, cpus=1, attributes={"speed": value})
+    driver.submit(4, requirements='string(Speed) == "0.0"')
+    assert (len(driver.held("w")), len(driver.held("v"))) == (1, 1)
+    assert "-" not in str(worker_ad(WorkerAd(properties={"x": -0.0})))
 
 
 def test_true_is_not_one() -> None:

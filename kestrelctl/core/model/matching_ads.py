@@ -137,7 +137,7 @@ def worker_ad(ad: WorkerAd, jid: str = "") -> Attributes:
 def own_attributes(ad: WorkerAd) -> Attributes:
     """What an operator had the worker say, and what was read of its host."""
     said: Attributes = {
-        name: value
+        name: _zero_is_zero(value)
         for name, value in ad.attributes.items()
         if (lower := name.lower()) not in _OF_WORKERS and lower not in ad.assets
     }
@@ -146,7 +146,12 @@ def own_attributes(ad: WorkerAd) -> Attributes:
 
 def properties_ad(properties: Mapping[str, Value]) -> Attributes:
     """What a worker's ad says of what was read of its host."""
-    return {PROPERTY_PREFIX + name: value for name, value in properties.items()}
+    return {PROPERTY_PREFIX + name: _zero_is_zero(value) for name, value in properties.items()}
+
+
+def _zero_is_zero(value: Value) -> Value:
+    """A value that no other is equal to which HTCondor's library tells apart: -0.0 is 0.0."""
+    return 0.0 if isinstance(value, float) and value == 0.0 else value
 
 
 def is_of_property(name: str) -> bool:
