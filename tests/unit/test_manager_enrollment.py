@@ -131,7 +131,7 @@ class House:
 async def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     house = House(tmp_path)
     house.driver.now = NOW
-    monkeypatch.setattr(shell, "latest", lambda: house.driver.now)
+    monkeypatch.setattr(shell, "awake_or_asleep", lambda: house.driver.now)
     return house
 
 
@@ -381,21 +381,30 @@ async def test_where_the_use_of_a_token_cannot_be_noted_nobody_joins(house: Hous
     assert list(house.accounts.passwords) == [temporary]
 
 
-@pytest.mark.parametrize("clock", ["now", "wall"])
-async def test_a_token_has_expired_as_soon_as_one_clock_says_so(
-    house: House, monkeypatch: pytest.MonkeyPatch, clock: str
+async def test_a_token_expires_while_the_machine_sleeps_too(
+    house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A machine that slept, or was stopped and went on, has a steady clock that is behind."""
-    monkeypatch.setattr(shell, "latest", clocks.latest)
-    monkeypatch.setattr(clocks, "now", lambda: NOW)
-    monkeypatch.setattr(clocks.time, "time", lambda: NOW)
+    """A machine that slept has a steady clock that is behind."""
+    asleep = [0.0]
+    boot = clocks.time.clock_gettime
+    monkeypatch.setattr(shell, "awake_or_asleep", clocks.awake_or_asleep)
+    monkeypatch.setattr(clocks.time, "clock_gettime", lambda which: boot(which) + asleep[0])
     temporary = await house.enroll(seconds=60.0)
-    if clock == "now":
-        monkeypatch.setattr(clocks, "now", lambda: NOW + 60.0)
-    else:
-        monkeypatch.setattr(clocks.time, "time", lambda: NOW + 60.0)
+    asleep[0] = 61.0
     [refused] = await house.join(temporary, "lab7")
     assert "expired" in refused.reason
+
+
+@pytest.mark.parametrize("ahead_seconds", [864_000.0, -864_000.0])
+async def test_a_token_expires_when_it_was_said_however_the_clock_is_set(
+    house: House, monkeypatch: pytest.MonkeyPatch, ahead_seconds: float
+) -> None:
+    real = clocks.time.time
+    monkeypatch.setattr(shell, "awake_or_asleep", clocks.awake_or_asleep)
+    temporary = await house.enroll(seconds=600.0)
+    monkeypatch.setattr(clocks.time, "time", lambda: real() + ahead_seconds)
+    [answer] = await house.join(temporary, "lab7")
+    assert isinstance(answer, NewAccount)
 
 
 async def test_a_worker_whose_account_the_server_keeps_stays_listed(house: House) -> None:
