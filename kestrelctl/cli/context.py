@@ -86,9 +86,9 @@ class _Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 def find_context(wanted: str) -> Context:
     """The pool that is meant, to talk to it.
 
-    In this order: `wanted` (a context or a running local pool of that name), `KESTREL_POOL`
-    likewise, the configuration's `default`, its only context, the only running local pool or the
-    one called `default`.
+    In this order: `wanted` (a context or a running local pool of that name, or the only one of that
+    domain), `KESTREL_POOL` likewise, the configuration's `default`, its only context, the only
+    running local pool or the one called `default`.
 
     Raises:
         Unreachable: there is none.
@@ -104,6 +104,16 @@ def find_context(wanted: str) -> Context:
     if wanted:
         if wanted in local:
             return _local(local[wanted])
+        of_domain = [each for each in configured.values() if each.pool == wanted]
+        of_domain += [_local(each) for each in local.values() if each.domain == wanted]
+        if len(of_domain) == 1:
+            return of_domain[0]
+        if of_domain:
+            raise UsageError(
+                "which pool?",
+                cause=f"of the domain {wanted} are {', '.join(each.name for each in of_domain)}",
+                hint="--pool NAME, or KESTREL_POOL",
+            )
         known = sorted({*configured, *local})
         raise Unreachable(
             f"no pool {wanted!r} is known or runs here",

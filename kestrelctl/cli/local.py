@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Each has an account and a connection: more would fill the disk before the pool is up.
 MOST_WORKERS = 100_000
+#: What stands behind the options: `_named` says how the pool is named instead.
+_EXTRA_WORDS = {"allow_extra_args": True}
 #: What shows a first result when it is pasted into a shell.
 FIRST_JOB = (
     "kestrelctl submit --array 1-3 --wait -- echo hello from task {} "
@@ -33,6 +36,7 @@ FIRST_JOB = (
 @click.command(
     "up",
     cls=CliCommand,
+    context_settings=_EXTRA_WORDS,
     examples=("kestrelctl up", "kestrelctl up --name test --workers 2"),
     option_sections={
         "The pool": "name workers isolation flock executor",
@@ -213,8 +217,17 @@ def _named(invocation: Invocation, name: str | None) -> str:
     """The pool of this machine that `--name`, `--pool` or `KESTREL_POOL` names; empty for none.
 
     Raises:
-        UsageError: the two options differ, or the pool is not one of this machine.
+        UsageError: the two options differ, the name is no option's, or the pool is not one of this
+            machine.
     """
+    context = click.get_current_context()
+    if context.args:
+        command = context.command_path
+        raise UsageError(
+            f"`{command}` takes no argument: {context.args[0]!r}",
+            cause="the name of the pool is an option",
+            hint=f"{command} --name {shlex.quote(context.args[0])}",
+        )
     if name is None:
         return named_local_pool(invocation.pool)
     if invocation.pool not in ("", name):
@@ -240,6 +253,7 @@ def _named_if_needed(invocation: Invocation, name: str) -> str:
 @click.command(
     "down",
     cls=CliCommand,
+    context_settings=_EXTRA_WORDS,
     examples=("kestrelctl down", "kestrelctl down --name test"),
 )
 @click.option(

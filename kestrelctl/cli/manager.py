@@ -124,7 +124,7 @@ def manager() -> None:
         "Scheduling": "usage-half-life starving-after usage-interval",
         "Files that the pool reads": "environments handlers triggers",
         "Other pools": "flock flock-isolation flock-reclaim",
-        "Mail": "smtp smtp-tls smtp-user smtp-password-file mail-from",
+        "Mail": "smtp smtp-tls smtp-user smtp-password-file mail-from name",
         "How it works": "metrics metrics-allow property-metric send-limit log-format",
     },
 )
@@ -301,6 +301,13 @@ def manager() -> None:
 )
 @metrics_allow
 @mail_options
+@click.option(
+    "--name",
+    default="",
+    metavar="NAME",
+    help="Name of the pool, as its users give it to --pool, for commands in mails.  [default: the "
+    "domain]",
+)
 @click.option(
     "--flock",
     default="",

@@ -254,6 +254,7 @@ class Supervisor:
         return [
             *_KESTRELCTL, "manager", "run",
             "--domain", self.server.domain,
+            "--name", self.name,
             "--host", LOOPBACK,
             "--port", str(self.server.component_port),
             "--secret-file", str(secret),

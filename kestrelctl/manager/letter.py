@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from email import policy
@@ -25,6 +26,7 @@ def letter(
     records: Sequence[JobRecord],
     bad_tasks: dict[int, TaskRecord],
     *,
+    pool: str,
     sender: str,
     to: str,
     now: float,
@@ -36,19 +38,30 @@ def letter(
     Args:
         records: one or more.
         bad_tasks: of jobs that failed, the first task that did, by job id; some may lack.
+        pool: as its users name it to commands.
         now: seconds since the epoch.
     """
     message = EmailMessage(policy=_POLICY)
     message["From"] = sender
     message["To"] = to
-    message["Subject"] = _subject(records)
+    message["Subject"] = f"{one_line(pool)}: {_subject(records)}"
     message["Date"] = format_datetime(datetime.fromtimestamp(now, UTC))
     message["Message-ID"] = f"<{_digest(records)}@{sender.rpartition('@')[2]}>"
     message["Auto-Submitted"] = "auto-generated"  # RFC 3834: nobody's absence answers it
     ordered = sorted(records, key=lambda record: (record.state == "done", record.job_id))
-    parts = [_about(record, bad_tasks.get(record.job_id)) for record in ordered]
-    message.set_content("\n".join([*parts, "", *_further(records)]) + "\n")
+    parts = [_about(record, bad_tasks.get(record.job_id), pool) for record in ordered]
+    message.set_content("\n".join([*parts, "", _further(records, pool)]) + "\n")
     return message
+
+
+def command(pool: str, words: str) -> str:
+    """A command as a receiver types it, who may have several pools.
+
+    Args:
+        pool: as its users name it to commands.
+        words: what is behind the program's name.
+    """
+    return f"kestrelctl --pool {shlex.quote(one_line(pool))} {words}"
 
 
 def _subject(records: Sequence[JobRecord]) -> str:
@@ -66,7 +79,7 @@ def _digest(records: Sequence[JobRecord]) -> str:
     return hashlib.sha256(ends.encode()).hexdigest()[:32]
 
 
-def _about(record: JobRecord, bad: TaskRecord | None) -> str:
+def _about(record: JobRecord, bad: TaskRecord | None, pool: str) -> str:
     text = notice(record, None)
     if bad is None:
         return text
@@ -76,10 +89,11 @@ def _about(record: JobRecord, bad: TaskRecord | None) -> str:
         result = bad.result
         why = one_line(how_it_ended(result.reason, result.signal, result.exit_code or 0))
     said = f"task {task_id} {bad.state.value}{f': {why[:_MOST_CHARACTERS]}' if why else ''}"
-    return f"{text}\n  {said}\n  kestrelctl job logs {record.job_id} {task_id}"
+    return f"{text}\n  {said}\n  {command(pool, f'job logs {record.job_id} {task_id}')}"
 
 
-def _further(records: Sequence[JobRecord]) -> list[str]:
+def _further(records: Sequence[JobRecord], pool: str) -> str:
     if len(records) == 1:
-        return [f"To look further: kestrelctl job info {records[0].job_id}"]
-    return ["To look further: kestrelctl job info JOB, kestrelctl job tasks JOB --state failed"]
+        return f"To look further: {command(pool, f'job info {records[0].job_id}')}"
+    info, tasks = command(pool, "job info JOB"), command(pool, "job tasks JOB --state failed")
+    return f"To look further: {info}, {tasks}"

@@ -142,7 +142,14 @@ class Mails:
             with contextlib.suppress(KestrelError):  # unreadable: who asks for the tasks hears it
                 for task in self._service.store.tasks(record.job_id, states=_BAD, limit=1):
                     tasks[record.job_id] = task
-        return letter(records, tasks, sender=sender, to=to, now=self._service.clock.wall())
+        return letter(
+            records,
+            tasks,
+            pool=self._service.name,
+            sender=sender,
+            to=to,
+            now=self._service.clock.wall(),
+        )
 
     async def _not_taken(self, owner: str, records: Sequence[JobRecord], refusal: NotToHim) -> None:
         now = self._service.now()

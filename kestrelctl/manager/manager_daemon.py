@@ -167,6 +167,7 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
     )  # fmt: skip
     adopt_orphans()
     service = Service(pool, store, options.domain, clock)
+    service.name = options.name or options.domain
     accounts = Accounts(lambda: connection, f"pool@{options.domain}")
     temporary = TemporaryAccounts(options.data_dir / "invited")
     enrollment = EnrollmentRequests(service, accounts, access, temporary)

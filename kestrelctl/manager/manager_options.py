@@ -47,6 +47,7 @@ class ManagerOptions:
         metrics: HOST:PORT for Prometheus; empty for none.
         metrics_allow: addresses and networks that may read them, beside this machine.
         share_jobs: whether users see each other's jobs whole, except for output and story.
+        name: what users call the pool in commands; empty for its domain.
         admins: users (bare JIDs) who may touch anybody's jobs, and workers.
         mail: the server that takes mail to users; None for no mail.
         flock: domain of the pool through which this one joins its flock; its own for the first of
@@ -102,6 +103,7 @@ class ManagerOptions:
     handlers: tuple[Path, ...] = ()
     triggers: tuple[Path, ...] = ()
     send_limits: Mapping[SendKind, SendLimit] = field(default_factory=dict)
+    name: str = ""
     log_format: str = "text"
     verbose: bool = False
 

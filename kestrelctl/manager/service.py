@@ -51,12 +51,15 @@ class Service:
         store: where records go.
         domain: the pool's address.
         clock: what events are dated by.
+
+    Attributes:
+        name: what users call the pool in commands: its domain, unless it has another name.
     """
 
     def __init__(self, pool: Pool, store: Store, domain: str, clock: Clock) -> None:
         self.pool = pool
         self.store = store
-        self.domain = domain
+        self.domain = self.name = domain
         self.clock = clock
         self.now = clock.now
         self.session: Session

@@ -161,6 +161,21 @@ def test_of_several_contexts_none_is_meant(config: Config) -> None:
     assert caught.value.cause == "several are configured: lab, office"
 
 
+def test_the_domain_of_a_pool_that_only_one_has_is_its_name_too(config: Config) -> None:
+    config.write(LAB)
+    run_locally("mine")
+    assert find_context("pool.example.org").name == "lab"
+    assert find_context("mine.localhost").name == "mine"
+
+
+def test_a_domain_that_several_have_names_none_of_them(config: Config) -> None:
+    again = LAB.replace("context.lab", "context.root").replace("ada@", "root@")
+    config.write(LAB + again)
+    with pytest.raises(UsageError, match="which pool") as caught:
+        find_context("pool.example.org")
+    assert caught.value.cause == "of the domain pool.example.org are lab, root"
+
+
 def test_a_name_that_nobody_knows_is_refused_with_the_nearest(config: Config) -> None:
     config.write(LAB)
     run_locally("default")

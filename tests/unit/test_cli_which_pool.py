@@ -297,3 +297,22 @@ def test_what_is_copied_is_named_once(desk: Desk) -> None:
     result = desk.run("manager", "backup", "f", "--data-dir", "manager", "--pool", "q")
     assert result.exit_code == UsageError.exit_status
     assert desk.reached == set()
+
+
+@pytest.mark.parametrize("line", ["up q", "down q --yes", "--pool q up q"])
+def test_a_name_that_is_no_options_is_answered_with_the_option(desk: Desk, line: str) -> None:
+    desk.has("default", "q")
+    result = desk.run(*line.split())
+    command = "up" if "up" in line else "down"
+    assert result.exit_code == UsageError.exit_status
+    assert f"hint: kestrelctl {command} --name q" in result.stderr
+    assert desk.reached == set()
+
+
+def test_a_pool_that_is_started_with_the_option_of_all_commands_is_that_pool(desk: Desk) -> None:
+    for words in (["--pool", "new", "up"], ["up", "--pool", "new"], ["up", "--name", "new"]):
+        desk.reached.clear()
+        result = desk.run(*words)
+        assert desk.reached == {"new"}, words
+        assert "pool new is up" in result.stdout
+        assert "next: kestrelctl --pool new submit" in result.stderr

@@ -243,6 +243,14 @@ def test_the_manager_is_told_through_whom_to_join(tmp_path: Path) -> None:
         assert words[at : at + 4] == expected
 
 
+def test_the_manager_is_told_by_which_name_its_users_know_the_pool(tmp_path: Path) -> None:
+    supervisor = Supervisor(
+        tmp_path, "aspen", 1, "process", "plain", metrics=False, domain=ASPEN, federation=None
+    )
+    words = supervisor._manager_command("root@users.aspen")
+    assert words[words.index("--name") + 1] == "aspen"
+
+
 def test_what_is_said_of_a_flock_survives_the_way_to_the_supervisor() -> None:
     said = Federation(
         certificate="/c", key="/k", flock=FlockMembership(through=ASPEN, pins={BIRCH: "ab"})

@@ -30,9 +30,13 @@ def ended(job_id: int = 7, name: str = "fit", **changes: Any) -> JobRecord:
     return job(job_id, **(fields | changes))
 
 
-def written(*records: JobRecord, bad: dict[int, TaskRecord] | None = None) -> Any:
+def written(
+    *records: JobRecord, bad: dict[int, TaskRecord] | None = None, pool: str = "lab"
+) -> Any:
     """The mail as its receiver's program reads it."""
-    message = letter(records, bad or {}, sender="kestrel@pool.org", to="ada@example.org", now=NOW)
+    message = letter(
+        records, bad or {}, pool=pool, sender="kestrel@pool.org", to="ada@example.org", now=NOW
+    )
     data = message.as_bytes()
     assert data.isascii()
     assert max(map(len, data.split(b"\r\n"))) <= 998
@@ -41,12 +45,20 @@ def written(*records: JobRecord, bad: dict[int, TaskRecord] | None = None) -> An
 
 def test_it_tells_what_failed_first_and_how_to_look_further() -> None:
     mail = written(ended(), bad={7: failed(2, 7)})
-    assert mail["Subject"] == "job 7 fit: failed"
+    assert mail["Subject"] == "lab: job 7 fit: failed"
     lines = mail.get_content().splitlines()
     assert lines[0].startswith('job 7 "fit" failed: 3 done, 1 failed in ')
     assert lines[1].startswith("  task 2 failed")
-    assert lines[2] == "  kestrelctl job logs 7 2"
-    assert lines[-1] == "To look further: kestrelctl job info 7"
+    assert lines[2] == "  kestrelctl --pool lab job logs 7 2"
+    assert lines[-1] == "To look further: kestrelctl --pool lab job info 7"
+
+
+def test_every_command_in_it_names_the_pool_that_sent_it() -> None:
+    for mail in (written(ended(), bad={7: failed(2, 7)}), written(ended(), ended(8))):
+        text = mail.get_content()
+        assert text.count("kestrelctl ") == text.count("kestrelctl --pool lab ") >= 2
+    odd = written(ended(), pool="my pool")
+    assert "kestrelctl --pool 'my pool' job info 7" in odd.get_content()
 
 
 def test_no_automatic_answer_comes_back() -> None:
@@ -58,7 +70,7 @@ def test_no_automatic_answer_comes_back() -> None:
 def test_of_several_jobs_those_that_failed_come_first() -> None:
     good = ended(3, state="done", counts=Counts(done=4))
     mail = written(good, ended(5), ended(9))
-    assert mail["Subject"] == "3 jobs ended: 1 done, 2 failed"
+    assert mail["Subject"] == "lab: 3 jobs ended: 1 done, 2 failed"
     lines = [line for line in mail.get_content().splitlines() if line.startswith("job ")]
     assert [line.split()[1] for line in lines] == ["5", "9", "3"]
 
@@ -67,13 +79,13 @@ def test_the_name_of_a_job_makes_no_header_and_no_line() -> None:
     mail = written(ended(name="x\r\nBcc: eve@example.org\n\nhello" + "n" * 200))
     assert mail["Bcc"] is None
     assert "\nBcc" not in mail.get_content()
-    assert mail["Subject"].startswith("job 7 x  Bcc: eve@example.org  hellonnn")
+    assert mail["Subject"].startswith("lab: job 7 x  Bcc: eve@example.org  hellonnn")
     assert len(mail["Subject"]) < 120
 
 
 def test_names_in_any_script_travel() -> None:
     mail = written(ended(name="Größe 大きさ"))
-    assert mail["Subject"] == "job 7 Größe 大きさ: failed"
+    assert mail["Subject"] == "lab: job 7 Größe 大きさ: failed"
     assert '"Größe 大きさ"' in mail.get_content()
 
 

@@ -261,27 +261,28 @@ def test_variables_tell_the_same_and_hold_nothing_that_cannot_be_printed() -> No
 
 def test_a_mail_has_a_line_for_each_event_and_is_the_same_when_sent_again() -> None:
     told = [event(1, host="crow", reason="it fell silent"), event(2)]
-    letter = event_letter(told, sender="kestrel@pool", to="root@example.org", now=9.0)
-    assert letter["Subject"] == "pool: 2 failed"
+    letter = event_letter(told, pool="lab", sender="kestrel@pool", to="root@example.org", now=9.0)
+    assert letter["Subject"] == "lab: 2 failed"
     assert letter["To"] == "root@example.org"
     assert letter.get_content().splitlines() == [
         f"1970-01-01 00:00:05Z failed {W1} on crow: it fell silent",
         f"1970-01-01 00:00:05Z failed {W1}",
         "",
-        "all of them: kestrelctl pool events --pool pool",
+        "all of them: kestrelctl --pool lab pool events",
     ]
-    again = event_letter(told, sender="kestrel@pool", to="root@example.org", now=99.0)
+    again = event_letter(told, pool="lab", sender="kestrel@pool", to="r@e", now=99.0)
     assert again["Message-ID"] == letter["Message-ID"]
-    other = event_letter(told[1:], sender="kestrel@pool", to="root@example.org", now=9.0)
+    other = event_letter(told[1:], pool="lab", sender="kestrel@pool", to="r@e", now=9.0)
     assert other["Message-ID"] != letter["Message-ID"]
-    assert other["Subject"] == "pool: failed w1"
+    assert other["Subject"] == "lab: failed w1"
 
 
 def test_what_a_worker_says_makes_no_line_or_header_of_a_mail() -> None:
     told = [event(1, host="a\r\nBcc: x@y.z", reason="b\nc")]
-    letter = event_letter(told, sender="kestrel@pool", to="root@example.org", now=9.0)
+    letter = event_letter(told, pool="lab", sender="kestrel@pool", to="root@example.org", now=9.0)
     assert len(letter.get_content().splitlines()) == 3
-    many = event_letter([event(n) for n in range(MOST_LINES + 3)], sender="k@p", to="r@e", now=9.0)
+    events = [event(n) for n in range(MOST_LINES + 3)]
+    many = event_letter(events, pool="lab", sender="k@p", to="r@e", now=9.0)
     assert "and 3 events more" in many.get_content()
 
 

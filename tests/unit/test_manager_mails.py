@@ -100,10 +100,19 @@ async def test_the_owner_is_mailed_once_at_his_address(manager: Played) -> None:
     assert await manager.look(GATHER_SECONDS) is None
     [mail] = manager.post.sent
     assert (mail["To"], mail["From"]) == (TO_BOB, "kestrel@pool.example")
-    assert mail["Subject"] == f"job {job}: cancelled"
+    assert mail["Subject"] == f"pool: job {job}: cancelled"
     assert f"job {job} cancelled: 0 done" in mail.get_content()
     await manager.look(GIVE_UP_SECONDS)
     assert (len(manager.post.sent), manager.left()) == (1, [])
+
+
+async def test_a_mail_names_the_pool_as_its_users_do(manager: Played) -> None:
+    manager.service.name = "lab"
+    job = await manager.ends()
+    await manager.look(GATHER_SECONDS)
+    [mail] = manager.post.sent
+    assert mail["Subject"] == f"lab: job {job}: cancelled"
+    assert f"kestrelctl --pool lab job info {job}" in mail.get_content()
 
 
 async def test_many_that_end_together_are_one_mail_and_the_next_comes_a_minute_later(
@@ -112,7 +121,7 @@ async def test_many_that_end_together_are_one_mail_and_the_next_comes_a_minute_l
     first = [await manager.ends() for _ in range(3)]
     await manager.look(GATHER_SECONDS)
     [mail] = manager.post.sent
-    assert mail["Subject"] == "3 jobs ended: 3 cancelled"
+    assert mail["Subject"] == "pool: 3 jobs ended: 3 cancelled"
     assert all(f"job {job} cancelled" in mail.get_content() for job in first)
     fourth = await manager.ends()
     assert await manager.look(GATHER_SECONDS) is not None

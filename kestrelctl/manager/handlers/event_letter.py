@@ -11,6 +11,7 @@ from email.utils import format_datetime
 from kestrelctl.core.model.plural import plural
 from kestrelctl.grammar.one_line import one_line
 from kestrelctl.grammar.quantities import short_address
+from kestrelctl.manager.letter import command
 from kestrelctl.membership.handler_words import ToldEvent
 
 #: Plain ASCII on the way, whatever workers are called: not every server takes more.
@@ -19,20 +20,23 @@ _POLICY = policy.SMTP.clone(cte_type="7bit")
 MOST_LINES = 1_000
 
 
-def event_letter(told: Sequence[ToldEvent], *, sender: str, to: str, now: float) -> EmailMessage:
+def event_letter(
+    told: Sequence[ToldEvent], *, pool: str, sender: str, to: str, now: float
+) -> EmailMessage:
     """A mail with a line for each event, the oldest first.
 
     Sent again with the same events it has the same id, by which programs know it for the same.
 
     Args:
         told: one or more.
+        pool: as its users name it to commands.
         now: seconds since the epoch.
     """
     first, last = told[0], told[-1]
     message = EmailMessage(policy=_POLICY)
     message["From"] = sender
     message["To"] = to
-    message["Subject"] = one_line(_subject(told))
+    message["Subject"] = one_line(f"{pool}: {_subject(told)}")
     message["Date"] = format_datetime(datetime.fromtimestamp(now, UTC))
     name = f"event-{first.handler}-{first.number}-{last.number}-{first.at:.0f}"
     message["Message-ID"] = f"<{name}@{sender.rpartition('@')[2]}>"
@@ -40,7 +44,7 @@ def event_letter(told: Sequence[ToldEvent], *, sender: str, to: str, now: float)
     lines = [_line(each) for each in told[:MOST_LINES]]
     if len(told) > MOST_LINES:
         lines.append(f"and {plural(len(told) - MOST_LINES, 'event')} more")
-    since = f"all of them: kestrelctl pool events --pool {first.pool}"
+    since = f"all of them: {command(pool, 'pool events')}"
     message.set_content("\n".join([*lines, "", since]) + "\n")
     return message
 
@@ -48,10 +52,9 @@ def event_letter(told: Sequence[ToldEvent], *, sender: str, to: str, now: float)
 def _subject(told: Sequence[ToldEvent]) -> str:
     if len(told) == 1:
         [one] = told
-        return f"{one.pool}: {one.event} {short_address(one.worker)}"[:200]
+        return f"{one.event} {short_address(one.worker)}"[:200]
     kinds = [each.event for each in told]
-    counts = ", ".join(f"{kinds.count(kind):,} {kind}" for kind in dict.fromkeys(kinds))
-    return f"{told[0].pool}: {counts}"
+    return ", ".join(f"{kinds.count(kind):,} {kind}" for kind in dict.fromkeys(kinds))
 
 
 def _line(told: ToldEvent) -> str:

@@ -39,7 +39,7 @@ def open_handlers(
     """The handlers of a pool, which are told from now on; `HandlerDesk.run` does it."""
     ways: dict[str, HandlerWay] = {}
     for each in handlers:
-        way = way_of(each, post, service.clock.wall)
+        way = way_of(each, post, service.name, service.clock.wall)
         if way is not None:
             ways[each.name] = way
     return HandlerDesk(service, handlers, ways)

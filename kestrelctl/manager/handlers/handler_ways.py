@@ -103,14 +103,17 @@ class MailWay:
 
     together = 10_000
 
-    def __init__(self, post: Post, to: str, now: Callable[[], float]) -> None:
+    def __init__(self, post: Post, to: str, pool: str, now: Callable[[], float]) -> None:
         self._post = post
         self._to = to
+        self._pool = pool
         self._now = now
 
     async def tell(self, told: Sequence[ToldEvent]) -> None:
         """As `HandlerWay.tell`."""
-        letter = event_letter(told, sender=self._post.sender, to=self._to, now=self._now())
+        letter = event_letter(
+            told, pool=self._pool, sender=self._post.sender, to=self._to, now=self._now()
+        )
         try:
             await self._post.send(letter)
         except NotNow as error:
@@ -185,11 +188,15 @@ class _Post:
 
 
 def way_of(
-    handler: HandlerDefinition, post: Post | None, now: Callable[[], float]
+    handler: HandlerDefinition, post: Post | None, pool: str, now: Callable[[], float]
 ) -> HandlerWay | None:
-    """What a handler does; None if it would send mail and there is no server for that."""
+    """What a handler does; None if it would send mail and there is no server for that.
+
+    Args:
+        pool: as its users name it to commands.
+    """
     if handler.run:
         return ProgramWay(handler.run, handler.timeout_seconds)
     if handler.webhook:
         return WebhookWay(handler.webhook, handler.timeout_seconds)
-    return None if post is None else MailWay(post, handler.mail, now)
+    return None if post is None else MailWay(post, handler.mail, pool, now)
