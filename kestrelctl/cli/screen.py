@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import json
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kestrelctl.errors import KestrelError, UsageError
 
@@ -67,6 +68,8 @@ class Screen:
     verbose: bool = False
     pool: str = ""
     program: str = PROGRAM
+    #: Whether the data so far end in the middle of a line.
+    _is_mid_line: bool = field(default=False, init=False)
 
     @classmethod
     def of_environment(cls) -> Screen:
@@ -86,6 +89,8 @@ class Screen:
             sys.stdout.write(text)
         except BrokenPipeError:
             raise NobodyReads from None
+        if line := text.removesuffix(_PLAIN):
+            self._is_mid_line = not line.endswith("\n")
 
     def write_bytes(self, data: bytes) -> None:
         """Data that need not be text.
@@ -99,6 +104,17 @@ class Screen:
             sys.stdout.buffer.flush()
         except BrokenPipeError:
             raise NobodyReads from None
+        if data:
+            self._is_mid_line = not data.endswith(b"\n")
+
+    def begin_line(self) -> None:
+        """Ends the line of the data before, if they do not.
+
+        Raises:
+            NobodyReads: whoever read them has gone.
+        """
+        if self._is_mid_line:
+            self.write("\n")
 
     def for_people(self, text: str) -> str:
         """A text in which commands are called as the user called this one, for the same pool."""
@@ -111,12 +127,12 @@ class Screen:
     def say(self, text: str) -> None:
         """A remark for people; programs that read JSON are not bothered with it."""
         if not self.quiet and not self.mode.is_json:
-            sys.stderr.write(f"{self.for_people(text)}\n")
+            self._remark(self.for_people(text))
 
     def detail(self, text: str) -> None:
         """A remark for those who asked for more (`-v`)."""
         if self.verbose:
-            sys.stderr.write(f"{_paint(DIM, text, self.color and sys.stderr.isatty())}\n")
+            self._remark(_paint(DIM, text, self.color and sys.stderr.isatty()))
 
     def warn(self, message: str, *, cause: str | None = None, hint: str | None = None) -> None:
         """Something that is probably not as wanted, though it is no error."""
@@ -144,7 +160,7 @@ class Screen:
 
     def _trouble(self, kind: str, color: str, fields: dict[str, str | None]) -> None:
         if self.mode.is_json:
-            sys.stderr.write(json.dumps({kind: fields}) + "\n")
+            self._remark(json.dumps({kind: fields}))
             return
         from kestrelctl.grammar.one_line import one_line  # not for `--help`, which has no trouble
 
@@ -156,7 +172,26 @@ class Screen:
                 first, *rest = self.for_people(text).split("\n")
                 lines.append(f"{key}: {one_line(first)}")
                 lines += [f"  {one_line(each)}" for each in rest]
-        sys.stderr.write("\n".join(lines) + "\n")
+        self._remark("\n".join(lines))
+
+    def _remark(self, text: str) -> None:
+        """Lines for standard error: below the data before them, where both are read in one place,
+        and beginning at the start of a line.
+        """
+        with contextlib.suppress(OSError):  # it is told when the command ends
+            sys.stdout.flush()
+        if self._is_mid_line and _are_one_file():
+            sys.stderr.write("\n")
+            self._is_mid_line = False
+        sys.stderr.write(f"{text}\n")
+
+
+def _are_one_file() -> bool:
+    """Whether standard output and standard error end in one terminal, file or pipe."""
+    try:
+        return os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
+    except (OSError, ValueError):  # one of them is no file
+        return False
 
 
 def _paint(color: str, text: str, wanted: bool) -> str:

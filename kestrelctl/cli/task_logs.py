@@ -185,6 +185,7 @@ class TaskLogs(CommandOutput):
     async def tabulate(self, screen: Screen) -> None:
         async for task_id, log in self.each():
             self.shown += 1
+            screen.begin_line()
             screen.write(f"==> task {task_id} <==\n")
             await log.tabulate(screen)
 

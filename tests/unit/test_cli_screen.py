@@ -1,0 +1,45 @@
+"""What is said beside the data: below them, and on lines of its own, wherever both are read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from cli_fake_pool import FakePool, run
+
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol.output_views import TaskOutput
+
+
+def printed(program: str, *, apart: bool = False) -> str:
+    """What a program printed with a `Screen`: all that a pipe got, or standard output alone."""
+    begin = "from kestrelctl.cli.screen import Screen\nscreen = Screen()\n"
+    return subprocess.run(
+        [sys.executable, "-c", begin + program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE if apart else subprocess.STDOUT,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def test_what_is_said_after_the_data_stands_below_them() -> None:
+    program = 'screen.write("pool c is down\\n")\nscreen.say("3 jobs: deleted")\n'
+    assert printed(program) == "pool c is down\n3 jobs: deleted\n"
+
+
+def test_what_is_said_after_data_without_an_end_of_line_has_a_line_of_its_own() -> None:
+    program = 'screen.write_bytes(b"hello")\nscreen.warn("no more")\nscreen.say("next")\n'
+    assert printed(program) == "hello\nwarning: no more\nnext\n"
+
+
+def test_data_that_go_elsewhere_stay_as_they_are() -> None:
+    program = 'screen.write_bytes(b"hello")\nscreen.say("no more")\n'
+    assert printed(program, apart=True) == "hello"
+
+
+def test_the_output_of_each_task_begins_a_line() -> None:
+    outputs = [TaskOutput(task_id=n, data=b"hello", size_bytes=5) for n in (1, 2)]
+    pool = FakePool(AllLogs=an.LogPage(id="", outputs=outputs))
+    result = run(pool, "job", "logs", "7", "--all")
+    assert result.stdout == "==> task 1 <==\nhello\n==> task 2 <==\nhello"
