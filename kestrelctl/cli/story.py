@@ -95,6 +95,7 @@ def report(told: Story, *, of_day: bool = False) -> Record:
     widths = [max(map(len, cells), default=0) for cells in (since, whose)]
     name = f" ({job.name})" if job.name else ""
     blocks = [f"job {job.job_id}{name}, since {_local(job.submitted_at)}"]
+    blocks += [f"task {task_id} has the item {item}" for task_id, item in told.items.items()]
     again = _run_again(told.entries)
     for entry, at, who, goes_on in zip(told.entries, since, whose, again, strict=True):
         day = f"{_local(entry.at)}  " if of_day else ""
@@ -104,7 +105,12 @@ def report(told: Story, *, of_day: bool = False) -> Record:
         blocks.append(f"{day}{at:>{widths[0]}}  {who:<{widths[1]}}  {said}")
     return Record(
         str(job.job_id),
-        {"job": plain(job), "entries": plain(told.entries), "more": told.more},
+        {
+            "job": plain(job),
+            "entries": plain(told.entries),
+            "more": told.more,
+            "items": plain(told.items),
+        },
         blocks,
     )
 

@@ -20,7 +20,8 @@ from kestrelctl.grammar.quantities import WholeNumber, duration, short_address, 
 from kestrelctl.protocol.answers import Tasks, TaskView
 from kestrelctl.protocol.requests import ListTasks
 
-_PAGE = 1000
+#: Of so many tasks that are named one answer holds all, with their items.
+_IDS_AT_ONCE = 250
 _ON_TERMINAL = 100
 #: What `job retry` runs again of itself.
 _BAD = [TaskState.FAILED, TaskState.LOST]
@@ -46,13 +47,14 @@ _COLUMNS: list[Column[TaskView]] = [
     Column("CPU", lambda t: duration(t.cpu_seconds), right=True),
     Column("MEMORY", _memory, right=True),
     Column("CHECKPOINT", _checkpoint, right=True, sparse=True),
-    Column("WAITED", lambda t: duration(t.waited_seconds), right=True, wide=True),
+    Column("WAIT", lambda t: duration(t.wait_seconds), right=True, wide=True),
     Column("OUTPUT", lambda t: size(t.stdout_bytes + t.stderr_bytes), right=True, wide=True),
     Column("FILES", lambda t: str(t.output_files or ""), right=True, wide=True),
     Column("LEFT", lambda t: size(t.outputs_bytes), right=True, wide=True),
     Column("FAILURES", lambda t: str(t.failures), right=True, wide=True),
     Column("LOSSES", lambda t: str(t.losses), right=True, wide=True),
     Column("ADDRESS", lambda t: t.worker, wide=True),
+    Column("ITEM", lambda t: t.item or "", sparse=True),
     Column("REASON", lambda t: why_ended(t.reason, t.exit_code, t.signal)),
 ]
 #: Of jobs that have stages.
@@ -95,7 +97,7 @@ def tasks(
     async def work(connection: Connection) -> CommandOutput:
         wanted = [TaskState(each) for each in states] + (_BAD if failed else [])
         which = str((await view_told(connection, invocation, job)).job_id) if job == LAST else job
-        request = ListTasks(job=which, states=wanted, ids=task_ids or [])
+        request = ListTasks(job=which, states=wanted, ids=task_ids or [], items=True)
         answers = _answers(connection, request)
         first = await anext(answers)
         columns = [*_COLUMNS[:2], _STAGE, *_COLUMNS[2:]] if first.stages else _COLUMNS
@@ -128,8 +130,8 @@ async def _pages(
 async def _answers(connection: Connection, request: ListTasks) -> AsyncIterator[Tasks]:
     """All pages: of the tasks with certain ids, piece by piece, or from the first to the last."""
     replace = msgspec.structs.replace
-    for start in range(0, len(request.ids), _PAGE):
-        part = replace(request, ids=request.ids[start : start + _PAGE])
+    for start in range(0, len(request.ids), _IDS_AT_ONCE):
+        part = replace(request, ids=request.ids[start : start + _IDS_AT_ONCE])
         yield await ask(connection, part, Tasks)
     after: int | None = -1 if not request.ids else None
     while after is not None:

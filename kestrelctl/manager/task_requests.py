@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from kestrelctl.core.jobs.attempt import Phase
+from kestrelctl.core.jobs.attempt import Attempt, Phase
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.model.records import MAX_HAPPENINGS, JobRecord, TaskRecord
 from kestrelctl.core.model.result import how_it_ended
@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 GIVEN_UP = "given up"
 #: The most tasks in one answer; fewer if what is to be said of them takes much room.
 MAX_TASKS = 1000
+#: So many tasks of a story are told with their items.
+MAX_ITEMS = 20
 #: Bytes of a page of outputs around them.
 _FRAME_BYTES = 1000
 
@@ -61,6 +63,8 @@ class TaskRequests:
         self._service = service
         self._selection = selection
         self._outputs = outputs
+        #: The ended job whose items are being read page by page.
+        self._being_read: JobRecord | None = None
 
     # -- tasks -------------------------------------------------------------------------------------
 
@@ -94,12 +98,26 @@ class TaskRequests:
             rows = self._rows(record, after=request.after, limit=limit)
             after = end - 1 if end < record.spec.count else None
         found = [self._view(record, job, rows, index) for index in indexes]
+        if request.items:
+            items = self._items(record, job)
+            longest = views.LONGEST_ITEM if len(request.ids) == 1 else views.LONGEST_COMMAND
+            found = [views.with_item(view, items, longest) for view in found]
         tasks = [view for view in found if not states or view.state in states]
         page = tasks if request.ids else views.first_that_fit(tasks)
         if len(page) < len(tasks):
             after = page[-1].index
+        if after is None:
+            self._being_read = None
         stages = [stage.name for stage in record.spec.stages]
         caller.reply(an.Tasks(id=request.id, tasks=page, after=after, stages=stages))
+
+    def _items(self, record: JobRecord, job: Job | None) -> Sequence[str] | None:
+        """One for each task, or None. Those of an ended job are read once for all its pages."""
+        if job is not None:
+            return job.spec.items
+        if self._being_read is None or self._being_read.job_id != record.job_id:
+            self._being_read = self._selection.whole(record.job_id)
+        return self._being_read.spec.items
 
     def _rows(
         self,
@@ -122,8 +140,9 @@ class TaskRequests:
         task_id = record.spec.task_id(index)
         live = job.live.get(index) if job is not None else None
         if live is not None:
-            attempt = live.attempt
+            attempt, now = live.attempt, self._service.now()
             said_at, use = views.last_use(self._service.pool, attempt) or (None, None)
+            ran_seconds = views.run_seconds(self._service.pool, attempt, now)
             return an.TaskView(
                 index=index,
                 task_id=task_id,
@@ -132,18 +151,25 @@ class TaskRequests:
                 stage="" if attempt is None else attempt.stage,
                 failures=live.failures,
                 losses=live.losses,
-                wall_seconds=use.wall_seconds if use else None,
+                started_at=None if ran_seconds is None else now - ran_seconds,
+                wall_seconds=ran_seconds,
                 cpu_seconds=use.cpu_seconds if use else None,
+                wait_seconds=_wait_seconds(record, attempt, ran_seconds, now),
                 memory_bytes=use.memory_bytes if use else None,
                 said_at=said_at,
-                checkpoint=checkpoint_view(live.checkpoint, self._service.now()),
+                checkpoint=checkpoint_view(live.checkpoint, now),
             )
         row = rows.get(index)
         if row is not None:
             return views.task_view(row, record, self._service.now())
-        never = record.cancelling or _never_starts(record, job, index)
-        state = TaskState.CANCELLED if never else TaskState.WAITING
-        return an.TaskView(index=index, task_id=task_id, state=state)
+        if record.cancelling or _never_starts(record, job, index):
+            return an.TaskView(index=index, task_id=task_id, state=TaskState.CANCELLED)
+        return an.TaskView(
+            index=index,
+            task_id=task_id,
+            state=TaskState.WAITING,
+            wait_seconds=views.waits_seconds(record, self._service.now()),
+        )
 
     # -- stories -----------------------------------------------------------------------------------
 
@@ -175,7 +201,23 @@ class TaskRequests:
         )
         told = job_story.tell(record, happenings, asked, self._service.now())
         entries, more = job_story.cut(told, max(1, request.limit), view)
-        caller.reply(an.Story(id=request.id, job=view, entries=entries, more=more))
+        items = self._items_of(record, job, [each.index for each in asked[:MAX_ITEMS]])
+        caller.reply(an.Story(id=request.id, job=view, entries=entries, more=more, items=items))
+
+    def _items_of(
+        self, record: JobRecord, job: Job | None, indexes: Iterable[int]
+    ) -> dict[int, str]:
+        """The items of some tasks by their ids; nothing if the job has none."""
+        asked = list(indexes)
+        items = self._items(record, job) if asked else None
+        self._being_read = None
+        longest = views.LONGEST_ITEM if len(asked) == 1 else views.LONGEST_COMMAND
+        bare = (
+            an.TaskView(index=index, task_id=record.spec.task_id(index), state=TaskState.WAITING)
+            for index in asked
+        )
+        found = (views.with_item(view, items, longest) for view in bare)
+        return {view.task_id: view.item for view in found if view.item is not None}
 
     # -- output ------------------------------------------------------------------------------------
 
@@ -329,6 +371,16 @@ def _state(
     if row is None or row.state is TaskState.WAITING:
         return None
     return row.state
+
+
+def _wait_seconds(
+    record: JobRecord, attempt: Attempt | None, ran_seconds: float | None, now: float
+) -> float | None:
+    """From the submission to the start of a task under way; until now if it waits; None if it runs
+    and nobody knows since when."""
+    if attempt is None or attempt.phase is not Phase.RUNNING:
+        return views.waits_seconds(record, now)
+    return None if ran_seconds is None else views.waits_seconds(record, now - ran_seconds)
 
 
 def _never_starts(record: JobRecord, job: Job | None, index: int) -> bool:

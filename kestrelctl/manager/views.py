@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -18,7 +18,7 @@ from kestrelctl.core.model.job_inputs import shown_input
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.result import logs_are_stored
 from kestrelctl.core.model.spec import JobSpec, cut_words
-from kestrelctl.core.model.task_state import Counts
+from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.core.model.use import Use
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.shortage import class_words, shape_words
@@ -52,6 +52,8 @@ from kestrelctl.store.sums import Spread, Used
 
 #: The longest command, and the longest requirements, in characters, in an answer about many jobs.
 LONGEST_COMMAND = 200
+#: The longest item, in characters, of a task that is asked for alone.
+LONGEST_ITEM = 10_000
 #: So many running tasks are shown of a worker.
 MOST_RUNNING = 100
 #: The most shapes, and the most classes, of a shortage that are told.
@@ -306,6 +308,9 @@ def _json_bytes(view: msgspec.Struct) -> int:
 def task_view(record: TaskRecord, job: JobRecord, now: float) -> TaskView:
     """A task that has a row."""
     result = record.result
+    wait_seconds = None if result is None else max(0.0, result.started_at - job.submitted_at)
+    if record.state is TaskState.WAITING:
+        wait_seconds = waits_seconds(job, now)
     return TaskView(
         index=record.index,
         task_id=job.spec.task_id(record.index),
@@ -320,7 +325,7 @@ def task_view(record: TaskRecord, job: JobRecord, now: float) -> TaskView:
         wall_seconds=result.wall_seconds if result else None,
         cpu_seconds=result.cpu_seconds if result else None,
         peak_bytes=(result.peak_bytes or None) if result else None,
-        waited_seconds=result.waited_seconds if result else None,
+        wait_seconds=wait_seconds,
         stdout_bytes=result.stdout_bytes if result else 0,
         stderr_bytes=result.stderr_bytes if result else 0,
         output_files=result.output_files if result else 0,
@@ -345,6 +350,38 @@ def running_use(pool: Pool, job: Job) -> RunningUse | None:
         memory_bytes=sum(use.memory_bytes for _, use in said),
         since=min(at for at, _ in said),
     )
+
+
+def waits_seconds(job: JobRecord, now: float) -> float:
+    """How long a task that waits has done so: since its job was submitted."""
+    return max(0.0, now - job.submitted_at)
+
+
+def run_seconds(pool: Pool, attempt: Attempt | None, now: float) -> float | None:
+    """How long an attempt has run; None if it does not, or began before this manager and its worker
+    has not spoken of it since.
+    """
+    if attempt is None or attempt.phase is not Phase.RUNNING:
+        return None
+    said = last_use(pool, attempt)
+    if said is not None:
+        said_at, use = said
+        return use.wall_seconds + max(0.0, now - said_at)
+    began_at = attempt.promoted_at or attempt.sent_at
+    return max(0.0, now - began_at) if began_at else None
+
+
+def with_item(view: TaskView, items: Sequence[str] | None, longest: int) -> TaskView:
+    """A task with its item, if its job has items.
+
+    Args:
+        longest: where it is cut, in characters.
+    """
+    if items is None or view.index >= len(items):
+        return view
+    item = items[view.index]
+    shown = item if len(item) <= longest else f"{item[:longest]}…"
+    return msgspec.structs.replace(view, item=shown)
 
 
 def last_use(pool: Pool, attempt: Attempt | None) -> tuple[float, Use] | None:

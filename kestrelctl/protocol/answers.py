@@ -202,8 +202,14 @@ class Ended(Reply, frozen=True, kw_only=True, tag="ended"):
 class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):
     """A task as users see it; an array, because pages of a thousand travel.
 
-    Of one that runs, times and `memory_bytes` are what its worker said at `said_at`, if it has run
-    for a while. `peak_bytes` is None of one that ended before its memory was looked at.
+    Of one that runs, `wall_seconds` is until now; processor time and `memory_bytes` are what its
+    worker said at `said_at`, if it has run for a while. `peak_bytes` is None of one that ended
+    before its memory was looked at.
+
+    Attributes:
+        wait_seconds: from the submission of the job to the start of its last attempt; of one that
+            waits, until now.
+        item: of a job that has items, if that was asked for; cut with an ellipsis if it is long.
     """
 
     index: int
@@ -219,7 +225,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ar
     wall_seconds: float | None = None
     cpu_seconds: float | None = None
     peak_bytes: int | None = None
-    waited_seconds: float | None = None
+    wait_seconds: float | None = None
     stdout_bytes: int = 0  #: what it wrote in all, whoever has it
     stderr_bytes: int = 0
     memory_bytes: int | None = None  #: without the page cache
@@ -230,6 +236,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ar
     stage: str = ""  #: of one that runs, as its worker last said
     stages: tuple[StageRun, ...] = ()  #: of one whose job has stages: how each went
     checkpoint: CheckpointView | None = None
+    item: str | None = None
 
 
 class Tasks(Reply, frozen=True, kw_only=True, tag="tasks"):
@@ -344,11 +351,13 @@ class Story(Reply, frozen=True, kw_only=True, tag="story"):
 
     Attributes:
         more: whether entries were left out.
+        items: of up to 20 of the tasks that were asked about, by task id, as `TaskView.item`.
     """
 
     job: JobView
     entries: list[StoryEntry]
     more: bool = False
+    items: dict[int, str] = {}
 
 
 class UnitView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

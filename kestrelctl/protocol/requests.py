@@ -176,6 +176,7 @@ class ListTasks(Request, frozen=True, kw_only=True, tag="tasks"):
     Attributes:
         states: only tasks in these states; empty for any.
         after: the index after which the page starts.
+        items: whether each task comes with its item.
     """
 
     job: str
@@ -183,6 +184,7 @@ class ListTasks(Request, frozen=True, kw_only=True, tag="tasks"):
     after: Whole = -1
     limit: Count = 1000
     ids: list[Whole] = []
+    items: bool = False
 
 
 class ListOutputs(Request, frozen=True, kw_only=True, tag="outputs"):

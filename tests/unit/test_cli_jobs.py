@@ -222,6 +222,26 @@ def test_tasks_are_chosen_by_id_and_state() -> None:
     assert pool.last(rq.ListTasks).states == [TaskState.FAILED]
 
 
+def test_the_item_of_each_task_is_a_column_where_the_job_has_items() -> None:
+    with_items = [replace(TASK, task_id=n, item=f"{n}.csv") for n in (1, 2)]
+    pool = FakePool(ListTasks=an.Tasks(id="", tasks=with_items))
+    shown = run(pool, "job", "tasks", "7").stdout.splitlines()
+    assert pool.last(rq.ListTasks).items
+    assert shown[0].split()[-2:] == ["ITEM", "REASON"]
+    assert shown[1].endswith("1.csv  exit code 2")
+    found = json.loads(run(pool, "job", "tasks", "7", "-o", "json").stdout)
+    assert [task["item"] for task in found] == ["1.csv", "2.csv"]
+
+
+def test_a_running_task_shows_how_long_it_has_run_and_its_wait_is_named_so() -> None:
+    task = replace(TASK, state=TaskState.RUNNING, wall_seconds=65.0, wait_seconds=7.0)
+    pool = FakePool(ListTasks=an.Tasks(id="", tasks=[task]))
+    heading, line = run(pool, "job", "tasks", "7", "-o", "wide").stdout.splitlines()
+    assert "WAIT " in heading
+    assert "1m 05s" in line
+    assert "7.0 s" in line
+
+
 # -- logs ------------------------------------------------------------------------------------------
 
 ONE = an.Jobs(id="", jobs=[replace(ENDED_JOB, tasks=1, first=4)])

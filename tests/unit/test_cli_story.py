@@ -236,3 +236,11 @@ def test_a_hold_is_told_with_its_reason_and_the_pool_is_called_so() -> None:
     by_pool = entry("held", cause="pool", detail="3 attempts in a row failed")
     assert sentence(by_pool) == "put on hold by the pool; 3 attempts in a row failed"
     assert sentence(entry("released", cause="ada@example.org/1")) == "released by ada@example.org"
+
+
+def test_it_says_which_items_the_tasks_that_were_asked_about_have() -> None:
+    pool = FakePool(TellStory=replace(STORY, items={17: "beta.csv"}))
+    lines = run(pool, "job", "story", "7", "17").stdout.splitlines()
+    assert lines[1] == "task 17 has the item beta.csv"
+    found = json.loads(run(pool, "job", "story", "7", "17", "-o", "json").stdout)
+    assert found["items"] == {"17": "beta.csv"}

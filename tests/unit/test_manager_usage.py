@@ -153,7 +153,7 @@ async def test_what_a_running_task_uses_is_shown_with_its_job_itself_and_its_wor
     tasks = codec.answers.decode(await manager.ask(ADA, rq.ListTasks(job="1")))
     assert isinstance(tasks, an.Tasks)
     [task] = tasks.tasks
-    assert (task.wall_seconds, task.cpu_seconds, task.memory_bytes) == (399.0, 100.0, 1 << 20)
+    assert (task.wall_seconds, task.cpu_seconds, task.memory_bytes) == (409.0, 100.0, 1 << 20)
     assert task.said_at == NOW + 400.0
     found = codec.answers.decode(await manager.ask(ADA, rq.ListWorkers(names=["w1"])))
     assert isinstance(found, an.Workers)

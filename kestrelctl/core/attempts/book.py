@@ -246,6 +246,7 @@ def promote(worker: Worker, now: float) -> None:
             else:
                 claim.charge(free)
             attempt.phase = RUNNING
+            attempt.promoted_at = now
             task.job.sharer.charge(weight_of(claim), 1, now)
             worker.running += 1
             running_of[task.job] = running_of.get(task.job, 0) + 1

@@ -34,6 +34,8 @@ class Attempt(msgspec.Struct, eq=False, gc=False):
         stage: of its task, as its worker last said; empty if nothing was said.
         early: its result, if it has ended well and the other members of its job have not yet: it
             keeps its place until they have.
+        promoted_at: when it was charged, having waited at its worker; 0 if it was charged when it
+            was handed out, or that is not known.
     """
 
     number: int
@@ -45,3 +47,4 @@ class Attempt(msgspec.Struct, eq=False, gc=False):
     moved_for: str = ""
     stage: str = ""
     early: Result | None = None
+    promoted_at: float = 0.0

@@ -1,0 +1,207 @@
+"""What a manager tells of tasks: how long each has waited and run, and which item it has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from managerkit import NOW, PlayedManager
+
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.seal import Seal
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.manager.views import LONGEST_COMMAND, LONGEST_ITEM
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import requests as rq
+
+ADA = "ada@users.pool/1"
+W1 = "w1@workers.pool/a"
+ITEMS = ("alpha.csv", "beta.csv", "gamma.csv")
+
+
+@pytest.fixture
+async def manager(tmp_path: Path) -> PlayedManager:
+    return PlayedManager(tmp_path)
+
+
+async def submit(manager: PlayedManager, spec: JobSpec) -> None:
+    answer = codec.answers.decode(await manager.ask(ADA, rq.SubmitJob(spec=spec)))
+    assert isinstance(answer, an.Submitted), answer
+
+
+async def joins(manager: PlayedManager, cpus: float = 1.0) -> None:
+    ad = WorkerAd(assets={"cpus": cpus})
+    await manager.work(W1, work.Hello(version=work.VERSION, incarnation="x", ad=ad))
+
+
+def handed_out(manager: PlayedManager) -> list[tuple[int, int, int]]:
+    """(number, job, index) of all attempts that the worker was sent."""
+    runs = [codec.to_worker.decode(text) for to, text in manager.sent if to == W1]
+    return [
+        (number + place, job_id, index + place)
+        for run in runs
+        if isinstance(run, work.Run)
+        for number, job_id, index, count, *_ in run.spans
+        for place in range(count)
+    ]
+
+
+def seals_of(manager: PlayedManager) -> list[Seal]:
+    """The seals of what the worker was handed out."""
+    runs = [codec.to_worker.decode(text) for to, text in manager.sent if to == W1]
+    return [
+        (number, job_id, index, count, mark)
+        for run in runs
+        if isinstance(run, work.Run)
+        for number, job_id, index, count, _, mark in run.spans
+    ]
+
+
+async def ends(
+    manager: PlayedManager, attempt: tuple[int, int, int], started_at: float, ended_at: float
+) -> None:
+    """An attempt is done, and is reported now."""
+    result = Result(*attempt, Outcome.DONE, started_at, ended_at - started_at, 0.5)
+    await manager.work(W1, work.Report(results=[result]))
+
+
+async def tasks(manager: PlayedManager, **how: object) -> list[an.TaskView]:
+    request = rq.ListTasks(job="1", **how)  # type: ignore[arg-type]
+    answer = codec.answers.decode(await manager.ask(ADA, request))
+    assert isinstance(answer, an.Tasks), answer
+    return answer.tasks
+
+
+# -- how long --------------------------------------------------------------------------------------
+
+
+async def test_a_task_that_runs_says_how_long_it_has(manager: PlayedManager) -> None:
+    await submit(manager, JobSpec(argv=("x",)))
+    manager.now += 3.0
+    await joins(manager)
+    manager.now += 12.0
+    [task] = await tasks(manager)
+    assert (task.state, task.wall_seconds, task.wait_seconds) == (TaskState.RUNNING, 12.0, 3.0)
+    assert task.started_at == NOW + 3.0
+    assert (task.cpu_seconds, task.said_at) == (None, None), "its worker has said nothing of it"
+
+
+async def test_what_waits_at_its_worker_runs_since_the_one_before_it_ended(
+    manager: PlayedManager,
+) -> None:
+    await submit(manager, JobSpec(argv=("x",), count=3))
+    await joins(manager)
+    manager.now += 0.01
+    await ends(manager, handed_out(manager)[0], NOW, manager.now)
+    _, second, third = handed_out(manager)
+    manager.now += 5.0
+    assert [task.wall_seconds for task in (await tasks(manager))[1:]] == [5.0, None]
+    await ends(manager, second, NOW + 0.01, manager.now)
+    manager.now += 1.0
+    found = await tasks(manager)
+    assert (found[2].state, third[2]) == (TaskState.RUNNING, 2)
+    assert found[2].wall_seconds == 1.0, "and not since it was handed out"
+    assert found[2].wait_seconds == pytest.approx(5.01)
+
+
+async def test_of_what_began_before_the_manager_the_time_is_unknown_and_no_zero(
+    manager: PlayedManager, tmp_path: Path
+) -> None:
+    await submit(manager, JobSpec(argv=("x",)))
+    await joins(manager)
+    [(number, job_id, index)] = handed_out(manager)
+    again = PlayedManager(tmp_path, store=manager.store)
+    again.now = manager.now + 60.0
+    hello = work.Hello(
+        version=work.VERSION,
+        incarnation="x",
+        ad=WorkerAd(assets={"cpus": 1.0}),
+        holds=[(number, job_id, index, 0)],
+        claims=[{"cpus": 1000}],
+        seals=seals_of(manager),
+    )
+    await again.work(W1, hello)
+    [task] = await tasks(again)
+    assert task.state is TaskState.RUNNING
+    assert (task.wall_seconds, task.wait_seconds, task.started_at) == (None, None, None)
+
+
+async def test_the_wait_is_from_the_submission_to_the_start_and_not_the_time_at_the_worker(
+    manager: PlayedManager,
+) -> None:
+    await submit(manager, JobSpec(argv=("x",), count=2))
+    manager.now += 90.0
+    assert [task.wait_seconds for task in await tasks(manager)] == [90.0, 90.0]
+    await joins(manager)
+    started_at = manager.now
+    manager.now += 2.0
+    await ends(manager, handed_out(manager)[0], started_at, manager.now)
+    [first, _] = await tasks(manager)
+    assert (first.state, first.wait_seconds) == (TaskState.DONE, 90.0)
+
+
+# -- items -----------------------------------------------------------------------------------------
+
+
+async def test_each_task_comes_with_its_item_while_the_job_runs_and_afterwards(
+    manager: PlayedManager,
+) -> None:
+    await submit(manager, JobSpec(argv=("x", "{}"), count=3, items=ITEMS))
+    assert [task.item for task in await tasks(manager, items=True)] == list(ITEMS)
+    assert {task.item for task in await tasks(manager)} == {None}
+    await manager.ask(ADA, rq.CancelJobs(jobs="1"))
+    assert [task.item for task in await tasks(manager, items=True)] == list(ITEMS)
+    assert [task.item for task in await tasks(manager, items=True, ids=[1])] == ["beta.csv"]
+
+
+async def test_the_items_of_an_ended_job_are_read_once_for_all_pages(
+    manager: PlayedManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items = tuple(f"{n}.csv" for n in range(7))
+    await submit(manager, JobSpec(argv=("x", "{}"), count=7, items=items))
+    await manager.ask(ADA, rq.CancelJobs(jobs="1"))
+    reads: list[int] = []
+    job = manager.store.job
+
+    def counted(job_id: int) -> object:
+        reads.append(job_id)
+        return job(job_id)
+
+    monkeypatch.setattr(manager.store, "job", counted)
+    shown: list[str | None] = []
+    for after in (-1, 2, 5):
+        shown += [task.item for task in await tasks(manager, items=True, after=after, limit=3)]
+    assert shown == list(items)
+    assert reads == [1]
+
+
+async def test_a_long_item_is_cut_in_a_list_and_whole_alone(manager: PlayedManager) -> None:
+    items = ("x" * LONGEST_ITEM, "y" * (LONGEST_ITEM + 1))
+    await submit(manager, JobSpec(argv=("x",), count=2, items=items))
+    assert [task.item for task in await tasks(manager, items=True)] == [
+        "x" * LONGEST_COMMAND + "…", "y" * LONGEST_COMMAND + "…",
+    ]  # fmt: skip
+    assert [task.item for task in await tasks(manager, items=True, ids=[0])] == [items[0]]
+    assert [task.item for task in await tasks(manager, items=True, ids=[1])] == [
+        "y" * LONGEST_ITEM + "…"
+    ]
+
+
+async def test_a_job_without_items_has_none(manager: PlayedManager) -> None:
+    await submit(manager, JobSpec(argv=("x", "{}"), count=2))
+    assert [task.item for task in await tasks(manager, items=True)] == [None, None]
+
+
+async def test_a_story_names_the_items_of_the_tasks_that_were_asked_about(
+    manager: PlayedManager,
+) -> None:
+    await submit(manager, JobSpec(argv=("x", "{}"), count=3, items=ITEMS))
+    told = codec.answers.decode(await manager.ask(ADA, rq.TellStory(job="1", task_ids=[2])))
+    assert isinstance(told, an.Story)
+    assert told.items == {2: "gamma.csv"}
+    told = codec.answers.decode(await manager.ask(ADA, rq.TellStory(job="1")))
+    assert isinstance(told, an.Story)
+    assert told.items == {}
