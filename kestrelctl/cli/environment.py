@@ -63,7 +63,10 @@ def list_(invocation: Invocation) -> None:
             found.environments,
             columns,
             lambda each: str(each.number),
-            nothing=f"no environments are there now; classes: {known}",
+            nothing=f"no environments now; classes: {known}"
+            if known
+            else "no environments, and no classes of them: docs/environments.md says how they are "
+            "written",
             remarks=[
                 f"of class {each.name}: {_failed_starts(_latest(each), now)}\n"
                 f"hint: kestrelctl environment explain {each.name}"

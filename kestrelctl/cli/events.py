@@ -82,7 +82,7 @@ def events(
         first = ListEvents(query=query, after=-1 if follows and since is None else 0)
         found = _followed(connection, invocation, first) if follows else _pages(connection, first)
         anything = query == EventQuery()
-        nothing = "nothing is known of workers" if anything else "nothing of the kind is known"
+        nothing = "no events of workers" if anything else "no such events of workers"
         await invocation.show(Listing(found, _COLUMNS, lambda e: str(e.number), nothing=nothing))
 
     invocation.talk(work)

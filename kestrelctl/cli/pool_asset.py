@@ -68,7 +68,7 @@ def list_(invocation: Invocation) -> None:
             Column("WAITING", lambda each: f"{each.waiting:,}", right=True),
         ]
         return Listing(
-            found.assets, columns, lambda each: each.name, nothing="the pool has no assets itself"
+            found.assets, columns, lambda each: each.name, nothing="no assets of the pool itself"
         )
 
     invocation.talk(work)

@@ -145,7 +145,7 @@ def _blocks(name: str, answer: TriggerTest) -> list[tuple[str, str] | Table | st
         ("would do", "; ".join(answer.actions)),
     ]
     if answer.recorded_since is None:
-        return [*blocks, ("history", "none is recorded yet")]
+        return [*blocks, ("history", "none is recorded: a pool records it once it has triggers")]
     moments = plural(answer.recorded, "moment")
     times = plural(len(answer.would_have_fired), "time")
     since = shown_time(answer.recorded_since)

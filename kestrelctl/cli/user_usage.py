@@ -72,7 +72,7 @@ def usage(invocation: Invocation, name: str, since: Since, by: UsageBy) -> None:
         while page.after is not None:
             page = await ask(connection, replace(request, after=page.after), UsedByUsers)
             users += page.users
-        nothing = "nothing was used"
+        nothing = "no attempts have ended"
         columns = _BY_GROUP if by == "group" else _COLUMNS
         await invocation.show(Listing(users, columns, lambda u: u.user, nothing=nothing))
         day = time.strftime("%Y-%m-%d", time.gmtime(page.since))

@@ -225,21 +225,19 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
     repeats = asyncio.ensure_future(_say_repeats())
     pings = asyncio.ensure_future(keep_pinging(service, connection.ask_iq))
     forgets = asyncio.ensure_future(retention(service, options).run())
-    watching: asyncio.Future[None] | None = None
     handlers = open_handlers(service, prepared.handlers, options.mail)
     handling = asyncio.ensure_future(handlers.run())
     kept = options.data_dir / "triggers-disabled"
-    if options.triggers:
-        triggers = open_triggers(
-            service,
-            dispatcher,
-            prepared.triggers,
-            kept,
-            environments,
-            handlers,
-            options.events_kept_seconds,
-        )
-        watching = asyncio.ensure_future(triggers.run())
+    triggers = open_triggers(
+        service,
+        dispatcher,
+        prepared.triggers,
+        kept,
+        environments,
+        handlers,
+        options.events_kept_seconds,
+    )
+    watching = asyncio.ensure_future(triggers.run())
     mails = asyncio.ensure_future(Mails(service, options.mail).run())
     service.broken.add_done_callback(lambda _: told.cancel())
     metrics = None
@@ -270,8 +268,7 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
         forgets.cancel()
         mails.cancel()
         handling.cancel()
-        if watching is not None:
-            watching.cancel()
+        watching.cancel()
         if metrics is not None:
             await metrics.stop()
         await flock.close()

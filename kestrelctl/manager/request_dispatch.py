@@ -34,6 +34,7 @@ from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import environment_requests as erq
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.command_messages import ListCommands, RunAtWorkers
+from kestrelctl.protocol.environment_answers import EnvironmentList
 from kestrelctl.protocol.environment_requests import EnvironmentRequest
 from kestrelctl.protocol.flock_requests import FlockRequest
 from kestrelctl.protocol.joining import Join, ToJoiner
@@ -161,6 +162,7 @@ class RequestDispatcher:
             RemoveWorkerGroup: members.remove_group,
             **dict.fromkeys(get_args(FlockRequest), _in_no_flock),
             **dict.fromkeys(get_args(EnvironmentRequest), _without_environments),
+            erq.ListEnvironments: _no_environments,
             **dict.fromkeys(get_args(TriggerRequest), _without_triggers),
         }
 
@@ -217,6 +219,10 @@ async def _without_environments(caller: Caller, request: rq.AnyRequest) -> None:
         cause="its manager was started without any",
         hint="docs/environments.md says how environments are written and started",
     )
+
+
+async def _no_environments(caller: Caller, request: erq.ListEnvironments) -> None:
+    caller.reply(EnvironmentList(id=request.id, classes=[]))
 
 
 async def _without_triggers(caller: Caller, request: rq.AnyRequest) -> None:

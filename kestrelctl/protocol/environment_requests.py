@@ -1,6 +1,7 @@
 """What users ask of the pool about environments. `docs/protocol.md` shows one of each.
 
-A manager that was given no classes of environments refuses all of them, as `not-found`.
+A manager that was given no classes of environments answers the list with nothing in it, and refuses
+all others, as `not-found`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What users ask of the pool about triggers. `docs/protocol.md` shows one of each.
-
-A manager that was given no triggers refuses all of them, as `not-found`.
-"""
+"""What users ask of the pool about triggers. `docs/protocol.md` shows one of each."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from kestrelctl.errors import UsageError
@@ -51,6 +51,31 @@ def read_triggers(text: str, source: str) -> list[TriggerDefinition]:
     """
     sections = ini_sections(text, source, MOST_TRIGGERS)
     return [_Section(source, name, fields).read() for name, fields in sections.items()]
+
+
+def check_names(
+    trigger: TriggerDefinition, handlers: Container[str], classes: Container[str]
+) -> None:
+    """Passes if what a trigger names is defined.
+
+    Args:
+        handlers, classes: the names of the pool's handlers and classes of environments.
+
+    Raises:
+        UsageError: it names a handler or a class that there is not.
+    """
+    for handler in trigger.actions.first_texts("notify"):
+        if handler not in handlers:
+            raise _unknown(trigger, f"there is no handler {handler[:80]}", "--handlers")
+    for cls in trigger.actions.first_texts("start_environment", "stop_environment"):
+        if cls not in classes:
+            raise _unknown(trigger, f"there is no environment {cls[:80]}", "--environments")
+
+
+def _unknown(trigger: TriggerDefinition, cause: str, option: str) -> UsageError:
+    return UsageError(
+        f"the trigger {trigger.name} is wrong", cause=cause, hint=f"{option} FILE defines it"
+    )
 
 
 class _Section:

@@ -85,7 +85,7 @@ def test_classes_whose_starts_fail_are_named_with_the_time_of_the_next_try() -> 
     assert "kestrelctl environment explain science" in listed.stderr
     nothing = EnvironmentList(id="", classes=[found], environments=[])
     listed = run(FakePool(ListEnvironments=nothing), "environment", "list")
-    assert "no environments are there now" in listed.stderr
+    assert "no environments now; classes: science" in listed.stderr
     assert "of class science: 2 starts failed" in listed.stderr
     well = EnvironmentList(
         id="", classes=[msgspec.structs.replace(found, failures=[])], environments=[]

@@ -38,7 +38,7 @@ def test_options_say_which_are_meant() -> None:
 
 def test_that_nothing_fits_is_not_that_nothing_has_happened() -> None:
     pool = FakePool(ListEvents=EventPage(id="", events=[], after=7))
-    assert "nothing is known of workers" in run(pool, "pool", "events").output
+    assert "no events of workers" in run(pool, "pool", "events").output
     assert "nothing of the kind is known" in run(pool, "pool", "events", "--group", "gpu").output
 
 

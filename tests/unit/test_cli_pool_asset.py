@@ -34,7 +34,7 @@ def test_a_list_says_who_holds_and_who_waits() -> None:
 
 def test_a_pool_without_assets_says_so() -> None:
     pool = FakePool(ListAssets=an.Assets(id="", assets=[]))
-    assert "the pool has no assets itself" in run(pool, "pool", "asset", "list").stderr
+    assert "no assets of the pool itself" in run(pool, "pool", "asset", "list").stderr
 
 
 def test_the_status_of_a_pool_has_a_line_for_each() -> None:

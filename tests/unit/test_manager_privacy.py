@@ -64,7 +64,6 @@ FREE = JobSpec(argv=("true",))
 
 ALL, SUMMARY, REFUSED = "allowed", "summary", "refused"
 ABOUT_ENVIRONMENTS = (
-    er.ListEnvironments(),
     er.StartOneEnvironment(of="gpu"),
     er.StopEnvironments(numbers=[1]),
 )
@@ -85,6 +84,7 @@ ABOUT_A_FLOCK = (
 TABLE: list[tuple[rq.Request, str, str, str]] = [
     # Here it is in no flock.
     *((request, REFUSED, REFUSED, REFUSED) for request in (*ABOUT_A_FLOCK, *ABOUT_ENVIRONMENTS)),
+    (er.ListEnvironments(), ALL, ALL, ALL),
     (rq.SubmitJob(spec=FREE), ALL, ALL, ALL),
     (rq.SubmitLine(command="true"), ALL, ALL, ALL),
     # Nobody has sent anything ahead under this name.

@@ -84,11 +84,13 @@ class Pool:
             await self.reads(worker, anew=True, users=0)
         self.opens(text)
 
-    def opens(self, text: str) -> None:
-        file = self.directory / "triggers.ini"
-        file.write_text(text)
+    def opens(self, *texts: str) -> None:
+        """Has the triggers of these texts, a file each."""
+        files = [self.directory / f"{place}.ini" for place in range(len(texts))]
+        for file, text in zip(files, texts, strict=True):
+            file.write_text(text)
         kept = self.directory / "disabled"
-        triggers = read_all_triggers([file], self.handlers.lines, ())
+        triggers = read_all_triggers(files, self.handlers.lines, ())
         self.desk = open_triggers(
             self.played.service, self.played.dispatcher, triggers, kept, None, self.handlers, KEPT
         )
@@ -338,6 +340,29 @@ async def test_a_test_does_nothing_and_says_when_it_would_have_fired(pool: Pool)
     assert [at - begin for at in again.would_have_fired] == [120.0]
     assert (await pool.asked(TryTrigger(name="owner"), ADA)).code == "not-allowed"
     assert (await pool.asked(TryTrigger(name="x", text=other))).code == "usage"
+
+
+async def test_the_first_trigger_of_a_pool_can_be_tested_before_it_has_any(pool: Pool) -> None:
+    await pool.begin(OWNER)
+    pool.opens()
+    await pool.reads(W1, users=1)
+    assert (await pool.asked(ListTriggers())).triggers == []
+    assert (await pool.asked(ListFired())).fired == []
+    found = await pool.asked(TryTrigger(name="owner", text=OWNER))
+    assert (found.is_true, found.actions, found.problem) == (True, [f"drain({W1})"], "")
+    assert (found.recorded, found.recorded_since) == (0, None)
+    assert pool.draining() == []
+    assert (await pool.asked(TryTrigger(name="owner"))).code == "not-found"
+    assert (await pool.asked(EnableTrigger(name="owner", enabled=True))).code == "not-found"
+
+
+async def test_a_tested_trigger_names_what_is_there_as_an_installed_one_must(pool: Pool) -> None:
+    pool.opens()
+    refused = await pool.asked(TryTrigger(name="t", text=rule('notify("nobody", "x")')))
+    assert (refused.code, refused.cause) == ("usage", "there is no handler nobody")
+    refused = await pool.asked(TryTrigger(name="t", text=rule('start_environment("none")')))
+    assert (refused.code, refused.cause) == ("usage", "there is no environment none")
+    assert (await pool.asked(TryTrigger(name="t", text=rule('notify("admin", "x")')))).is_true
 
 
 SUMS = """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from kestrelctl.errors import NotAllowed, UsageError
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.triggers.trigger_desk import TriggerDesk, WatchedTrigger
@@ -19,17 +21,29 @@ from kestrelctl.protocol.trigger_messages import (
     TryTrigger,
 )
 from kestrelctl.triggers.expression_error import ExpressionError
-from kestrelctl.triggers.trigger_definition import TriggerDefinition, read_triggers
+from kestrelctl.triggers.trigger_definition import (
+    TriggerDefinition,
+    check_names,
+    read_triggers,
+)
 
 #: So many of the latest times that triggers fired are shown.
 MOST_SHOWN = 1_000
 
 
 class TriggerRequests:
-    """List, test, enable, log."""
+    """List, test, enable, log.
 
-    def __init__(self, desk: TriggerDesk) -> None:
+    Args:
+        handlers, classes: the names of the pool's handlers and classes of environments.
+    """
+
+    def __init__(
+        self, desk: TriggerDesk, handlers: Container[str], classes: Container[str]
+    ) -> None:
         self._desk = desk
+        self._handlers = handlers
+        self._classes = classes
 
     async def list_triggers(self, caller: Caller, request: ListTriggers) -> None:
         views = [_view(each) for each in self._desk.triggers.values()]
@@ -86,6 +100,7 @@ class TriggerRequests:
         found = [each for each in read_triggers(request.text, "text") if each.name == request.name]
         if len(found) != 1:
             raise UsageError(f"the text defines no trigger {request.name[:80]}")
+        check_names(found[0], self._handlers, self._classes)
         return found[0]
 
 

@@ -6,7 +6,6 @@ from collections.abc import Container, Iterable
 from pathlib import Path
 
 from kestrelctl.defined_in_files import all_defined
-from kestrelctl.errors import UsageError
 from kestrelctl.manager.environments.environment_desk import EnvironmentDesk
 from kestrelctl.manager.handlers.handler_desk import HandlerDesk
 from kestrelctl.manager.request_dispatch import RequestDispatcher
@@ -21,7 +20,12 @@ from kestrelctl.protocol.trigger_messages import (
     ListTriggers,
     TryTrigger,
 )
-from kestrelctl.triggers.trigger_definition import MOST_TRIGGERS, TriggerDefinition, read_triggers
+from kestrelctl.triggers.trigger_definition import (
+    MOST_TRIGGERS,
+    TriggerDefinition,
+    check_names,
+    read_triggers,
+)
 
 
 def read_all_triggers(
@@ -38,19 +42,8 @@ def read_all_triggers(
     """
     found = list(all_defined(files, read_triggers, MOST_TRIGGERS).values())
     for each in found:
-        for handler in each.actions.first_texts("notify"):
-            if handler not in handlers:
-                raise _wrong(each, f"there is no handler {handler[:80]}", "--handlers")
-        for cls in each.actions.first_texts("start_environment", "stop_environment"):
-            if cls not in classes:
-                raise _wrong(each, f"there is no environment {cls[:80]}", "--environments")
+        check_names(each, handlers, classes)
     return found
-
-
-def _wrong(trigger: TriggerDefinition, cause: str, option: str) -> UsageError:
-    return UsageError(
-        f"the trigger {trigger.name} is wrong", cause=cause, hint=f"{option} FILE defines it"
-    )
 
 
 def open_triggers(
@@ -74,7 +67,8 @@ def open_triggers(
     watch.environments = deeds.environments = environments
     deeds.handlers = handlers
     desk = TriggerDesk(service, watch, deeds, triggers, kept, kept_seconds)
-    requests = TriggerRequests(desk)
+    classes = environments.classes if environments is not None else ()
+    requests = TriggerRequests(desk, handlers.lines, classes)
     dispatcher.serve_also(
         {
             ListTriggers: requests.list_triggers,
