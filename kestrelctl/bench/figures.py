@@ -46,7 +46,9 @@ class PlottedRun(NamedTuple):
 
 
 def completed(series: Sequence[PlottedRun]) -> str:
-    """Tasks that have ended so far over the seconds of each run, and thin those started so far."""
+    """Tasks that have ended so far over the seconds of each run, thin those started so far, and
+    upright the earliest possible end of the first.
+    """
     first = series[0].run
     y_ticks = labelled(ticks(max(each.run.jobs for each in series)))
     plot = _over_time(
@@ -59,6 +61,7 @@ def completed(series: Sequence[PlottedRun]) -> str:
         end = min(plot.x.high, first.jobs / first.reference.tasks_per_second)
         reached = end * first.reference.tasks_per_second
         plot.polyline(((0.0, 0.0), (end, reached)), "line then")
+    _earliest_end(plot, series[0])
     for each in reversed(series):  # the first one on top
         curves = _timeline(each)
         plot.stairs(_edges(each), list(accumulate(curves.dispatched)), f"{each.kind} begun")
@@ -67,7 +70,9 @@ def completed(series: Sequence[PlottedRun]) -> str:
 
 
 def running(series: Sequence[PlottedRun]) -> str:
-    """Workers busy over the seconds of each run; tasks running, if they have no length."""
+    """Workers busy over the seconds of each run; tasks running, if they have no length. Upright is
+    the earliest possible end of the first.
+    """
     first = series[0].run
     has_length = first.utilisation > 0
     most = max(max(_timeline(each).running) for each in series)
@@ -80,6 +85,7 @@ def running(series: Sequence[PlottedRun]) -> str:
     )
     if first.reference and has_length:
         plot.across(min(1.0, first.reference.utilisation), "line then")
+    _earliest_end(plot, series[0])
     for each in reversed(series):
         curves = _timeline(each)
         unit = each.run.workers if has_length else 1
@@ -96,11 +102,17 @@ def dispatched(series: Sequence[PlottedRun]) -> str:
 
 
 def finished(series: Sequence[PlottedRun]) -> str:
-    """Tasks finished a second, likewise."""
-    return _rates("finished", series, lambda curves: curves.finished)
+    """Tasks finished a second, likewise; of a run alone the rate of each bin is the area behind."""
+    return _rates("finished", series, lambda curves: curves.finished, bins=len(series) == 1)
 
 
-def _rates(what: str, series: Sequence[PlottedRun], counts: Callable[[Timeline], list[int]]) -> str:
+def _rates(
+    what: str,
+    series: Sequence[PlottedRun],
+    counts: Callable[[Timeline], list[int]],
+    *,
+    bins: bool = False,
+) -> str:
     first = series[0]
     limit = first.run.jobs / first.limit.seconds if first.limit else 0.0
     then = first.run.reference.tasks_per_second if first.run.reference else 0.0
@@ -108,20 +120,22 @@ def _rates(what: str, series: Sequence[PlottedRun], counts: Callable[[Timeline],
         _timeline(each).per_second(counts(_timeline(each)), each.run.window_seconds)
         for each in series
     ]
+    curves = _timeline(first)
+    behind = curves.per_second(counts(curves)) if bins else smooth[0]
     plot = _over_time(
         _alt(f"Tasks {what} a second over the course of the run, sleep {first.run.sleep}", series)
         + (f" In 2009: {then:,.0f} a second." if then else ""),
         series,
-        labelled(ticks(max(limit, then, *map(max, smooth)))),
+        labelled(ticks(max(limit, then, max(behind), *map(max, smooth)))),
         f"tasks {what} per second",
     )
     if limit:
         plot.across(limit, "line bound")
     if then:
         plot.across(then, "line then")
+    if len(series) == 1:
+        plot.area(_edges(first), behind, first.kind)
     for each, values in reversed(list(zip(series, smooth, strict=True))):
-        if len(series) == 1:
-            plot.area(_edges(each), values, each.kind)
         plot.stairs(_edges(each), values, each.kind)
     return plot.markup()
 
@@ -231,8 +245,9 @@ def _ms(milliseconds: float) -> str:
 def _over_time(
     alt: str, series: Sequence[PlottedRun], y_ticks: Sequence[tuple[float, str]], y_label: str
 ) -> Plot:
-    """Axes over the seconds of the longest run, from its submission on."""
-    longest = max(_edges(each)[-1] for each in series)
+    """Axes over the seconds of the longest run, and to the earliest possible end of the first."""
+    limit = series[0].limit
+    longest = max(limit.seconds if limit else 0.0, *(_edges(each)[-1] for each in series))
     return Plot.with_axes(
         alt,
         x_ticks=[tick for tick in labelled(ticks(longest)) if tick[0] <= longest],
@@ -241,6 +256,11 @@ def _over_time(
         y_label=y_label,
         x_range=(0.0, longest),
     )
+
+
+def _earliest_end(plot: Plot, series: PlottedRun) -> None:
+    if series.limit:
+        plot.upright(series.limit.seconds, plot.y.low, plot.y.high, "line thin bound")
 
 
 def _edges(series: PlottedRun) -> list[float]:

@@ -11,7 +11,7 @@ from kestrelctl.bench.flock_source import OVERALL, WITHOUT_FLOCKING
 from kestrelctl.bench.flock_statistics import SeedSpread
 from kestrelctl.bench.flock_table import name_of, number
 from kestrelctl.bench.spread_figure import LEAST, spread_figure
-from kestrelctl.bench.svg import Plot, decades, labelled, ticks
+from kestrelctl.bench.svg import Plot, decades, labelled, ticks, written_out
 
 #: Points of a distribution: more than a curve has pixels would be waste.
 _MOST_POINTS = 400
@@ -149,7 +149,7 @@ def _shares(
     ]
     return Plot.with_axes(
         " ".join([what, *middles]),
-        x_ticks=[(tick, f"{tick:g}") for tick in span],
+        x_ticks=[(tick, written_out(tick)) for tick in span],
         y_ticks=PERCENT,
         x_label=x_label,
         y_label=y_label,

@@ -27,18 +27,29 @@ WANTED_IDLE_MS = 100.0
 def flock_page(result: FlockResult) -> str:
     """The whole page."""
     settings = summary(result.runs)
-    legend = keys(
-        (f"curve s{place}", name_of(setting.mode, setting.delay_ms))
-        for place, setting in enumerate(settings)
-    )
+    flocked = [setting for setting in settings if setting.mode != "without"]
+    legend, of_flocks = _legend(settings, settings), _legend(settings, flocked)
     body = f"""{_header(result, settings)}
 {_waits(settings, legend)}
 {_distributions(result, legend)}
-{_gains(result, settings, legend)}
+{_gains(result, settings, of_flocks)}
 {_tables(result)}
 {_lent(result, settings)}
 {_method(result)}"""
     return document(_title(settings), body)
+
+
+def _legend(settings: list[Setting], drawn: list[Setting]) -> str:
+    """The colours of those settings that a figure draws.
+
+    Args:
+        settings: all of them, which says which colour each has.
+    """
+    return keys(
+        (f"curve s{place}", name_of(setting.mode, setting.delay_ms))
+        for place, setting in enumerate(settings)
+        if setting in drawn
+    )
 
 
 def _title(settings: list[Setting]) -> str:

@@ -190,10 +190,16 @@ def _knee_words(curve: Curve) -> str:
     return f"measured. Knee {length(curve.knee_seconds)}{busy}"
 
 
-def _efficiency(label: str, result: BenchResult, *, one: bool) -> str:
+def drawn_curves(result: BenchResult) -> list[Curve]:
+    """The curves of efficiency that are drawn of a result, on the page and as images."""
     found = curves(result.runs)
     most = max((len(curve.points) for curve in found), default=0)
-    if most < (1 if result.sweep else 3):  # of other results, two points are no curve
+    return found if most >= (1 if result.sweep else 3) else []  # two points are no curve
+
+
+def _efficiency(label: str, result: BenchResult, *, one: bool) -> str:
+    found = drawn_curves(result)
+    if not found:
         return ""
     shown = "".join(map(_efficiency_figure, figures.in_figures(found)))
     lengths = sorted({seconds for curve in found for seconds, _ in curve.points})
@@ -214,9 +220,9 @@ def _efficiency_figure(shown: Sequence[Curve]) -> str:
     legend = keys(
         (f"curve s{number}", f"{curve.workers:,} workers") for number, curve in enumerate(shown)
     )
-    marks = ""
+    marks = "Dashed: half of the time."
     if any(curve.knee_seconds for curve in shown):
-        marks = "Diamonds: the knee, W/R."
+        marks += " Diamonds: the knee, W/R."
     if any(curve.half_seconds for curve in shown):
         marks += " Rings: half of the time in tasks, as measured."
     return f"""<figure>{figures.efficiency(shown)}
@@ -323,7 +329,8 @@ def _curves(matched: Sequence[Sequence[PlottedRun]]) -> str:
         if first.limit:
             rate = first.run.jobs / first.limit.seconds
             what = "bare process starts" if first.limit.of == "spawn" else "all workers busy"
-            legend.append(("dash bound", f"{what}: {rate:,.0f}/s"))
+            end = f"the earliest possible end: {first.limit.seconds:,.1f} s"
+            legend.append(("dash bound", f"{what}: {rate:,.0f}/s; {end}"))
         drawn = (figures.completed, figures.running, figures.dispatched, figures.finished)
         parts.append(
             f'<div class="block"><h3>{escape(name)}</h3>{keys(legend)}<div class="pair">'
@@ -334,7 +341,8 @@ def _curves(matched: Sequence[Sequence[PlottedRun]]) -> str:
         return ""
     return f"""<section><h2>The curves</h2>
 <p class="soft">Over the seconds since the submission. Tasks completed: the wide line is of those
-that have ended, the thin one of those that were started.</p>{"".join(parts)}</section>"""
+that have ended, the thin one of those that were started. Tasks finished a second: the line is a
+mean over time, the area behind it what each moment had.</p>{"".join(parts)}</section>"""
 
 
 def _latency(results: Sequence[Named]) -> str:

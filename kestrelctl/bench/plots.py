@@ -66,7 +66,9 @@ def completed(
 def running(
     run: BenchRun, curves: Timeline, limit: Limit | None, machine: BenchMachine
 ) -> Mapping[str, bytes]:
-    """Tasks running over time, the number of workers, and the earliest possible end."""
+    """Tasks running over time, the number of workers, those of 2009 that were busy on average, and
+    the earliest possible end.
+    """
     with _style():
         figure, axes = _axes(f"{_name(run)}: tasks running", "tasks running")
         edges = _edges(curves)
@@ -75,6 +77,10 @@ def running(
         if limit and limit.of == "workers":
             label = f"{run.size} workers"
             axes.axhline(run.workers, color=_BOUND, lw=1.2, ls="--", label=label)
+        if run.reference and run.utilisation > 0:
+            then = min(1.0, run.reference.utilisation)
+            label = f"2009, mean: {then:.0%} of the workers"
+            axes.axhline(then * run.workers, color=_INK, lw=1.2, ls=":", label=label)
         _earliest_end(axes, limit)
         return _images(figure, axes, machine)
 
@@ -212,9 +218,14 @@ def _axes(title: str, ylabel: str) -> tuple[Figure, Axes]:
     axes.set_ylabel(ylabel)
     axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    axes.xaxis.set_major_formatter(lambda seconds, _: f"{seconds:,g}")
+    axes.xaxis.set_major_formatter(lambda seconds, _: _written_out(seconds))
     axes.grid(axis="y")
     return figure, axes
+
+
+def _written_out(seconds: float) -> str:
+    """A time at an axis, without an exponent however long or short a run is."""
+    return f"{seconds:,.9f}".rstrip("0").rstrip(".")
 
 
 def _edges(curves: Timeline) -> list[float]:

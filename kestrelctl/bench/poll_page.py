@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from kestrelctl.bench.poll_result import PollResult, PollRun, growth
+from kestrelctl.bench.poll_result import MOST_CLIENTS, PollResult, PollRun, growth
 from kestrelctl.bench.report_files import write_files
-from kestrelctl.bench.svg import Plot, labelled, picture, ticks
+from kestrelctl.bench.svg import SERIES_COLOURS, Plot, labelled, picture, ticks
 
 COLUMNS = ("clients", "reply, kB", "limit/s", "mean kB/s", "most kB/s", "polls waiting", "CPU, %",
            "memory, MB")  # fmt: skip
@@ -44,10 +44,13 @@ def sentences(runs: Sequence[PollRun]) -> list[str]:
 
 
 def network_plot(runs: Sequence[PollRun]) -> str:
-    """What came in, second by second, of up to four runs."""
-    shown = list(runs)[:4]
-    longest = max(len(run.received_bytes) for run in shown)
-    most = max(run.most_in_a_second for run in shown) / 1000
+    """What came in, second by second.
+
+    Args:
+        runs: no more than can be told apart (`_in_plots`).
+    """
+    longest = max(len(run.received_bytes) for run in runs)
+    most = max(run.most_in_a_second for run in runs) / 1000
     plot = Plot.with_axes(
         "Bytes of replies that the manager received in each second",
         x_ticks=labelled(ticks(longest)),
@@ -56,7 +59,7 @@ def network_plot(runs: Sequence[PollRun]) -> str:
         y_label="kB in a second",
         x_range=(0, longest),
     )
-    for number, run in enumerate(shown):
+    for number, run in enumerate(runs):
         edges = list(range(len(run.received_bytes) + 1))
         plot.stairs(edges, [each / 1000 for each in run.received_bytes], f"s{number}")
         limit = "unlimited" if run.limit_per_second is None else f"{run.limit_per_second:g}/s"
@@ -80,7 +83,7 @@ def growth_plot(runs: Sequence[PollRun]) -> str:
         plot.dot(x, y, "s0")
     line, _ = growth(runs)
     if line is not None:
-        ends = (free[0][0], 300.0)
+        ends = (free[0][0], min(MOST_CLIENTS, free[-1][0]))
         plot.polyline([(x, 100 * (line.intercept + line.slope * x)) for x in ends], "line s0")
     return plot.markup()
 
@@ -91,13 +94,19 @@ def write_poll_report(directory: Path, result: PollResult) -> list[Path]:
     Raises:
         UsageError: they cannot be written.
     """
-    files = {
-        "polls.json": msgspec.json.format(msgspec.json.encode(result)),
-        "polls-network.svg": picture(network_plot(_to_show(result.runs))).encode(),
-    }
+    files = {"polls.json": msgspec.json.format(msgspec.json.encode(result))}
+    for number, shown in enumerate(_in_plots(_to_show(result.runs)), 1):
+        name = "polls-network" if number == 1 else f"polls-network-{number}"
+        files[f"{name}.svg"] = picture(network_plot(shown)).encode()
     if any(run.limit_per_second is None for run in result.runs):
         files["polls-growth.svg"] = picture(growth_plot(result.runs)).encode()
     return write_files(directory, files)
+
+
+def _in_plots(runs: Sequence[PollRun]) -> list[Sequence[PollRun]]:
+    """The runs of each plot: as many as can be told apart."""
+    most = len(SERIES_COLOURS)
+    return [runs[first : first + most] for first in range(0, len(runs), most)]
 
 
 def _to_show(runs: Sequence[PollRun]) -> list[PollRun]:

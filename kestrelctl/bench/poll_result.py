@@ -10,6 +10,8 @@ import msgspec
 
 from kestrelctl.bench.machine import BenchMachine
 
+#: Growth is that of up to so many clients, as in the source.
+MOST_CLIENTS = 300
 #: The source: 300 clients with 10 kB each, unlimited, gave spikes of more than so much in a second;
 #: at ten messages a second it was so much on average.
 SOURCE_SPIKE_KB = 3_000
@@ -92,7 +94,7 @@ def line_through(points: Sequence[tuple[float, float]]) -> StraightLine | None:
 
 
 def growth(
-    runs: Sequence[PollRun], most_clients: int = 300
+    runs: Sequence[PollRun], most_clients: int = MOST_CLIENTS
 ) -> tuple[StraightLine | None, StraightLine | None]:
     """How the manager's processor and memory grow with the clients, of runs without a limit."""
     free = [r for r in runs if r.limit_per_second is None and r.clients <= most_clients]

@@ -8,9 +8,9 @@ from datetime import datetime
 from itertools import count
 from pathlib import Path
 
-from kestrelctl.bench import efficiency, figures, plots
+from kestrelctl.bench import figures, plots
 from kestrelctl.bench.bench_result import BenchResult, to_json
-from kestrelctl.bench.page import Named, page
+from kestrelctl.bench.page import Named, drawn_curves, page
 from kestrelctl.bench.report_files import prepare_directory, write_files, writing
 from kestrelctl.bench.saved import labels, read_result
 from kestrelctl.errors import UsageError
@@ -100,11 +100,10 @@ def _images(result: BenchResult) -> dict[str, bytes]:
     """PNGs, SVGs and PDFs by file name."""
     machine = result.machine
     drawn: dict[str, Mapping[str, bytes]] = {}
-    if result.sweep is not None:
-        for number, curves in enumerate(figures.in_figures(efficiency.curves(result.runs)), 1):
-            name = "efficiency" if number == 1 else f"efficiency-{number}"
-            drawn[name] = plots.efficiency(curves, machine)
-    else:
+    for number, curves in enumerate(figures.in_figures(drawn_curves(result)), 1):
+        name = "efficiency" if number == 1 else f"efficiency-{number}"
+        drawn[name] = plots.efficiency(curves, machine)
+    if result.sweep is None:
         for number, run in enumerate(result.runs, start=1):
             if run.timeline is None:
                 continue

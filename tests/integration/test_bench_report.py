@@ -15,6 +15,7 @@ from simulated_bench import SPAWN_LIMIT, simulated_bench, simulated_grid, simula
 from kestrelctl.bench import efficiency, plots
 from kestrelctl.bench.bench_result import BenchResult
 from kestrelctl.bench.machine import this_machine
+from kestrelctl.bench.page import Named, page
 from kestrelctl.bench.report import write_report
 from kestrelctl.errors import MissingTool
 
@@ -114,6 +115,30 @@ def test_every_line_of_an_image_is_in_its_legend(monkeypatch: pytest.MonkeyPatch
         assert {f"{curve.workers:,} workers", f"{curve.workers:,} workers: knee {knee}"} <= {*words}
 
 
+def test_an_image_and_the_page_have_the_same_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plots, "_FORMATS", {"svg": {"Date": None}})
+    run = simulated_run("10", 40, 5)
+    assert run.timeline is not None
+    result = BenchResult(this_machine("0.12.3"), SPAWN_LIMIT, [run])
+    limit = result.limit(run)
+    assert limit is not None
+    shown = page([Named("now", result)]).split("<svg")
+    for draw, drawing in ((plots.completed, shown[1]), (plots.running, shown[2])):
+        words = text_of(draw(run, run.timeline, limit, result.machine)["svg"])
+        of_2009 = any(each.startswith("2009, mean") for each in words)
+        earliest = any(each.startswith("earliest possible end") for each in words)
+        assert (of_2009, earliest) == (True, True), draw.__name__
+        assert ("line then" in drawing, "line thin bound" in drawing) == (True, True), draw.__name__
+
+
+def test_what_the_page_draws_of_efficiency_is_an_image_too(tmp_path: Path) -> None:
+    runs = [simulated_run(spec, 40, 5) for spec in ("0.1", "1", "10")]
+    result = BenchResult(this_machine("0.12.3"), SPAWN_LIMIT, runs)
+    names = [path.name for path in write_report(tmp_path, result)]
+    assert "Efficiency against task length" in (tmp_path / "report.html").read_text()
+    assert "efficiency.svg" in names
+
+
 def test_lengths_at_an_image_are_all_in_seconds_without_exponents() -> None:
     short = efficiency.Curve(10, ((0.02, 0.5), (0.05, 0.8)), None)
     words = text_of(plots.efficiency([short], this_machine("0.12.3"))["svg"])
@@ -137,6 +162,9 @@ def test_seconds_of_a_long_run_have_no_exponents() -> None:
         "17,500",
         "20,000",
     ]
+    assert plots._written_out(2_500_000.0) == "2,500,000"
+    assert plots._written_out(0.00002) == "0.00002"
+    assert plots._written_out(0.0) == "0"
 
 
 def test_a_result_without_curves_still_makes_a_page(tmp_path: Path) -> None:

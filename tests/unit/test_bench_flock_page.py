@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
-from flockbenchkit import a_flock_result, a_run
+from flockbenchkit import a_flock_result, a_run, waits
 
 from kestrelctl.bench.flock_audit import FlockAudit
 from kestrelctl.bench.flock_compare import comparison
@@ -133,6 +133,23 @@ def test_a_page_needs_nothing_else_and_its_figures_speak(modes: tuple[str, ...])
     assert found.figures
     for words in found.figures:
         assert re.search(r"\d", words)
+
+
+def test_a_legend_has_no_setting_that_its_figures_do_not_draw() -> None:
+    source = flock_page(a_flock_result())
+    before, gains = source.split("<h2>What flocking is worth, seed by seed</h2>")
+    key = '<i class="key curve s0"></i>alone'
+    assert key in before
+    assert key not in gains
+    assert '<i class="key curve s1"></i>flock' in gains
+
+
+def test_ticks_of_a_distribution_are_written_out_however_long_somebody_waits() -> None:
+    pools = [waits("A", 0.5, 1.5), waits("D", 100.0, 2_000_000.0)]
+    source = flock_page(a_flock_result(a_run("without", 1, *pools)))
+    labels = re.findall(r'<text class="middle"[^>]*>([^<]*)<', source)
+    assert "10,000,000" in labels
+    assert not [each for each in labels if "e+" in each]
 
 
 def test_a_page_says_at_its_head_that_something_was_lost() -> None:

@@ -16,7 +16,7 @@ from kestrelctl.bench.bench_result import BenchResult, LatencyMs, to_json
 from kestrelctl.bench.page import Named, page
 from kestrelctl.bench.report import write_page
 from kestrelctl.bench.style import CSS
-from kestrelctl.bench.svg import Plot, Scale, decades, labelled, ticks
+from kestrelctl.bench.svg import WIDTH, Plot, Scale, decades, labelled, ticks
 from kestrelctl.errors import UsageError
 
 EMPTY = {"meta", "br", "link", "img"}  # elements without an end
@@ -342,6 +342,35 @@ def test_a_legend_has_nothing_that_is_not_drawn() -> None:
     unlimited = a_run("0", executor="inline")
     assert limit not in Page(("now", a_result(unlimited))).text
     assert limit in Page(*PAGES["one"]).text
+
+
+def test_the_earliest_possible_end_is_drawn_and_in_the_legend() -> None:
+    run = a_run("1")
+    found = Page(("now", a_result(run)))
+    drawings = found.source.split("<svg")[1:5]
+    upright = [bool(re.search(r'class="line thin bound"', each)) for each in drawings]
+    assert upright == [True, True, False, False], "of tasks completed and of workers busy"
+    assert "all workers busy: 10/s; the earliest possible end: 50.0 s" in found.text
+    unlimited = Page(("now", a_result(a_run("0", executor="inline"))))
+    assert "earliest possible end" not in unlimited.text
+    assert "line thin bound" not in unlimited.source.split("Latency of dispatch")[0]
+
+
+def test_an_end_beyond_the_run_is_still_inside_the_drawing() -> None:
+    """A run can be faster than the limit that was measured."""
+    found = Page(("now", a_result(a_run("0", makespan_seconds=0.2))))
+    [path] = re.findall(r'class="line thin bound" d="M([\d.]+)', found.source.split("<svg")[1])
+    assert float(path) <= WIDTH
+
+
+def test_the_rate_of_each_bin_is_behind_that_which_lasts() -> None:
+    finished_at = [5.0] * 250 + [80.0] * 250
+    found = Page(("now", a_result(a_run("1", started_at=[0.5] * 500, finished_at=finished_at))))
+    drawing = found.source.split("<svg")[4]
+    [area] = re.findall(r'class="area s0" d="([^"]*)"', drawing)
+    [line] = re.findall(r'class="curve s0" d="([^"]*)"', drawing)
+    highest = [min(float(y) for y in re.findall(r"V([\d.]+)", each)) for each in (area, line)]
+    assert highest[0] < highest[1], "a bin has more tasks a second than a lasting mean"
 
 
 def test_a_curve_of_one_cell_has_its_knee_too() -> None:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
+from benchkit import MACHINE
 from cli_fake_pool import FakePool, run
 
-from kestrelctl.bench.poll_page import growth_plot, network_plot, rows, sentences
-from kestrelctl.bench.poll_result import PollRun, growth, line_through
+from kestrelctl.bench.poll_page import (
+    growth_plot,
+    network_plot,
+    rows,
+    sentences,
+    write_poll_report,
+)
+from kestrelctl.bench.poll_result import PollResult, PollRun, growth, line_through
 
 
 def polled(clients: int, *received: int, limit: float | None = None, cpu: float = 0.1) -> PollRun:
@@ -59,3 +69,17 @@ def test_what_makes_no_sense_is_refused() -> None:
         result = run(FakePool(), "bench", "properties", *words)
         assert said in result.stderr
         assert result.exit_code == 2
+
+
+def test_no_run_is_dropped_from_the_plots(tmp_path: Path) -> None:
+    runs = [polled(300, n, limit=float(n)) for n in range(1, 8)]
+    written = write_poll_report(tmp_path, PollResult(MACHINE, "bench", runs))
+    plots = [path.read_text() for path in written if path.name.startswith("polls-network")]
+    assert [plot.count("300 clients") for plot in plots] == [6, 1]
+
+
+def test_the_line_of_growth_ends_where_there_are_no_more_clients() -> None:
+    drawn = growth_plot([polled(n, 1, cpu=n / 1000) for n in (20, 50, 100)])
+    ends = re.findall(r'class="line s0" d="M[\d.]+ [\d.]+L([\d.]+) ', drawn)
+    dots = [float(x) for x in re.findall(r'cx="([\d.]+)"', drawn)]
+    assert [float(x) for x in ends] == [max(dots)]
