@@ -17,6 +17,7 @@ from statistics import fmean, median
 from kestrelctl.bench.flock_source import MACHINES, traces
 
 TIMES = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+SEEDS = 30
 
 
 class Flock:
@@ -106,14 +107,21 @@ def figures(seed: int, reclaim: float) -> tuple[float, ...]:
     return max(of["D"]), fmean(everybody), grown, float(flock.given_back)
 
 
+def cells(reclaim: float, seeds: int) -> list[str]:
+    """A row of the table: medians of the seeds."""
+    found = [figures(seed, reclaim) for seed in range(1, 1 + seeds)]
+    return [f"{reclaim:g}", *(f"{median(each[place] for each in found):.3g}" for place in range(4))]
+
+
 def main() -> None:
-    seeds = range(1, 1 + int(sys.argv[1] if len(sys.argv) > 1 else 30))
-    print("| guests may go on for | D waits at most | all on average | A or B | given back |")
+    seeds = int(sys.argv[1]) if len(sys.argv) > 1 else SEEDS
+    print(
+        "| guests may go on for, units | D waits at most | all wait on average | "
+        "A or B on average | given back |"
+    )
     print("|---|---|---|---|---|")
     for reclaim in TIMES:
-        found = [figures(seed, reclaim) for seed in seeds]
-        cells = [f"{median(each[place] for each in found):.3g}" for place in range(4)]
-        print(f"| {reclaim:g} | {' | '.join(cells)} |")
+        print(f"| {' | '.join(cells(reclaim, seeds))} |", flush=True)
 
 
 if __name__ == "__main__":

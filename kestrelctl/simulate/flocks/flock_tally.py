@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from kestrelctl.flock.rules.flock_settings import MINUTE_SECONDS
-
-if TYPE_CHECKING:
-    from kestrelctl.simulate.flocks.flock_world import FlockWorld, FlockWorldPlan
+from kestrelctl.simulate.flocks.flock_world import FlockWorld, FlockWorldPlan
 
 #: Shares of the network's diameter within which tasks are counted.
 NEAR_SHARES = tuple(percent / 100 for percent in range(0, 101, 2))
