@@ -71,6 +71,9 @@ _FIELDS = (
     "tasks_ahead",
     "clauses",
     "neighbours",
+    "environments",
+    "next_start_seconds",
+    "gives_way",
 )
 
 

@@ -168,7 +168,7 @@ def job_record(view: JobView, now: float, reason: str, output: str, files: str) 
     """
     span = f" ({view.ids})" if view.argv else ""
     blocks: list[tuple[str, str] | Table] = [
-        ("job", f"{view.job_id} {view.name}"),
+        ("job", f"{view.job_id} {view.name}".rstrip()),
         ("state", ", ".join(filter(None, (_state(view), stop_words(view))))),
         ("waits because", reason),
         ("on hold", _hold(view, now)),
@@ -217,7 +217,7 @@ def job_record(view: JobView, now: float, reason: str, output: str, files: str) 
         ("deadline", _deadline(view, now)),
         ("stop signal", f"SIG{view.stop_signal}" if view.stop_signal else ""),
         ("stop grace", duration(view.stop_grace_seconds)),
-        ("environment", shlex.join(f"{name}={value}" for name, value in (view.env or {}).items())),
+        ("variables", shlex.join(f"{name}={value}" for name, value in (view.env or {}).items())),
         ("cleanup", shlex.join(view.cleanup or ())),
         *((f"stage {stage.name}", _stage(stage)) for stage in view.stages or ()),
         ("running now", _running(view, now)),

@@ -56,13 +56,14 @@ def top(invocation: Invocation, interval: float, once: bool) -> int:
     Keys: q or Ctrl-C quits, j and k or the arrows scroll jobs, p pauses.
     """
     screen = invocation.screen
+    pool = invocation.find_context(invocation.pool).name
     status = 0
 
     async def work(connection: Connection) -> CommandOutput | None:
         nonlocal status
         if once or not _can_draw(screen):
-            return _Sheet(await _look(connection, interval), invocation.now())
-        status = await _Live(invocation, connection, interval).run()
+            return _Sheet(await _look(connection, interval), invocation.now(), pool)
+        status = await _Live(invocation, connection, interval, pool).run()
         return None
 
     invocation.talk(work)
@@ -89,9 +90,10 @@ async def _look(connection: Connection, interval: float) -> History:
 class _Sheet(CommandOutput):
     """What one look found."""
 
-    def __init__(self, history: History, now: float) -> None:
+    def __init__(self, history: History, now: float, pool: str) -> None:
         self._history = history
         self._now = now
+        self._pool = pool
 
     async def entries(self) -> AsyncIterator[tuple[str, object]]:
         found, history = self._history.latest, self._history
@@ -102,18 +104,20 @@ class _Sheet(CommandOutput):
 
     async def tabulate(self, screen: Screen) -> None:
         width = shutil.get_terminal_size((_PIPE_COLUMNS, 0)).columns
-        for line in sheet(self._history, self._now, width):
+        for line in sheet(self._history, self._now, width, self._pool):
             screen.write(line_text(line) + "\n")
 
 
 class _Live:
     """The view on a terminal, from its first picture until the user quits."""
 
-    def __init__(self, invocation: Invocation, connection: Connection, interval: float) -> None:
+    def __init__(
+        self, invocation: Invocation, connection: Connection, interval: float, pool: str
+    ) -> None:
         self._invocation = invocation
         self._connection = connection
         self._interval = interval
-        self._view = View()
+        self._view = View(pool=pool)
         self._history: History
         self._answered_at = 0.0
         self._changed = asyncio.Event()

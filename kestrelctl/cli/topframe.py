@@ -46,11 +46,13 @@ class View:
     """What the user has chosen to see.
 
     Attributes:
+        pool: as the user names it, shown with its domain; empty for that alone.
         scroll: how many jobs are above the first one shown.
         away_since: when the pool answered last, if it does not any more (seconds since the epoch).
         away_why: what is known of the reason.
     """
 
+    pool: str = ""
     scroll: int = 0
     paused: bool = False
     away_since: float | None = None
@@ -84,10 +86,14 @@ def frame(history: History, view: View, now: float, width: int, height: int) -> 
     return [crop(line, width) for line in [*lines, footer]][:height]
 
 
-def sheet(history: History, now: float, width: int) -> list[Line]:
-    """Everything, in as many lines as it takes, to be printed once."""
+def sheet(history: History, now: float, width: int, pool: str = "") -> list[Line]:
+    """Everything, in as many lines as it takes, to be printed once.
+
+    Args:
+        pool: as for a `View`.
+    """
     found = history.latest
-    lines = _head(history, View(), now, width, SPACIOUS)
+    lines = _head(history, View(pool=pool), now, width, SPACIOUS)
     jobs = [*found.jobs, *found.ended]
     lines += _jobs(jobs, history, width) if jobs else [[("no jobs", "")]]
     if found.notable:
@@ -125,7 +131,8 @@ def _head(history: History, view: View, now: float, width: int, height: int) -> 
 
 
 def _title(found: Overview, view: View, now: float, width: int) -> Line:
-    left: Line = [(found.pool, "bold")]
+    is_named = view.pool not in ("", found.pool)
+    left: Line = [(f"{view.pool} ({found.pool})" if is_named else found.pool, "bold")]
     left.append((f"  manager {found.version}, up {duration(found.up_seconds)}", ""))
     left.append((f", epoch {found.epoch}", "dim"))
     clock = time.strftime("%H:%M:%S", time.localtime(now))

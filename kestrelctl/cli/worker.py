@@ -407,7 +407,7 @@ def worker_columns(now: float) -> list[Column[WorkerView]]:
         Column("CPUS", lambda w: f"{w.assets.get('cpus', 0):g}", right=True),
         Column("FREE", lambda w: f"{w.free.get('cpus', 0):g}", right=True),
         Column("MEMORY", lambda w: _memory(w.assets), right=True),
-        Column("FREE", lambda w: _memory(w.free), right=True),
+        Column("FREE", _free_memory, right=True),
         Column("ASSETS", lambda w: " ".join(used_of_others(w))),
         Column("RUNNING", lambda w: f"{w.running:,}", right=True),
         Column("QUEUED", lambda w: f"{w.queued:,}", right=True, wide=True),
@@ -532,6 +532,11 @@ def _cut(view: WorkerView) -> str:
 
 def _memory(assets: dict[str, float]) -> str:
     return size(int(assets.get("memory", 0)))
+
+
+def _free_memory(view: WorkerView) -> str:
+    """How much is free; empty for a worker that offers none."""
+    return (_memory(view.free) or "0 B") if view.assets.get("memory") else ""
 
 
 async def _described(

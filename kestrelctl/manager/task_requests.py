@@ -141,8 +141,9 @@ class TaskRequests:
         live = job.live.get(index) if job is not None else None
         if live is not None:
             attempt, now = live.attempt, self._service.now()
-            said_at, use = views.last_use(self._service.pool, attempt) or (None, None)
-            ran_seconds = views.run_seconds(self._service.pool, attempt, now)
+            said = views.last_use(self._service.pool, attempt)
+            said_at, use = said or (None, None)
+            ran_seconds = views.run_seconds(attempt, said, now)
             return an.TaskView(
                 index=index,
                 task_id=task_id,

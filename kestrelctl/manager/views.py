@@ -308,7 +308,7 @@ def _json_bytes(view: msgspec.Struct) -> int:
 def task_view(record: TaskRecord, job: JobRecord, now: float) -> TaskView:
     """A task that has a row."""
     result = record.result
-    wait_seconds = None if result is None else max(0.0, result.started_at - job.submitted_at)
+    wait_seconds = None if result is None else waits_seconds(job, result.started_at)
     if record.state is TaskState.WAITING:
         wait_seconds = waits_seconds(job, now)
     return TaskView(
@@ -352,23 +352,31 @@ def running_use(pool: Pool, job: Job) -> RunningUse | None:
     )
 
 
-def waits_seconds(job: JobRecord, now: float) -> float:
-    """How long a task that waits has done so: since its job was submitted."""
-    return max(0.0, now - job.submitted_at)
+def waits_seconds(job: JobRecord, until: float) -> float:
+    """How long a task has waited since its job was submitted, to the microsecond.
+
+    Args:
+        until: when it started, or now; seconds since the epoch.
+    """
+    return round(max(0.0, until - job.submitted_at), 6)
 
 
-def run_seconds(pool: Pool, attempt: Attempt | None, now: float) -> float | None:
-    """How long an attempt has run; None if it does not, or began before this manager and its worker
-    has not spoken of it since.
+def run_seconds(
+    attempt: Attempt | None, said: tuple[float, Use] | None, now: float
+) -> float | None:
+    """How long an attempt has run, to the microsecond; None if it does not, or began before this
+    manager and its worker has not spoken of it since.
+
+    Args:
+        said: what it was last said to have used, and when.
     """
     if attempt is None or attempt.phase is not Phase.RUNNING:
         return None
-    said = last_use(pool, attempt)
     if said is not None:
         said_at, use = said
-        return use.wall_seconds + max(0.0, now - said_at)
+        return round(use.wall_seconds + max(0.0, now - said_at), 6)
     began_at = attempt.promoted_at or attempt.sent_at
-    return max(0.0, now - began_at) if began_at else None
+    return round(max(0.0, now - began_at), 6) if began_at else None
 
 
 def with_item(view: TaskView, items: Sequence[str] | None, longest: int) -> TaskView:
@@ -390,20 +398,21 @@ def last_use(pool: Pool, attempt: Attempt | None) -> tuple[float, Use] | None:
     return worker.uses.get(attempt.number) if worker is not None and attempt is not None else None
 
 
-def _running_tasks(worker: Worker) -> list[RunningTask]:
+def _running_tasks(worker: Worker, now: float) -> list[RunningTask]:
     found: list[RunningTask] = []
     for number, task in worker.held.items():
         attempt = task.attempt
         if attempt is None or attempt.phase is not Phase.RUNNING:
             continue
-        said_at, use = worker.uses.get(number, (None, None))
+        said = worker.uses.get(number)
+        said_at, use = said or (None, None)
         found.append(
             RunningTask(
                 job_id=task.job.id,
                 task_id=task.job.spec.task_id(task.index),
                 sent_at=attempt.sent_at,
                 said_at=said_at,
-                wall_seconds=use.wall_seconds if use else None,
+                wall_seconds=run_seconds(attempt, said, now),
                 cpu_seconds=use.cpu_seconds if use else None,
                 memory_bytes=use.memory_bytes if use else None,
             )
@@ -469,7 +478,7 @@ def worker_view(
         offered_cpus=ad.assets["cpus"] if worker.is_cut else None,
         attributes=ad.attributes,
         start=ad.start,
-        runs=_running_tasks(worker) if with_tasks else [],
+        runs=_running_tasks(worker, now) if with_tasks else [],
         groups=list(groups),
         properties=[
             ToldReading(name, each.at, each.value, each.missing)

@@ -375,7 +375,8 @@ class RunningTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
     Attributes:
         sent_at: when it was handed out; 0 if the manager was started since.
-        said_at: when the worker said what follows; None if it has not.
+        said_at: when the worker said what it uses; None if it has not.
+        wall_seconds: how long it has run until now; None if that is not known.
         memory_bytes: without the page cache.
     """
 

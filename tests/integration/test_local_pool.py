@@ -200,3 +200,36 @@ def test_a_hold_outlasts_a_killed_pool_and_ends_with_a_release(home: Home) -> No
     home.run("job", "wait", "1,2", "--timeout", "1m")
     assert (home.work / "started").exists()
     assert {int(line) for line in (home.work / "ran").read_text().split()} == set(range(1, 21))
+
+
+FIRST_TRIGGER = """
+[busy]
+expr = queue.running > 0
+cmd = hold(queue.jobs)
+ticks = 30
+"""
+
+
+def test_a_pool_shows_what_there_is_and_what_there_is_not(home: Home) -> None:
+    home.run("--pool", "lab", "up")
+    assert read_state(pool_directory("lab")) is not None
+    assert not pool_directory("default").exists()
+    for line in ("trigger list", "trigger log", "environment list", "flock pools"):
+        assert home.json(*line.split()) == [], line
+    assert home.run("trigger", "list").stderr == "no triggers\n"
+
+    (home.work / "items").write_text("alpha.csv\nbeta.csv\n")
+    home.run("submit", "--each-line", "items", "--", "sleep", "1000")
+    home.until(lambda: home.json("job", "tasks", "1", "--state", "running"), "no task ran")
+    first, _ = home.json("job", "tasks", "1")
+    assert (first["item"], first["said_at"]) == ("alpha.csv", None)
+    assert first["wall_seconds"] >= 0
+    assert "task 0 has the item alpha.csv" in home.run("job", "story", "1", "0").stdout
+
+    (home.work / "first.ini").write_text(FIRST_TRIGGER)
+    tried = home.json("trigger", "test", "busy", "--file", "first.ini")
+    assert (tried["is_true"], tried["actions"], tried["problem"]) == (True, ["hold(1)"], "")
+    assert home.json("trigger", "list") == []
+    assert home.json("job", "list")[0]["hold"] is None, "nothing is done"
+    ended = home.run("down", "lab", status=2)
+    assert "hint: kestrelctl down --name lab" in ended.stderr

@@ -73,7 +73,7 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 def test_no_run_is_dropped_from_the_plots(tmp_path: Path) -> None:
     runs = [polled(300, n, limit=float(n)) for n in range(1, 8)]
-    written = write_poll_report(tmp_path, PollResult(MACHINE, "bench", runs))
+    written = write_poll_report(tmp_path, PollResult(machine=MACHINE, command="bench", runs=runs))
     plots = [path.read_text() for path in written if path.name.startswith("polls-network")]
     assert [plot.count("300 clients") for plot in plots] == [6, 1]
 

@@ -39,7 +39,7 @@ def test_options_say_which_are_meant() -> None:
 def test_that_nothing_fits_is_not_that_nothing_has_happened() -> None:
     pool = FakePool(ListEvents=EventPage(id="", events=[], after=7))
     assert "no events of workers" in run(pool, "pool", "events").output
-    assert "nothing of the kind is known" in run(pool, "pool", "events", "--group", "gpu").output
+    assert "no such events of workers" in run(pool, "pool", "events", "--group", "gpu").output
 
 
 def test_pages_are_asked_for_one_after_the_other() -> None:

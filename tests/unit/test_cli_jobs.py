@@ -481,7 +481,7 @@ def test_all_about_a_job_is_what_it_was_submitted_with_and_what_it_took() -> Non
         ("max failures", "3"),
         ("max losses", "5"),
         ("on worker lost", "wait"),
-        ("environment", "'MODE=fast and good'"),
+        ("variables", "'MODE=fast and good'"),
         ("cleanup", "rm -f lock"),
         ("processor time", "1h 00m"),
         ("memory used", "3 MiB at most"),
@@ -511,6 +511,15 @@ def test_a_job_says_how_much_was_written_and_where_it_is() -> None:
     ) in run(pool, "job", "info", "7").stdout
     pool = FakePool(ListTasks=an.Tasks(id="", tasks=[TASK]))
     assert "output" not in run(pool, "job", "info", "7").stdout
+
+
+# -- workers ---------------------------------------------------------------------------------------
+
+
+def test_a_worker_whose_memory_is_all_taken_shows_that_none_is_free() -> None:
+    full = replace(WORKER, free={"cpus": 0.0, "memory": 0.0})
+    line = run(FakePool(ListWorkers=an.Workers(id="", workers=[full])), "worker", "list").stdout
+    assert re.search(r" 4 +0 +8 GiB +0 B ", line)
 
 
 # -- explain ---------------------------------------------------------------------------------------
@@ -613,6 +622,8 @@ def test_every_reason_can_be_told() -> None:
 
 def test_an_explanation_in_json_carries_the_conclusion() -> None:
     result = run(FakePool(ExplainJob=EXPLANATION), "job", "explain", "7", "-o", "json")
+    told = {name for name in an.JobExplanation.__struct_fields__ if name != "id"}
+    assert told <= set(json.loads(result.stdout)), "what the words say, the data do, too"
     found = json.loads(result.stdout)
     assert found["obstacles"][0]["refusal"]["reason"] == "too-small"
     assert found["conclusion"].startswith("no worker could ever run it")
@@ -866,6 +877,21 @@ def test_info_says_what_stopped_a_job() -> None:
     assert "failed, stopped after 2 failed tasks\n" in result.stdout
     assert re.search(r"stop after +2 failed tasks\n", result.stdout)
     assert re.search(r"standard error +into standard output\n", result.stdout)
+
+
+def test_info_of_a_job_without_a_name_ends_with_its_number() -> None:
+    view = replace(JOB, name="")
+    shown = run(FakePool(ListJobs=an.Jobs(id="", jobs=[view])), "job", "info", "7").stdout
+    assert [line for line in shown.splitlines() if line != line.rstrip()] == []
+
+
+def test_info_tells_variables_from_the_environment_in_which_tasks_run() -> None:
+    view = replace(JOB, environment="science", env={"LANG": "C"})
+    shown = run(FakePool(ListJobs=an.Jobs(id="", jobs=[view])), "job", "info", "7").stdout
+    labels = [line.split("  ")[0] for line in shown.splitlines() if not line.startswith(" ")]
+    assert len(labels) == len(set(labels))
+    assert re.search(r"^environment +science$", shown, re.MULTILINE)
+    assert re.search(r"^variables +LANG=C$", shown, re.MULTILINE)
 
 
 def test_info_says_how_many_workers_a_job_spans() -> None:

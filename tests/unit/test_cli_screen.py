@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -18,6 +19,7 @@ def printed(program: str, *, apart: bool = False) -> str:
         [sys.executable, "-c", begin + program],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE if apart else subprocess.STDOUT,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
         text=True,
         check=True,
     ).stdout

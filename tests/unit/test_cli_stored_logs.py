@@ -82,7 +82,7 @@ def test_a_log_comes_whole_from_the_share(at: Logs) -> None:
 def test_those_of_all_tasks_do_and_the_share_is_opened_once(at: Logs) -> None:
     assert at.logs("--to", "out-{n}").exit_code == 0
     assert Path("out-1").read_bytes() == Path("out-2").read_bytes() == WHOLE
-    assert at.logs("--all").stdout_bytes == b"".join(
+    assert at.logs("--all").stdout_bytes == b"\n".join(
         b"==> task %d <==\n" % n + WHOLE for n in (1, 2)
     )
     assert (at.share.gets, at.share.opened) == (4, 2)

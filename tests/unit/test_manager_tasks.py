@@ -87,6 +87,9 @@ async def test_a_task_that_runs_says_how_long_it_has(manager: PlayedManager) -> 
     assert (task.state, task.wall_seconds, task.wait_seconds) == (TaskState.RUNNING, 12.0, 3.0)
     assert task.started_at == NOW + 3.0
     assert (task.cpu_seconds, task.said_at) == (None, None), "its worker has said nothing of it"
+    found = codec.answers.decode(await manager.ask(ADA, rq.ListWorkers(names=["w1"])))
+    assert isinstance(found, an.Workers)
+    assert [run.wall_seconds for run in found.workers[0].runs] == [12.0]
 
 
 async def test_what_waits_at_its_worker_runs_since_the_one_before_it_ended(

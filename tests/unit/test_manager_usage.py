@@ -159,6 +159,7 @@ async def test_what_a_running_task_uses_is_shown_with_its_job_itself_and_its_wor
     assert isinstance(found, an.Workers)
     [running] = found.workers[0].runs
     assert (running.job_id, running.task_id, running.cpu_seconds) == (1, 5, 100.0)
+    assert running.wall_seconds == 409.0, "until now"
     found = codec.answers.decode(await manager.ask(ADA, rq.ListWorkers()))
     assert isinstance(found, an.Workers)
     assert found.workers[0].runs == []
