@@ -172,7 +172,7 @@ def side(attributes: Attributes) -> Side:
 @example("Rack ?: 0 < 3 && Memory > 5", {"speed": 1}, {})
 @example("!Fast ?: Speed ?: -1 + 2", {"Fast": 0}, {"speed": 2})
 @given(_expressions, _ads, _ads)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_an_expression_has_the_structure_that_the_library_reads(
     text: str, mine: Attributes, target: Attributes
 ) -> None:
@@ -185,7 +185,7 @@ def test_an_expression_has_the_structure_that_the_library_reads(
 
 @example("Site is'Speed'", {"SITE": "a", "speed": "a"}, {})
 @given(_expressions, _ads, _ads)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_an_expression_asks_for_the_attributes_that_the_library_looks_up(
     text: str, mine: Attributes, target: Attributes
 ) -> None:
@@ -196,7 +196,7 @@ def test_an_expression_asks_for_the_attributes_that_the_library_looks_up(
 
 
 @given(_expressions, _ads, _ads)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_an_expression_is_true_if_all_its_clauses_are(
     text: str, mine: Attributes, target: Attributes
 ) -> None:
@@ -212,7 +212,7 @@ def test_an_expression_is_true_if_all_its_clauses_are(
 @example("Property_up < true", [], {}, {"Property_up": 5})
 @example("Property_up == false", [], {}, {"Property_up": -5})
 @given(_expressions, st.lists(_expressions, max_size=2), _ads, _ads)
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_what_others_ask_changes_no_answer(
     text: str, others: list[str], mine: Attributes, target: Attributes
 ) -> None:

@@ -226,6 +226,13 @@ def test_a_match_is_evaluated_once_for_many() -> None:
     assert classes(driver) == 2
 
 
+def test_a_name_in_quotes_may_stand_next_to_a_word() -> None:
+    driver = PoolDriver()
+    driver.join("w", cpus=1, attributes={"site": "a", "home": "a"})
+    job = driver.submit(requirements="Site is'home'&&'home'isnt \"b\"")
+    assert driver.jobs_at("w") == [job]
+
+
 def test_a_zero_below_zero_is_the_other_one() -> None:
     """HTCondor's library tells them apart, and nothing that is remembered of values does."""
     driver = PoolDriver()

@@ -64,11 +64,19 @@ def test_a_value_of_1_is_true_whatever_others_ask(asked_before: str, value: Valu
     assert driver.jobs_at("w") == [job]
 
 
-@pytest.mark.parametrize("text", ["Property_up < true", "Property_up == false", "Property_up <= 0"])
-def test_a_value_that_is_neither_is_not_taken_for_one(text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("Property_up < true", 5),
+        ("Property_up == false", 5),
+        ("Property_up == false", -5),
+        ("Property_up == true", -5),
+    ],
+)
+def test_a_value_that_is_neither_is_not_taken_for_one(text: str, value: Value) -> None:
     driver = PoolDriver()
     driver.join("w", cpus=1)
-    reads(driver, "w", up=5)
+    reads(driver, "w", up=value)
     driver.submit(requirements=text)
     assert driver.jobs_at("w") == []
 
