@@ -274,3 +274,58 @@ def test_a_task_that_must_not_queue_gets_its_turn_before_those_that_do() -> None
             break
     assert job.running
     assert driver.pool.job(short)
+
+
+# -- workers that ask for nothing ------------------------------------------------------------------
+
+
+class Pulled:
+    """Two workers that take what they are given, and one that pulls and asks for so much."""
+
+    def __init__(self, wants: int) -> None:
+        self.driver = PoolDriver(STARVING)
+        self.driver.join("w0", "w1")
+        self.driver.join("pulls", wants=wants)
+        self.driver.submit(1000, owner=STREAM)
+        self.large = self.driver.submit(3, span=3)
+
+    def goes_by(self, seconds: int) -> int:
+        """Seconds in which a task a second ends at each worker; returns how many ended."""
+        before = self.ended()
+        for _ in range(seconds):
+            for name in ("w0", "w1", "pulls"):
+                if self.driver.worker(name).running:
+                    self.driver.report(name, seconds=1.0)
+            self.driver.live(1.0)
+        return self.ended() - before
+
+    def ended(self) -> int:
+        return sum(job.counts.done for job in self.driver.pool.jobs)
+
+    def kept(self) -> set[str]:
+        return {w.jid for w in self.driver.pool.workers.values() if w.kept_for is not None}
+
+
+def test_nobody_is_kept_together_with_one_that_asks_for_nothing() -> None:
+    pool = Pulled(wants=0)
+    assert pool.goes_by(60) > 100, "the others go on"
+    assert not pool.kept()
+    pool.driver.tell(ev.Wanted(at=pool.driver.now, worker="pulls", attempts=100))
+    pool.goes_by(30)
+    assert pool.driver.pool.job(pool.large) is None, "now there are three"
+
+
+@pytest.mark.parametrize("says_hello", [False, True])
+def test_they_are_let_go_if_it_asks_for_nothing_any_more(says_hello: bool) -> None:
+    pool = Pulled(wants=1)
+    pool.driver.live(STARVING.starving_seconds + 2)  # its task does not end
+    assert pool.kept() == {"w0", "w1", "pulls"}
+    for name in ("w0", "w1"):
+        pool.driver.report(name, seconds=10.0)
+    if says_hello:
+        pool.driver.join("pulls", wants=0, incarnation="two")
+    else:
+        pool.driver.report("pulls", seconds=10.0)
+    pool.goes_by(4)
+    assert pool.kept() == (set() if says_hello else {"w0", "w1", "pulls"}), "it may be on its way"
+    assert pool.goes_by(30) > 40, "the others go on"

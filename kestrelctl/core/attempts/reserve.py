@@ -6,12 +6,15 @@ from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.scheduling.match import Terms
-from kestrelctl.core.scheduling.reservation import best_to_keep, starving
+from kestrelctl.core.scheduling.reservation import asks_for_nothing, best_to_keep, starving
 from kestrelctl.core.state import State
 
 #: Of so many workers that may take tasks, one may be kept; of fewer, one. One job that spans
 #: workers at a time may keep as many beside these as it needs.
 WORKERS_PER_KEPT = 4
+#: A kept worker that has nothing, and asks for nothing for so long, is kept in vain. Less may pass
+#: between the end of its last task and the message in which it asks for more.
+UNWILLING_SECONDS = 5.0
 #: How often jobs are looked through for those that starve, in the time after which they do.
 LOOKS = 10
 
@@ -19,7 +22,7 @@ LOOKS = 10
 def keep_workers(state: State, now: float) -> None:
     """Lets workers go that are kept in vain, and keeps others for jobs that starve."""
     for job, (workers, since) in list(state.kept.items()):
-        if any(_over(state, job, worker, since) for worker in workers):
+        if any(_over(state, job, worker, since, now) for worker in workers):
             _let_go(state, job)
     if now < state.next_starving_at or not state.demand:
         return
@@ -63,12 +66,17 @@ def _may_be_kept(state: State) -> int:
     return max(1, open_ // WORKERS_PER_KEPT) - sum(job.shape.span == 1 for job in state.kept)
 
 
-def _over(state: State, job: Job, worker: Worker, since: float) -> bool:
-    """Whether a job has got something since, wants nothing any more, or has lost its worker."""
+def _over(state: State, job: Job, worker: Worker, since: float, now: float) -> bool:
+    """Whether a job has got something since, wants nothing any more, or has lost its worker.
+
+    One that says hello anew, or asks for nothing, is lost, too.
+    """
     supply = state.supply.of(worker) if state.workers.get(worker.jid) is worker else None
     gone = supply is None or not (
         (worker.jid in supply.hungry or worker.jid in supply.parked)
         and isinstance(supply.terms(job.shape), Terms)
+        and worker.joined_at <= since
+        and not (asks_for_nothing(worker) and worker.silence.is_stuck(now, UNWILLING_SECONDS))
     )
     if gone:
         state.next_starving_at = state.at

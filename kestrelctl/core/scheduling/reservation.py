@@ -77,10 +77,16 @@ def best_to_keep(job: Job, supply: Supply, now: float) -> list[Worker]:
     return best if len(best) == job.shape.span else []
 
 
+def asks_for_nothing(worker: Worker) -> bool:
+    """Whether a worker that pulls has nothing, and asks for nothing all the same."""
+    return worker.wants == 0 and not worker.held
+
+
 def _able(job: Job, supply: Supply) -> Iterator[tuple[Worker, Claim]]:
     """Workers that may take tasks, could run one of the job, and are kept for nobody.
 
     None that a neighbour lends: it is many machines, and what is free of it is not on one of them.
+    None that asks for nothing: all that are kept with it would wait for what it never takes.
     """
     for cls in supply.present():
         if cls.cls.distance_seconds:
@@ -89,7 +95,7 @@ def _able(job: Job, supply: Supply) -> Iterator[tuple[Worker, Claim]]:
         if isinstance(terms, Terms):
             for crowd in (cls.hungry, cls.parked):
                 for worker in crowd.values():
-                    if worker.kept_for is None:
+                    if worker.kept_for is None and not asks_for_nothing(worker):
                         yield worker, terms.claim
 
 
