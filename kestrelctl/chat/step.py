@@ -48,7 +48,8 @@ def refusal(failed: Failed, job: str) -> NotDone:
     """Why the pool refuses something."""
     if failed.code == NotAllowed.code and job:
         if failed.cause:  # of several it was done for some
-            return problem(KestrelError(f"not all of {job} are jobs of yours", cause=failed.cause))
+            words = f"not all of {job} are jobs of yours"
+            return NotDone(problem(KestrelError(words, cause=failed.cause)))
         return no_such_job(job)
     return NotDone(problem(KestrelError(failed.message, cause=failed.cause, hint=failed.hint)))
 
