@@ -60,7 +60,8 @@ def make(root: Path) -> None:
     shutil.copy("/etc/hosts", root / "etc/hosts")
     copy = root / "kestrel"
     subprocess.run(["git", "clone", "--quiet", str(CHECKOUT), str(copy)], check=True)
-    listed = ["git", "-C", str(CHECKOUT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    here = ["git", "-C", str(CHECKOUT)]
+    listed = [*here, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, check=True, capture_output=True, text=True).stdout
     for name in names.split("\0")[:-1]:
         (copy / name).unlink(missing_ok=True)
