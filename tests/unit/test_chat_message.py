@@ -153,3 +153,45 @@ def test_a_reply_as_slixmpp_quotes_it() -> None:
     message["reply"].add_quoted_fallback("Job 12: 1 task of echo '🐦'\nI tell you", "jobs")
     assert message["body"].startswith("> jobs:\n> Job 12")
     assert typed_in(message.xml) == ("explain 12", ChatMarks(id="m2"))
+
+
+@pytest.mark.parametrize(
+    ("stanza", "text", "marks"),
+    [
+        pytest.param(
+            '<message id="7IBOhgVS" to="jobs@pool" type="chat"><body>status</body>'
+            '<active xmlns="http://jabber.org/protocol/chatstates"/>'
+            '<request xmlns="urn:xmpp:receipts"/>'
+            '<replace id="RzZtHMf1" xmlns="urn:xmpp:message-correct:0"/></message>',
+            "status",
+            ChatMarks(id="7IBOhgVS", corrects="RzZtHMf1"),
+            id="Profanity 0.13.1, /correct",
+        ),
+        pytest.param(
+            '<message id="gzPs8FXV" to="jobs@pool" type="chat"><body>?OTR?v2? This user has '
+            "requested an Off-the-Record private conversation. However, you do not have a plugin "
+            "to support that. See http://otr.cypherpunks.ca/ for more information.</body>"
+            '<active xmlns="http://jabber.org/protocol/chatstates"/>'
+            '<private xmlns="urn:xmpp:carbons:2"/><no-copy xmlns="urn:xmpp:hints"/>'
+            '<no-store xmlns="urn:xmpp:hints"/></message>',
+            None,
+            ChatMarks(ChatKind.ENCRYPTED, id="gzPs8FXV"),
+            id="Profanity 0.13.1, /otr start",
+        ),
+        pytest.param(
+            '<message type="chat" to="jobs@pool" id="131095200766">'
+            "<body>&gt; said before: it&apos;s\njobs\nexplain 2?</body>"
+            '<active xmlns="http://jabber.org/protocol/chatstates"></active></message>',
+            "> said before: it's\njobs\nexplain 2?",
+            ChatMarks(id="131095200766"),
+            id="mcabber 1.1.2, /msay",
+        ),
+    ],
+)
+def test_messages_as_programs_have_sent_them(
+    stanza: str, text: str | None, marks: ChatMarks
+) -> None:
+    found = typed_in(fromstring(stanza.replace("<message", "<message xmlns='jabber:client'")))
+    assert found is not None
+    assert found[1] == marks
+    assert text in (None, found[0])
