@@ -163,7 +163,7 @@ async def test_a_user_is_mailed_when_his_job_has_failed(site: Site, smtp: SmtpSe
     [text] = texts(smtp)
     assert text.startswith(f'job {job} "fit" failed: 2 done, 1 failed in ')
     assert "task 1 failed: exit code 1" in text
-    assert f"kestrelctl job logs {job} 1" in text
+    assert f"kestrelctl --pool {site.server.domain} job logs {job} 1" in text
 
 
 async def test_a_server_for_mail_that_is_away_gets_it_when_it_is_there(
