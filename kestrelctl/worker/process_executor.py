@@ -371,17 +371,17 @@ class ProcessExecutor:
     # ---- ending
 
     def _reap(self) -> None:
-        ended = []
-        for pid, status, usage in self._ended_children():
-            process = self._by_pid.pop(pid, None)
-            if process is None:
-                self._orphans.reaped(pid)
-                continue
-            # At once, before the group's id can belong to anybody else.
-            process.left_something |= kill_group(pid)
-            process.add(usage)
-            if self._is_over(process, os.waitstatus_to_exitcode(status)):
-                ended.append(process)
+        ended: list[RunningProcess] = []
+        if self._limits.in_grace:
+            for child in self._ended_beside_graces():
+                self._take(*child, ended)
+        else:
+            with contextlib.suppress(ChildProcessError):
+                while True:
+                    pid, status, usage = os.wait4(-1, os.WNOHANG)
+                    if not pid:
+                        break
+                    self._take(pid, status, usage, ended)
         now = time.monotonic()
         self._orphans.look(self._by_pid, now)
         inherited = own_peak()
@@ -394,18 +394,27 @@ class ProcessExecutor:
             self._orphans.kill_finished(self._has_process, oldest)
             self._limits.look_soon()
 
-    def _ended_children(self) -> Iterator[tuple[int, int, struct_rusage]]:
-        """Waits for the children that have ended (wait4).
+    def _take(
+        self, pid: int, status: int, usage: struct_rusage, ended: list[RunningProcess]
+    ) -> None:
+        """Notes the end of a child; adds its task to `ended` if that is over."""
+        process = self._by_pid.pop(pid, None)
+        if process is None:
+            self._orphans.reaped(pid)
+            return
+        # At once, before the group's id can belong to anybody else.
+        process.left_something |= kill_group(pid)
+        process.add(usage)
+        if self._is_over(process, os.waitstatus_to_exitcode(status)):
+            ended.append(process)
 
-        The leader of a group that has its grace is waited for when nobody else of it lives: until
-        then nobody else can have the group's id, and the task is not over.
+    def _ended_beside_graces(self) -> Iterator[tuple[int, int, struct_rusage]]:
+        """Waits for the children that have ended (wait4), while groups have their grace.
+
+        The leader of such a group is waited for when nobody else of it lives: until then nobody
+        else can have the group's id, and the task is not over.
         """
         in_grace = self._limits.in_grace
-        if not in_grace:
-            with contextlib.suppress(ChildProcessError):
-                while (child := os.wait4(-1, os.WNOHANG))[0]:
-                    yield child
-            return
         for pid in {*self._orphans.children(), *self._by_pid}:
             if pid not in in_grace:
                 yield from _waited_for(pid)
