@@ -119,6 +119,9 @@ class Spawner:
                         setsigdef=self._ignored_signals,
                     )
                 except FileNotFoundError as error:
+                    if not os.path.isdir(f"{place}/scratch"):  # the task is not to blame
+                        why = "somebody removed the directory of the task"
+                        raise OSError(errno.EAGAIN, why) from error
                     if launch.program == program:
                         raise
                     why = f"{launch.program} has gone"

@@ -7,6 +7,7 @@ import contextlib
 import os
 import resource
 import shlex
+import shutil
 import signal
 import stat
 import sys
@@ -251,6 +252,22 @@ async def test_a_machine_without_room_for_a_process_says_so(
     monkeypatch.setattr(os, "posix_spawn", refuse)
     ended = await machine.run("/bin/true")
     assert ended.reason == "no-resources: Resource temporarily unavailable: '/bin/true'"
+
+
+async def test_a_task_whose_directory_somebody_removes_as_it_starts_is_not_to_blame(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spawn = os.posix_spawn
+
+    def removed(*args: Any, **kwargs: Any) -> int:
+        shutil.rmtree(Path(os.getcwd()).parent)
+        return spawn(*args, **kwargs)
+
+    monkeypatch.setattr(os, "posix_spawn", removed)
+    ended = await machine.run("/bin/true")
+    assert ended.reason.startswith("no-resources: somebody removed the directory of the task")
+    monkeypatch.undo()
+    assert (await machine.run("/bin/true")).exit_code == 0
 
 
 async def test_a_full_disk_at_the_start_says_so(
