@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,9 @@ TEST_RUN = "KESTREL_LAB_TEST_RUN"
 
 
 def pytest_configure() -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As of what a script starts in the background; no child of the tests would hear Ctrl-C.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if TEST_RUN in os.environ or os.geteuid() != 0:  # a part of a run; only root has labs
         return
     state = TESTS / "lab/.state"
