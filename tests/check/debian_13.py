@@ -24,7 +24,8 @@ PARTS = 3
 PACKAGES = ("ca-certificates", "git", "iproute2", "procps", "python3-venv")
 AUTHORITIES = "etc/ssl/certs/ca-certificates.crt"
 MAKE = ("mmdebstrap", "--quiet", "--variant=apt")
-#: Ends with all that it started, and its mounts end with it.
+#: Ends with all that it started, and its mounts end with it. A shell stays its first process: tests
+#: take the first one for another than their own.
 APART = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
 ENTER = """\
 mount -t proc proc "$1/proc"
@@ -33,9 +34,10 @@ mount --rbind /dev "$1/dev"
 mount -t tmpfs tmpfs "$1/run"
 root=$1
 shift
-exec chroot "$root" env -i HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin \\
+chroot "$root" env -i HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin \\
     PIP_CERT=/etc/ssl/certs/ca-certificates.crt \\
     sh -ec 'cd /kestrel; exec ./kestrel test "$@"' sh "$@"
+exit 0  # the last command would take the place of the shell
 """
 
 
