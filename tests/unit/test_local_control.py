@@ -135,6 +135,7 @@ def test_where_nothing_can_be_written_no_pool_starts(
         assert running_pools() == {}
 
 
+@pytest.mark.usefixtures("failing")
 @pytest.mark.parametrize("text", [b"\xff\xfe", b"../x", b"a b"])
 def test_a_pool_whose_domain_was_spoiled_does_not_start_and_is_deleted(text: bytes) -> None:
     directory = crashed("p")
@@ -145,6 +146,7 @@ def test_a_pool_whose_domain_was_spoiled_does_not_start_and_is_deleted(text: byt
     assert not directory.exists()
 
 
+@pytest.mark.usefixtures("failing")
 def test_more_workers_than_a_machine_can_have_are_refused() -> None:
     # What follows is wrong as well: not even a pool that took so many would start here.
     result = run(FakePool(), "up", "--workers", "100001", "--executor", "none")
