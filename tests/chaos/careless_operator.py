@@ -38,8 +38,8 @@ LEFT_OUT = {
 }  # fmt: skip
 #: Options that make a command wait, or tell all that it knows of an error.
 LEFT_OUT_OPTIONS = {
-    "pool", "help", "verbose", "wait", "follow", "watch", "fetch", "every", "any_workdir",
-    "workdir",
+    "--pool", "--help", "--verbose", "--wait", "--follow", "--watch", "--fetch", "--every",
+    "--any-workdir", "--workdir",
 }  # fmt: skip
 #: Besides what nobody expects.
 WORDS = (
@@ -418,7 +418,7 @@ class CarelessOperator:
             if isinstance(each, click.Argument):
                 times = 1 if each.nargs == 1 else self._dice.choice((0, 1, 1, 2))
                 arguments += [self._value(each) for _ in range(times)]
-            elif each.name not in LEFT_OUT_OPTIONS and self._dice.random() < 0.15:
+            elif not LEFT_OUT_OPTIONS.intersection(each.opts) and self._dice.random() < 0.15:
                 assert isinstance(each, click.Option)
                 words.append(self._dice.choice([*each.opts, *each.secondary_opts]))
                 if not each.is_flag:

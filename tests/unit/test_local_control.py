@@ -113,6 +113,7 @@ def test_a_pool_that_starts_or_runs_elsewhere_is_left_alone(delete: bool) -> Non
     assert (directory / "manager" / "kestrel.db").exists()
 
 
+@pytest.mark.usefixtures("failing")
 @pytest.mark.parametrize("name", ["x" * 64, "é" * 40, "", "..", "a/b", "\udcff"])
 def test_a_name_that_no_directory_has_is_refused(name: str) -> None:
     for refused in (control.up(name, 1), control.down(name, delete=True)):
@@ -121,6 +122,7 @@ def test_a_name_that_no_directory_has_is_refused(name: str) -> None:
     assert not pools_directory().exists()
 
 
+@pytest.mark.usefixtures("failing")
 def test_where_nothing_can_be_written_no_pool_starts(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
