@@ -125,7 +125,7 @@ def test_the_job_files_of_the_page_can_be_read(desk: Path) -> None:
     assert job.options["cleanup"] == ("rm", "-f", "lock")
     assert read_job_file(desk / "sample.job").options == {
         "array": ["0-4"],
-        "cleanup": ("/bin/sh", "-c", './cleanup.sh "$0"', "{n}"),
+        "cleanup": ("/bin/sh", "-c", './cleanup.sh "$KESTREL_TASK_ID"'),
         "requires": ["FOO", "BAR", "BAZ"],
     }
 

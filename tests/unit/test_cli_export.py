@@ -111,8 +111,10 @@ def test_what_is_kept_back_is_named_on_standard_error() -> None:
 
 
 def test_an_environment_that_is_too_large_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LARGE", "x" * 600_000)
-    result = run(FakePool(), "submit", "--export", "LARGE", "--", "ls")
+    names = [f"LARGE_{number}" for number in range(6)]
+    for name in names:
+        monkeypatch.setenv(name, "x" * 100_000)
+    result = run(FakePool(), "submit", "--export", ",".join(names), "--", "ls")
     assert result.exit_code == 2
     assert "too large" in result.stderr
     assert "its environment alone takes" in result.stderr

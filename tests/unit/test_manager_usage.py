@@ -91,7 +91,7 @@ async def jobs(manager: PlayedManager, whom: str, **asked: object) -> list[an.Jo
 
 
 async def test_history_has_what_jobs_took_as_far_as_they_are_yours(manager: PlayedManager) -> None:
-    mine, theirs = await jobs(manager, ADA, used=True)
+    mine, theirs = await jobs(manager, ADA, used=True, jobs="1-2")
     assert (mine.wall_seconds, mine.attempts, mine.memory_byte_seconds) == (10.0, 2, 70.0)
     assert theirs.wall_seconds is None
     assert [view.wall_seconds for view in await jobs(manager, ROOT, used=True)] == [10.0, 5.0]
