@@ -41,7 +41,7 @@ class Desk:
         self.executor = StagingExecutor(
             self.ends.put_nowait,
             partial(ProcessExecutor, self.data / "tasks", rung=made, any_workdir=True),
-            partial(InputCache, self.data / "inputs", 1 << 20, self.get, AddressReader(())),
+            partial(InputCache, self.data / "inputs", 1 << 20, self.get, AddressReader(()), "pool"),
             self.left,
             TaskEnvironments(self.data / "recipes").inside,
         )
