@@ -37,9 +37,10 @@ def job_argument() -> Callable[[F], F]:
 
 
 async def view_told(connection: Connection, invocation: Invocation, job: str) -> JobView:
-    """The one job that is meant; if it was not named by its id, which one that is, is told."""
+    """The one job that is meant; if no job was named, which one that is, is told."""
     view = await one_job(connection, job)
-    if job == LAST:
+    source = click.get_current_context().get_parameter_source("job")
+    if source is click.core.ParameterSource.DEFAULT:
         name = f" ({view.name})" if view.name else ""
         invocation.screen.say(f"job {view.job_id}{name}, your last one")
     return view

@@ -46,7 +46,7 @@ class View:
     """What the user has chosen to see.
 
     Attributes:
-        pool: as the user names it, shown with its domain; empty for that alone.
+        pool: as the user names it; empty to show its domain.
         scroll: how many jobs are above the first one shown.
         away_since: when the pool answered last, if it does not any more (seconds since the epoch).
         away_why: what is known of the reason.
@@ -131,8 +131,7 @@ def _head(history: History, view: View, now: float, width: int, height: int) -> 
 
 
 def _title(found: Overview, view: View, now: float, width: int) -> Line:
-    is_named = view.pool not in ("", found.pool)
-    left: Line = [(f"{view.pool} ({found.pool})" if is_named else found.pool, "bold")]
+    left: Line = [(view.pool or found.pool, "bold")]
     left.append((f"  manager {found.version}, up {duration(found.up_seconds)}", ""))
     left.append((f", epoch {found.epoch}", "dim"))
     clock = time.strftime("%H:%M:%S", time.localtime(now))

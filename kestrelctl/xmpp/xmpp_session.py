@@ -368,7 +368,7 @@ class XmppSession:
         offers = {child.tag.rpartition("}")[2] for child in found.xml}
         if self._tls and not encrypted and "starttls" not in offers:
             self._give_up(Untrusted("the server offers no encryption"))
-        elif not self._tls and "starttls" in offers and "mechanisms" not in offers:
+        elif not self._tls and "starttls" in offers and not offers & {"mechanisms", "bind"}:
             self._give_up(
                 UsageError(
                     "the server accepts encrypted connections only",

@@ -217,7 +217,7 @@ def test_a_store_that_fails_is_the_first_thing_one_sees() -> None:
 
 def test_the_pool_is_called_as_the_user_names_it() -> None:
     title, *_ = drawn(working(), 80, 24, View(pool="lab"))
-    assert title.startswith("lab (pool.example.org)  manager 0.1.0, up 1h 00m")
+    assert title.startswith("lab  manager 0.1.0, up 1h 00m")
     same, *_ = drawn(working(), 80, 24, View(pool="pool.example.org"))
     assert same.startswith("pool.example.org  manager")
 

@@ -244,6 +244,14 @@ async def test_a_server_that_lets_nobody_in_without_encryption_says_so(
     assert "--no-tls" in str(wire.session.problem.hint)
 
 
+@pytest.mark.parametrize("offers", [("starttls", "mechanisms"), ("starttls", "bind", "session")])
+async def test_who_need_not_encrypt_goes_on_without(wire: Wire, offers: tuple[str, ...]) -> None:
+    """Prosody goes on offering encryption to whom it has let in."""
+    offered = SimpleNamespace(xml=features(*offers))
+    assert wire.session._agree(offered) is offered
+    assert wire.session.problem is None
+
+
 # -- what the server is asked ----------------------------------------------------------------------
 
 
