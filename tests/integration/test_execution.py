@@ -121,6 +121,10 @@ def alive(word: str) -> list[int]:
     return found
 
 
+#: Elsewhere nothing of a group outlives its first process.
+PLAIN = pytest.mark.parametrize("machine", ["plain"], indirect=True)
+
+
 @pytest.fixture(params=rungs.available())
 async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Machine]:
     rung = rungs.make_rung(request.param, tmp_path / "work", shares=[tmp_path])
@@ -604,9 +608,8 @@ async def test_all_of_a_group_has_the_grace_on_plain_and_its_first_process_alone
         assert saved == [], "the shell's end was that of the namespace"
 
 
+@PLAIN
 async def test_the_first_process_is_kept_until_its_group_has_ended(machine: Machine) -> None:
-    if machine.rung != "plain":
-        pytest.skip("elsewhere nothing of a group outlives its first process")
     number, group = await saving(machine, 0.5, stop_grace_seconds=60.0)
     machine.executor.kill(number)
     await until(lambda: psutil.Process(group).status() == psutil.STATUS_ZOMBIE)
@@ -649,11 +652,10 @@ os.read(told, 1)
 """
 
 
+@PLAIN
 async def test_a_process_of_the_group_has_the_grace_also_below_one_that_has_left_it(
     machine: Machine,
 ) -> None:
-    if machine.rung != "plain":
-        pytest.skip("elsewhere nothing of a group outlives its first process")
     number = machine.start(sys.executable, "-c", APART + SAVER, "0.5", stop_grace_seconds=60.0)
     await until(lambda: machine.executor.read_output(number, "stdout", 0, 100))
     machine.executor.kill(number)
