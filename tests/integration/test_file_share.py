@@ -7,9 +7,8 @@ import contextlib
 import hashlib
 import os
 import shutil
-import subprocess
 import weakref
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 from servers import encrypted_server, running
+from small_disk import mounted
 
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.errors import (
@@ -467,7 +467,7 @@ async def test_an_account_has_a_bounded_number_of_files(tmp_path: Path) -> None:
 async def test_a_share_on_a_full_disk_says_so(tmp_path: Path) -> None:
     server = PrivateServer.create(tmp_path / "xmpp")
     data = server.directory / "data"
-    with small_disk(data):
+    with mounted(data, "1m"):
         async with running(server), logged_in(server) as user:
             given = await user.request_slot(8, "piece")
             fill(data)
@@ -490,19 +490,6 @@ async def every_place(user: UserConnection) -> None:
     """Asks for more than what the last block of the server's notes may have room for."""
     for _ in range(100):
         await user.request_slot(8, "piece")
-
-
-@contextlib.contextmanager
-def small_disk(at: Path) -> Iterator[None]:
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a file system")
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "small", str(at)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("nothing can be mounted here")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", str(at)], check=True)
 
 
 def fill(disk: Path) -> None:

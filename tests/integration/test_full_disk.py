@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from small_disk import mounted
 
 from kestrelctl import clock
 from kestrelctl.core import effects as fx
@@ -26,13 +25,8 @@ WORKER = "w0@workers.pool/1"
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A small file system."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a file system")
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(tmp_path)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("no file system can be mounted here")
-    yield tmp_path
-    subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+    with mounted(tmp_path, "8m"):
+        yield tmp_path
 
 
 class Wire:

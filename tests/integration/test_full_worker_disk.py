@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from small_disk import mounted
 from test_execution import Machine
 
 from kestrelctl.core.model.result import TAIL_BYTES
 from kestrelctl.worker import spool as spool_module
 from kestrelctl.worker.spool import DiskSpool
-
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
 
 
 @pytest.fixture
@@ -22,12 +19,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 4 MiB and 300 files."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    options = "size=4m,nr_inodes=300,mode=0700"
-    command = ["mount", "-t", "tmpfs", "-o", options, "small", str(disk)]
-    if subprocess.run(command, check=False).returncode:
-        pytest.skip("nothing can be mounted here")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+    with mounted(disk, "4m", "nr_inodes=300"):
+        yield disk
 
 
 @pytest.fixture
