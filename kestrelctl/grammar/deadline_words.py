@@ -33,20 +33,18 @@ def parse_deadline(text: object) -> Deadline:
     if isinstance(text, Deadline):  # as it was parsed already
         return text
     words = str(text).strip()
-    try:
-        if is_date(words):
-            return Deadline(at=datetime.fromisoformat(words).timestamp())
-        deadline = Deadline(seconds=parse_duration(words))
-    except (UsageError, ValueError, OverflowError, OSError):
+    found = _moment_or_seconds(words)
+    if found is None:
         raise UsageError(
             f"not a deadline: {words[:40]!r}", hint="write 2h (from now) or 2030-12-24T18:00"
-        ) from None
+        )
     if _MAY_BE_A_DATE.fullmatch(words):
         raise UsageError(
             f"{words} may be a moment or seconds from now",
             hint=f"write {words}s, or a moment as 2030-12-24T18:00",
         )
-    return deadline
+    at, seconds = found
+    return Deadline(at=at, seconds=seconds)
 
 
 class Since(NamedTuple):
@@ -80,15 +78,24 @@ def parse_since(text: object) -> Since:
     if isinstance(text, Since):  # as it was parsed already
         return text
     words = str(text).strip()
-    try:
-        if is_date(words):
-            return Since(at=datetime.fromisoformat(words).timestamp())
-        return Since(seconds=parse_duration(words))
-    except (UsageError, ValueError, OverflowError, OSError):
+    found = _moment_or_seconds(words)
+    if found is None:
         raise UsageError(
             f"neither a time back from now nor a date: {words[:40]!r}",
             hint="write 7d, 2026-11-01 or 2026-11-01T18:00",
-        ) from None
+        )
+    at, seconds = found
+    return Since(at=at, seconds=seconds or 0.0)
+
+
+def _moment_or_seconds(words: str) -> tuple[float | None, float | None] | None:
+    """A moment in seconds since the epoch, or a duration in seconds; None if it is neither."""
+    try:
+        if is_date(words):
+            return datetime.fromisoformat(words).timestamp(), None
+        return None, parse_duration(words)
+    except (UsageError, ValueError, OverflowError, OSError):
+        return None
 
 
 def is_date(words: str) -> bool:
