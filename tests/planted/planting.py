@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import compileall
 import multiprocessing
 import os
@@ -116,7 +117,8 @@ def changed_source(defect: Defect) -> tuple[Path, str]:
     """The module that a defect changes, relative to the checkout, and its source with the defect.
 
     Raises:
-        CannotBePlanted: there is no such module, or the text is not there exactly once.
+        CannotBePlanted: there is no such module, the text is not there exactly once, or what
+            stands there instead is not Python.
     """
     relative = Path(PACKAGE, *defect.module.split(".")).with_suffix(".py")
     if not (CHECKOUT / relative).exists():
@@ -125,7 +127,12 @@ def changed_source(defect: Defect) -> tuple[Path, str]:
     times = source.count(defect.text)
     if times != 1:
         raise CannotBePlanted(f"{relative} holds this text {times} times, not once: {defect.text}")
-    return relative, source.replace(defect.text, defect.instead)
+    changed = source.replace(defect.text, defect.instead)
+    try:
+        ast.parse(changed)
+    except SyntaxError as error:
+        raise CannotBePlanted(f"{relative} is not Python with it: {error}") from error
+    return relative, changed
 
 
 def plant(defect: Defect, sound: Path, to: Path) -> Path:
@@ -137,7 +144,6 @@ def plant(defect: Defect, sound: Path, to: Path) -> Path:
         CannotBePlanted: see `changed_source`.
     """
     relative, changed = changed_source(defect)
-    compile(changed, str(relative), "exec")
     shutil.copytree(sound / PACKAGE, to / PACKAGE, copy_function=os.link)
     Path(cache_from_source(str(to / relative))).unlink(missing_ok=True)
     (to / relative).unlink()

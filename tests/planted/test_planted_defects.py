@@ -126,6 +126,7 @@ SOUND = Defect(
         ({"module": "core.pacing.forward"}, "does not exist"),
         ({"text": "FIRST_MINUTES"}, "holds this text 0 times"),
         ({"text": "SECONDS"}, "not once"),
+        ({"instead": "  FIRST_SECONDS = 0.25"}, "not Python"),
     ],
 )
 def test_a_list_that_does_not_fit_the_source_is_told_so(
