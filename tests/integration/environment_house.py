@@ -125,6 +125,11 @@ class House:
         while await self.there() or self.processes():
             await asyncio.sleep(0.05)
 
+    async def no_account_is_left(self) -> None:
+        """Of an environment's worker: it goes a moment after its environment."""
+        while "env" in await self.workers():
+            await asyncio.sleep(0.05)
+
     async def workers(self) -> dict[str, an.WorkerView]:
         """All that the pool knows, by the first letters of their names: `env` or `w`."""
         answer = await self.user.ask(rq.ListWorkers())

@@ -33,8 +33,9 @@ NAME, ANOTHER = OWNER.name(1), OWNER.name(2)
 IMAGE = "localhost/kestrel-drivers-test:1"
 #: Runs until it is asked to end, and says then that it was asked.
 WAITS = (
+    "trap 'echo asked >\"$0/asked\"; exit 0' TERM; "  # first: whoever reads the token may ask
     'read -r token; echo "$token" >"$0/said.new"; mv "$0/said.new" "$0/said"; '
-    "trap 'echo asked >\"$0/asked\"; exit 0' TERM; while :; do sleep 0.05; done"
+    "while :; do sleep 0.05; done"
 )
 #: A recipe of a root tree: a shell and what the tests call, with the libraries that they need.
 TREE = f"""#!{sys.executable}
