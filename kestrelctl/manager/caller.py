@@ -31,6 +31,11 @@ class Caller:
         """Whether jobs of that account are the caller's to change and to read in all details."""
         return owner == self.user or self.admin
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether everybody's jobs are shown to the caller whole."""
+        return self.shared or self.admin
+
     def sees(self, owner: str) -> bool:
         """Whether jobs of that account are shown to the caller whole, and not as a summary."""
         return self.shared or self.owns(owner)

@@ -424,7 +424,7 @@ class JobRequests:
             # Whoever may not know a name may not find it out by asking for it.
             owner, ids = caller.user, ids if owner in (None, caller.user) else []
         # What others have done and may not be seen tells nobody anything, and may be thousands.
-        chosen = ids is not None or owner is not None or caller.sees("")
+        chosen = ids is not None or owner is not None or caller.sees_all
         ended_of = None if chosen else caller.user
         limit = min(request.limit or MAX_RECORDS, MAX_RECORDS)
         wanted = limit

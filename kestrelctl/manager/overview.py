@@ -11,6 +11,7 @@ import msgspec
 
 from kestrelctl.checkout import own_version
 from kestrelctl.core.census import WorkerNumbers
+from kestrelctl.core.effects import JobEnded
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model.assets import natural
 from kestrelctl.core.model.records import JobRecord
@@ -24,7 +25,7 @@ from kestrelctl.protocol.requests import ENDED_STATES
 
 #: How long an overview is used; less than the second after which most clients ask again.
 FRESH_SECONDS = 0.9
-#: How long the list of ended jobs is used while no further one has ended.
+#: How long a list of ended jobs is used while no further one of them has ended.
 ENDED_FRESH_SECONDS = 10.0
 MOST_JOBS = 500
 MOST_ENDED = 20
@@ -37,16 +38,21 @@ _ODD = ("quarantined", "failing", "offline", "draining", "unheard")
 
 
 class Overviews:
-    """Makes overviews of a pool, each for all who ask within a second."""
+    """Makes overviews of a pool, each for all who ask within a second; jobs that have ended are
+    looked up for each user.
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._latest: Overview | None = None
-        self._ended: list[JobLine] = []
-        self._ended_key: tuple[int, float] = (-1, 0.0)
+        #: By user, None for all who see everybody's jobs: when they were read, and the jobs.
+        self._ended: dict[str | None, tuple[float, list[JobLine]]] = {}
+        service.listen(JobEnded, self._on_job_ended)
 
     def latest(self, now: float) -> Overview:
-        """An overview that is at most a second old; at most 500 jobs are in it."""
+        """An overview that is at most a second old, without the jobs that have ended; at most 500
+        jobs are in it.
+        """
         known = self._latest
         if known is None or not 0 <= now - known.at < FRESH_SECONDS:
             known = self._latest = self._make(now)
@@ -80,22 +86,30 @@ class Overviews:
             },
             jobs_active=len(pool.jobs),
             jobs=[_active(job, unstored.get(job.id)) for job in _foremost(pool)],
-            ended=self._ended_lately(now),
+            ended=[],
             notable=_notable(pool, found.workers),
             store_error=service.store_error,
             store_error_since=service.store_error_since,
         )
 
-    def _ended_lately(self, now: float) -> list[JobLine]:
-        service = self._service
-        ended = service.pool.totals.jobs_finished.total()
-        count, read_at = self._ended_key
-        if ended != count or not 0 <= now - read_at < ENDED_FRESH_SECONDS:
-            records = service.store.jobs(states=ENDED_STATES, limit=MOST_ENDED)
-            self._ended = [_over(record) for record in reversed(records)]
-            self._ended.sort(key=lambda line: -(line.ended_at or 0.0))
-            self._ended_key = (ended, now)
-        return self._ended
+    def ended_lately(self, caller: Caller, now: float) -> list[JobLine]:
+        """The jobs that ended last among those that the caller sees whole, the newest first."""
+        owner = None if caller.sees_all else caller.user
+        self._ended = {
+            whose: (read_at, lines)
+            for whose, (read_at, lines) in self._ended.items()
+            if 0 <= now - read_at < ENDED_FRESH_SECONDS
+        }
+        if owner not in self._ended:
+            records = self._service.store.jobs(owner=owner, states=ENDED_STATES, limit=MOST_ENDED)
+            lines = [_over(record) for record in reversed(records)]
+            lines.sort(key=lambda line: -(line.ended_at or 0.0))
+            self._ended[owner] = (now, lines)
+        return self._ended[owner][1]
+
+    def _on_job_ended(self, ended: JobEnded) -> None:
+        self._ended.pop(None, None)
+        self._ended.pop(ended.record.owner, None)
 
 
 def _foremost(pool: Pool) -> list[Job]:

@@ -222,12 +222,13 @@ class PoolRequests:
         )
 
     async def overview(self, caller: Caller, request: rq.PoolOverview) -> None:
-        found = self._overviews.latest(self._service.now())
+        now = self._service.now()
+        found = self._overviews.latest(now)
         caller.reply(
             msgspec.structs.replace(
                 found,
                 id=request.id,
                 jobs=as_seen(found.jobs[: max(0, request.jobs)], caller),
-                ended=as_seen(found.ended, caller),
+                ended=self._overviews.ended_lately(caller, now),
             )
         )

@@ -51,6 +51,7 @@ def main(workers: int, jobs: int) -> None:
         store_error="",
         store_error_since=None,
         unstored=dict,
+        listen=lambda *_: None,
     )
     overviews = Overviews(service)  # type: ignore[arg-type]
     made, sent = [], []

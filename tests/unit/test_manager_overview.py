@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import flockkit
-import msgspec
 from managerkit import NOW, PlayedManager
+from msgspec.structs import replace
 from poolkit import PoolDriver
 
+from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.manager import overview
+from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.overview import Overviews
 from kestrelctl.manager.views import job_view, worker_view
 from kestrelctl.protocol import codec, work
 from kestrelctl.protocol.answers import PoolSummary
 from kestrelctl.protocol.overview_answers import Overview
 from kestrelctl.protocol.requests import PoolStatus, SubmitJob
+
+ADA = Caller("ada/1", admin=False, reply=lambda _: None)
+ROOT = Caller("root/1", admin=True, reply=lambda _: None)
 
 
 class Watched:
@@ -36,7 +42,9 @@ class Watched:
             store_error_since=None,
             unstored=dict,
             store=self,
+            listen=lambda _, listener: self._listeners.append(listener),
         )
+        self._listeners: list[Callable[[fx.JobEnded], None]] = []
         self.reads = 0
         self._overviews = Overviews(self.service)  # type: ignore[arg-type]
 
@@ -44,9 +52,13 @@ class Watched:
         self.reads += 1
         return self.driver.store().jobs(**how)  # type: ignore[arg-type]
 
-    def look(self, after_seconds: float = 1.0) -> Overview:
+    def look(self, after_seconds: float = 1.0, caller: Caller = ROOT) -> Overview:
+        for ended in self.driver.of(fx.JobEnded):
+            for listener in self._listeners:
+                listener(ended)
         self.driver.now += after_seconds
-        return self._overviews.latest(self.driver.now)
+        ended_lately = self._overviews.ended_lately(caller, self.driver.now)
+        return replace(self._overviews.latest(self.driver.now), ended=ended_lately)
 
 
 def test_a_job_and_a_worker_show_what_is_asked_for_and_what_is_there() -> None:
@@ -147,8 +159,8 @@ def test_however_many_look_the_pool_is_walked_once_a_second() -> None:
     driver = PoolDriver()
     watched = Watched(driver)
     first = watched.look()
-    assert all(watched.look(0.05) is first for _ in range(10))
-    assert watched.look(0.5) is not first
+    assert all(watched.look(0.05).jobs is first.jobs for _ in range(10))
+    assert watched.look(0.5).jobs is not first.jobs
 
 
 def test_ended_jobs_are_read_when_there_may_be_others() -> None:
@@ -166,10 +178,32 @@ def test_ended_jobs_are_read_when_there_may_be_others() -> None:
     assert watched.reads == 3, "one may have been forgotten"
 
 
+def test_ended_jobs_of_others_neither_fill_a_view_nor_have_it_read_again() -> None:
+    driver = PoolDriver()
+    driver.join("w1")
+    watched = Watched(driver)
+    driver.submit(1)
+    driver.finish_all()
+    assert [job.owner for job in watched.look(caller=ADA).ended] == ["ada"]
+    for _ in range(3):
+        driver.submit(1, owner="bob")
+        driver.finish_all()
+        watched.look(0.1, ADA)
+    assert watched.reads == 1
+    for _ in range(overview.MOST_ENDED):
+        driver.submit(1, owner="bob")
+        driver.finish_all()
+    assert [job.owner for job in watched.look(11.0, ADA).ended] == ["ada"]
+    assert [job.owner for job in watched.look().ended] == ["bob"] * overview.MOST_ENDED
+    driver.submit(1)
+    driver.finish_all()
+    assert len(watched.look(0.1, ADA).ended) == 2
+
+
 def test_a_clock_that_goes_back_stops_nothing() -> None:
     watched = Watched(PoolDriver())
     first = watched.look()
-    assert watched.look(-100.0) is not first
+    assert watched.look(-100.0).jobs is not first.jobs
 
 
 def test_a_large_pool_fits_into_a_stanza() -> None:
@@ -181,13 +215,13 @@ def test_a_large_pool_fits_into_a_stanza() -> None:
     found = watched.look()
     assert len(found.jobs) == overview.MOST_JOBS
     assert found.jobs_active == overview.MOST_JOBS + 10
-    assert len(codec.encode(msgspec.structs.replace(found, id="1"))) < codec.MAX_PAYLOAD_BYTES / 2
+    assert len(codec.encode(replace(found, id="1"))) < codec.MAX_PAYLOAD_BYTES / 2
 
 
 def test_a_command_is_named_by_its_beginning() -> None:
     driver = PoolDriver()
     driver.submit(1)
-    driver.pool.state.jobs[1].spec = msgspec.structs.replace(
+    driver.pool.state.jobs[1].spec = replace(
         driver.pool.state.jobs[1].spec, argv=("sh", "-c", "x" * 100_000)
     )
     assert Watched(driver).look().jobs[0].name == f"sh -c {'x' * 34}"

@@ -35,6 +35,7 @@ from kestrelctl.protocol.member_requests import (
     RemoveWorkerGroup,
     SetWorkerGroup,
 )
+from kestrelctl.protocol.overview_answers import Overview
 from kestrelctl.protocol.properties import ListProperties
 from kestrelctl.protocol.trigger_messages import EnableTrigger, ListFired, ListTriggers, TryTrigger
 
@@ -290,6 +291,15 @@ async def test_one_overview_serves_callers_who_may_see_different_things(start: O
     manager = await at_work(start())
     said = [await manager.ask(who, rq.PoolOverview()) for who in (OWNER, OTHER, ADMIN, OTHER)]
     assert [bool(leaks(payload)) for payload in said] == [True, False, True, False]
+
+
+async def test_a_glance_shows_others_no_jobs_that_have_ended(start: Open) -> None:
+    manager = await at_work(start())
+    await manager.ask(OWNER, rq.CancelJobs(jobs="2"))
+    for who, sees in ((OTHER, []), (OWNER, [2, 1]), (ADMIN, [2, 1])):
+        glance = codec.answers.decode(await manager.ask(who, rq.PoolOverview()))
+        assert isinstance(glance, Overview)
+        assert [job.job_id for job in glance.ended] == sees
 
 
 async def test_metrics_know_owners_and_counts_but_no_jobs(start: Open) -> None:
