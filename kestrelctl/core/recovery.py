@@ -81,6 +81,7 @@ def _restore_job(state: State, unfinished: UnfinishedJob) -> Job:
         task.concluded = unfinished.concluded.get(index, 0)
         task.retried_after = unfinished.retried_after.get(index, 0)
         task.checkpoint = unfinished.checkpoints.get(index)
+        task.least_seconds = unfinished.least_seconds.get(index, 0.0)
         ask_for_more(state, task, unfinished.memory_steps.get(index, 0))
     state.totals.tasks_restored += job.remaining
     _hold_if_not_taken(state, job)

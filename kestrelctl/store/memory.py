@@ -186,6 +186,11 @@ class MemoryStore:
                 for task in tasks.values()
                 if task.index not in ended and task.memory_step
             },
+            least_seconds={
+                task.index: task.least_seconds
+                for task in tasks.values()
+                if task.index not in ended and task.least_seconds
+            },
             checkpoints={
                 task.index: task.checkpoint
                 for task in tasks.values()

@@ -430,6 +430,11 @@ _TWENTY_EIGHTH = (
     "ALTER TABLE users ADD COLUMN max_queued_bytes INTEGER",
 )
 
+_TWENTY_NINTH = (
+    # How long a task takes at least, as far as a lender's limit has shown; 0 if none has.
+    "ALTER TABLE tasks ADD COLUMN least_seconds REAL NOT NULL DEFAULT 0",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _SECOND,
@@ -459,6 +464,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _TWENTY_SIXTH,
     _TWENTY_SEVENTH,
     _TWENTY_EIGHTH,
+    _TWENTY_NINTH,
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -149,15 +150,18 @@ def _unfinished(connection: sqlite3.Connection, record: JobRecord) -> Unfinished
     unfinished.extend(range(beyond, cursor))
     by_state = {state.value: counts[code] for state, code in STATE_CODES.items() if code}
     remembered = connection.execute(
-        "SELECT idx, failures, losses, concluded, retried_after, memory_step, checkpoint"
+        "SELECT idx, failures, losses, concluded, retried_after, memory_step, least_seconds,"
+        " checkpoint"
         f" FROM {_THOSE_NOT_DONE}"
         f" WHERE job_id = ? AND idx >= 0 AND {_NOT_DONE} AND state = {_WAITING}"
         " AND (failures <> 0 OR losses <> 0 OR concluded <> 0 OR checkpoint IS NOT NULL)",
         (record.job_id,),
     ).fetchall()
-    for _, *numbers, _ in remembered:
+    for _, *numbers, seconds, _ in remembered:
         if not all(isinstance(n, int) and n >= 0 for n in numbers):
             raise ValueError(f"failures, losses and the last attempts cannot be {numbers}")
+        if not (isinstance(seconds, float) and 0 <= seconds < math.inf):
+            raise ValueError(f"a task cannot take {seconds} s at least")
     [happenings] = connection.execute(
         "SELECT count(*) FROM happenings WHERE job_id = ?", (record.job_id,)
     ).fetchone()
@@ -170,8 +174,9 @@ def _unfinished(connection: sqlite3.Connection, record: JobRecord) -> Unfinished
             if failures or losses
         },
         concluded={index: concluded for index, _, _, concluded, *_ in remembered if concluded},
-        retried_after={index: after for index, *_, after, _, _ in remembered if after},
-        memory_steps={index: step for index, *_, step, _ in remembered if step},
+        retried_after={index: after for index, *_, after, _, _, _ in remembered if after},
+        memory_steps={index: step for index, *_, step, _, _ in remembered if step},
+        least_seconds={index: seconds for index, *_, seconds, _ in remembered if seconds},
         checkpoints={
             index: found
             for index, *_, checkpoint in remembered

@@ -33,9 +33,10 @@ STATES: tuple[TaskState, ...] = tuple(STATE_CODES)
 #: The order of `task_row`.
 TASK_COLUMNS = (
     "job_id, idx, state, failures, losses, concluded, retried_after, memory_step,"
-    " checkpoint, worker, number, outcome, started_at, wall_seconds, waited_seconds, cpu_seconds,"
-    " peak_bytes, exit_code, signal, reason, stdout, stderr, stdout_bytes, stderr_bytes,"
-    " output_files, outputs, stored_seconds, stdout_stored, stderr_stored, stages"
+    " least_seconds, checkpoint, worker, number, outcome, started_at, wall_seconds,"
+    " waited_seconds, cpu_seconds, peak_bytes, exit_code, signal, reason, stdout, stderr,"
+    " stdout_bytes, stderr_bytes, output_files, outputs, stored_seconds, stdout_stored,"
+    " stderr_stored, stages"
 )
 TASK_PARAMETERS = ", ".join("?" for _ in TASK_COLUMNS.split(","))
 
@@ -80,6 +81,7 @@ def task_row(record: TaskRecord) -> tuple[Any, ...]:
             record.concluded,
             record.retried_after,
             record.memory_step,
+            record.least_seconds,
             None if record.checkpoint is None else _encoder.encode(record.checkpoint),
             record.worker,
             *_NO_RESULT,
@@ -93,6 +95,7 @@ def task_row(record: TaskRecord) -> tuple[Any, ...]:
         record.concluded,
         record.retried_after,
         record.memory_step,
+        record.least_seconds,
         None if record.checkpoint is None else _encoder.encode(record.checkpoint),
         record.worker,
         result.number,
@@ -121,7 +124,7 @@ def task_row(record: TaskRecord) -> tuple[Any, ...]:
 def task_record(row: tuple[Any, ...]) -> TaskRecord:
     """The inverse of `task_row`."""
     job_id, index, state, failures, losses, concluded, retried_after, memory_step, *others = row
-    checkpoint, worker, number, *rest = others
+    least_seconds, checkpoint, worker, number, *rest = others
     result = None
     if number is not None:
         rest[-10:-8] = map(_as_bytes, rest[-10:-8])
@@ -146,6 +149,7 @@ def task_record(row: tuple[Any, ...]) -> TaskRecord:
         concluded,
         retried_after,
         memory_step,
+        least_seconds,
         decode_checkpoint(checkpoint),
     )
 

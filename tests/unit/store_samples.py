@@ -141,6 +141,7 @@ def waiting(
     concluded: int = 0,
     retried_after: int = 0,
     memory_step: int = 0,
+    least_seconds: float = 0.0,
     checkpoint: Checkpoint | None = None,
     job_id: int = 1,
 ) -> TaskRecord:
@@ -157,6 +158,7 @@ def waiting(
         concluded,
         retried_after,
         memory_step,
+        least_seconds,
         checkpoint,
     )
 

@@ -279,10 +279,31 @@ async def test_what_a_lender_ends_for_its_own_limit_has_not_failed_and_is_not_le
     assert [command.time_limit_seconds for command in lender.hands.started] == [5.0]
     lender.hands.end(**OUT_OF_TIME, wall_seconds=5.0)
     await pass_by(3 * MINUTE)
-    assert states(home, job) == []
+    assert states(home, job) == [TaskState.WAITING]
     task = home.job(job).live[0]
     assert (task.failures, task.losses) == (0, 0)
     assert len(lender.hands.started) == 1
+    home.add_worker(1.0)
+    await pass_by(1)
+    home.hands.end()
+    await pass_by(1)
+    assert states(home, job) == [TaskState.DONE]
+
+
+@on_its_own_clock
+async def test_a_home_that_starts_again_knows_which_lender_s_limit_a_task_has_reached(
+    tmp_path: Path,
+) -> None:
+    around, lender, home = await two(tmp_path, at_home=0.5)
+    await lender.standing.put_rule(SHORT, "root")
+    job = home.submit()
+    await pass_by(1)
+    lender.hands.end(**OUT_OF_TIME, wall_seconds=5.0)
+    await pass_by(5)
+    home = await around.reopen("a.test")
+    await pass_by(3 * MINUTE)
+    assert len(lender.hands.started) == 1, "it would be ended there a second time"
+    assert home.job(job).live[0].least_seconds > 5.0
     home.add_worker(1.0)
     await pass_by(1)
     home.hands.end()

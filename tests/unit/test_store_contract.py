@@ -301,7 +301,7 @@ class TestActiveJobs:
     async def test_attempts_that_are_over_stay_so(self, store: Store) -> None:
         over = (3 << 40) + 17
         again = [
-            waiting(0, concluded=over, retried_after=over - 1, memory_step=2),
+            waiting(0, concluded=over, retried_after=over - 1, memory_step=2, least_seconds=8.0),
             waiting(1),
             waiting(2, failures=1, concluded=5),
         ]
@@ -310,6 +310,7 @@ class TestActiveJobs:
         assert found.concluded == {0: over, 2: 5}
         assert found.retried_after == {0: over - 1}
         assert found.memory_steps == {0: 2}
+        assert found.least_seconds == {0: 8.0}
         assert found.counters == {2: (1, 0)}
         assert store.tasks(1, limit=3) == again
 

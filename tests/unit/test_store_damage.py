@@ -158,6 +158,7 @@ def test_a_damaged_spec_does_not_keep_a_store_from_its_next_version(
         "DROP TABLE usage",
         *(f"ALTER TABLE jobs DROP COLUMN {name}" for name in USED_COLUMNS),
         "ALTER TABLE tasks DROP COLUMN memory_step",
+        "ALTER TABLE tasks DROP COLUMN least_seconds",
         "ALTER TABLE jobs DROP COLUMN stopped_by",
         "DROP TABLE tokens",
         "DROP TABLE users",

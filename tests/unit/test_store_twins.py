@@ -166,6 +166,7 @@ def task_records(draw: st.DrawFn) -> TaskRecord:
         draw(words),
         draw(st.none() | result),
         draw(small),
+        least_seconds=draw(st.just(0.0) | durations),
         checkpoint=draw(
             st.none() | st.builds(Checkpoint, wide, st.integers(1, 9), st.just(STORED), seconds)
         ),

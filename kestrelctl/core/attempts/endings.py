@@ -37,6 +37,7 @@ def remember(
         task.concluded,
         task.retried_after,
         task.memory_step,
+        task.least_seconds,
         task.checkpoint,
     )
     state.records.append(record)
@@ -108,7 +109,7 @@ def outlast(state: State, task: Task, attempt: Attempt, result: Result) -> None:
 
     It is neither a failure nor a loss. From now on it asks for more time than it has had: so it
     goes to no lender again that lets it have no more. The next power of two, for tasks that were
-    ended after about the same time wait in one line.
+    ended after about the same time wait in one line. It is stored: a restart forgets no limit.
     """
     more_seconds = 2.0 ** math.floor(math.log2(max(result.wall_seconds, 0.5)) + 1)
     task.least_seconds = max(task.least_seconds, more_seconds)
@@ -117,6 +118,7 @@ def outlast(state: State, task: Task, attempt: Attempt, result: Result) -> None:
     state.tell(
         task.job, task.index, "moved", number=result.number, worker=attempt.worker, detail=detail
     )
+    remember(state, task, TaskState.WAITING, attempt.worker, result)
     put_back(state, task, attempt.worker)
 
 

@@ -81,6 +81,7 @@ class TaskRecord(msgspec.Struct, frozen=True):
         retried_after: a user had the task brought back after this attempt; none up to it, not even
             one that was given up, can end the task any more.
         memory_step: how often it has asked for more memory.
+        least_seconds: it is known to take so long at least; 0 if that is not known.
         checkpoint: from which its next attempt goes on.
     """
 
@@ -94,6 +95,7 @@ class TaskRecord(msgspec.Struct, frozen=True):
     concluded: int = 0
     retried_after: int = 0
     memory_step: int = 0
+    least_seconds: float = 0.0
     checkpoint: Checkpoint | None = None
 
 
@@ -376,6 +378,7 @@ class UnfinishedJob(msgspec.Struct, frozen=True, kw_only=True):
     concluded: dict[int, int] = {}  #: index -> `TaskRecord.concluded`, where not zero
     retried_after: dict[int, int] = {}  #: the same of `TaskRecord.retried_after`
     memory_steps: dict[int, int] = {}  #: the same of `TaskRecord.memory_step`
+    least_seconds: dict[int, float] = {}  #: the same of `TaskRecord.least_seconds`
     checkpoints: dict[int, Checkpoint] = {}  #: the same of `TaskRecord.checkpoint`
     happenings: int = 0  #: how many are stored
     bad: list[IndexRange] = []  #: stored in a final state other than done
