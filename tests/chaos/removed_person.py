@@ -1,7 +1,8 @@
 """Somebody who is taken out of the pool, does not want to go, and comes back under the same name.
 
 The account is closed as the roles close it: by their module for accounts, and by the two commands
-that cancel what is active. A local server has no port for `prosodyctl`, so it is given one first.
+that cancel what is active; what they let join is revoked. A local server has no port for
+`prosodyctl`, so it is given one first.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 import msgspec
 import psutil
+from access_left import FOR_ADMINS, AccessLeft
 from attacked import NAME, Attacked
 from half_login import BIND, HalfLogin, Refused, log_in_by_half
 from puppet import Puppet
@@ -54,6 +56,7 @@ class RemovedPerson:
         self._round = 0
         self._server_pid = 0
         self._asked = 0
+        self._left = AccessLeft(attacked)
         self._passwords: dict[str, list[str]] = {name: [] for name in PEOPLE}
 
     @property
@@ -78,6 +81,7 @@ class RemovedPerson:
         async with self._busy(name, password, mark) as (flooder, quiet, half, command):
             await asyncio.sleep(self._dice.choice((0.0, 0.3, 1.0)))
             await self._close(jid)
+            await self._left.take_back()
             await self._cancel_all(jid)
             await self._until(
                 lambda: not flooder.session.online and not quiet.session.online,
@@ -86,6 +90,7 @@ class RemovedPerson:
             await self._tries_half(half, jid)
             status, _ = await self._attacked.end(command, "submit", "of", jid)
             self._attacked.counts[f"its command ended with {status}"] += 1
+        await self._left.try_all()
         await self._nothing_is_left(jid, mark)
         await self._knocks(jid, name)
         if self._dice.random() < 0.5:
@@ -126,6 +131,8 @@ class RemovedPerson:
         state = self._attacked.pool.state
         jid = f"{name}@users.{state.domain}"
         async with self._session(name, password) as flooder, self._session(name, password) as quiet:
+            await self._left.gather(quiet)
+            await self._is_no_admin(quiet)
             quiet.session.send_presence(f"pool@{state.domain}", "subscribe")
             upload = rq.UploadItems(id="u", upload="u", lines=["a"] * 10)
             quiet.session.send(codec.encode(upload), f"jobs@{state.domain}")
@@ -279,9 +286,18 @@ class RemovedPerson:
                 self._attacked.found(f"{jid} came back, and is told {done}")
             spec = JobSpec(argv=("echo", "{}"))
             told = await self._asks(puppet, to, rq.SubmitJob(spec=spec, upload="u"))
+            await self._is_no_admin(puppet)
             if told.get("type") != "error":
                 self._attacked.found(f"{jid} came back, and has what was sent ahead before: {told}")
         self._attacked.counts["came back"] += 1
+
+    async def _is_no_admin(self, puppet: Puppet) -> None:
+        """Neither before nor after coming back do they set anything for anybody."""
+        for request in FOR_ADMINS:
+            told = await self._asks(puppet, f"jobs@{self._attacked.pool.state.domain}", request)
+            if told.get("type") != "error" or told.get("code") != "not-allowed":
+                self._attacked.found(f"{puppet.jid} asks {request}, and is told {told}")
+        self._attacked.counts["rights of admins refused"] += len(FOR_ADMINS)
 
     # -- inside ------------------------------------------------------------------------------------
 
