@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.core.model.end_reason import EndKind, EndReason
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.result import TAIL_BYTES
 from kestrelctl.core.model.task_state import TaskState
@@ -53,7 +54,7 @@ def describe(tasks: Sequence[TaskView]) -> str:
         return f"{said}, all with the manager"
     said += f"; of {len(long):,} the manager has the last {size(TAIL_BYTES)}, the rest is "
     said += " and ".join(_where_the_rest_is(long))
-    cut = sum(task.reason == "output-limit" for task in long)
+    cut = sum(EndReason.of(task.reason).kind is EndKind.OUTPUT_LIMIT for task in long)
     return f"{said}; {cut:,} cut off at the limit" if cut else said
 
 

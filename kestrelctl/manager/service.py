@@ -13,6 +13,7 @@ from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.end_reason import EndKind
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.task_state import Counts
 from kestrelctl.core.pool import Pool
@@ -199,7 +200,7 @@ class Service:
 
         def too_large(span: fx.Span, why: str) -> None:
             number, job_id, index, _, _ = span
-            reason = f"cannot-start: it fits into no message to a worker: {why}"
+            reason = EndKind.CANNOT_START.text(f"it fits into no message to a worker: {why}")
             unsent.append(Result(number, job_id, index, Outcome.FAILED, moment, 0.0, reason=reason))
 
         for message in run_messages(effect, ack, self.pool.seals, too_large):

@@ -13,6 +13,7 @@ from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.members.availability import worker_state
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.assets import MILLI, natural, unit_key, without_units
+from kestrelctl.core.model.end_reason import NO_REASON
 from kestrelctl.core.model.ending_rules import rules_text
 from kestrelctl.core.model.job_inputs import shown_input
 from kestrelctl.core.model.records import JobRecord, TaskRecord
@@ -318,7 +319,7 @@ def task_view(record: TaskRecord, job: JobRecord, now: float) -> TaskView:
         worker=record.worker,
         exit_code=result.exit_code if result and not result.signal else None,
         signal=result.signal if result else 0,
-        reason=result.reason if result else "",
+        reason=result.reason if result else NO_REASON,
         failures=record.failures,
         losses=record.losses,
         started_at=result.started_at if result else None,

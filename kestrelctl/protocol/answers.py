@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kestrelctl.core.model.clause_count import ClauseCount
+from kestrelctl.core.model.end_reason import NO_REASON, ReasonText
 from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.pool_moment import PoolMoment, PoolMomentToCome
 from kestrelctl.core.model.refusal import Refusal
@@ -218,7 +219,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ar
     worker: str = ""
     exit_code: int | None = None
     signal: int = 0
-    reason: str = ""
+    reason: ReasonText = NO_REASON
     failures: int = 0
     losses: int = 0
     started_at: PoolMoment | None = None

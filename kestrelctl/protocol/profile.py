@@ -14,6 +14,7 @@ import msgspec
 from kestrelctl.core.agent.agent import LocalAttempt
 from kestrelctl.core.model import placeholders
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.end_reason import CANCELLED, NO_REASON
 from kestrelctl.core.model.isolation import is_reserved
 from kestrelctl.core.model.own_tags import first_own
 from kestrelctl.core.model.result import TAIL_BYTES, Outcome, Result, Seconds
@@ -219,7 +220,7 @@ def result_of(
         wall_seconds=round(seconds, 6),
         exit_code=max(0, finish.status),
         signal=max(0, -finish.status),
-        reason="cancelled" if cancelled and not done else "",
+        reason=CANCELLED if cancelled and not done else NO_REASON,
         stdout=output[-TAIL_BYTES:],
         stderr=error[-TAIL_BYTES:],
         stdout_bytes=len(output),

@@ -16,13 +16,13 @@ from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import GPUS, WorkerAd
 from kestrelctl.core.model.after import IfParentFails, ids_of
 from kestrelctl.core.model.assets import MILLI, Amounts, amounts
-from kestrelctl.core.model.ending_rules import OUT_OF_MEMORY, asks_for_more_memory, may_be_retried
+from kestrelctl.core.model.end_reason import EndKind, EndReason
+from kestrelctl.core.model.ending_rules import asks_for_more_memory, may_be_retried
 from kestrelctl.core.model.matching_ads import in_lower_case, job_ad, worker_ad
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.shape import Shape
-from kestrelctl.core.model.stage_rules import failed_stage
 from kestrelctl.core.model.task_state import FINAL_STATES, Counts, TaskState
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.expression_answers import Side
@@ -473,11 +473,12 @@ class Audit:
         if row.state is TaskState.CANCELLED:
             return
         step = before.memory_step if before is not None and not brought_back else 0
-        asks = result is not None and result.reason.startswith(OUT_OF_MEMORY)
+        why = EndReason.of("" if result is None else result.reason)
+        asks = why.kind is EndKind.MEMORY_LIMIT
         more = asks and row.memory_step == step + 1
         self.expect(more or row.memory_step == step, f"{where} asks for step {row.memory_step}")
         failed = result is not None and result.outcome == Outcome.FAILED and not more
-        by_itself = failed and result is not None and not failed_stage(result.reason)
+        by_itself = failed and not why.stage
         refused = by_itself and result is not None and self._was_refused(result.number)
         self.expect(not refused, f"{where} was refused, and that is counted against it")
         self.expect(

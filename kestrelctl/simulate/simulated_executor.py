@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 
 from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.model.end_reason import CANCELLED, NO_REASON, EndKind, ReasonText, in_stage
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.stage import OUT, RUN, Stage, StageRun
 from kestrelctl.errors import NotFound
@@ -99,7 +100,7 @@ class SimulatedExecutor:
         number = command.number
         if lacking:
             status = self._unknown[lacking]
-            self._run_ends(REFUSED_AFTER_SECONDS, number, Outcome.FAILED, "", status)
+            self._run_ends(REFUSED_AFTER_SECONDS, number, Outcome.FAILED, NO_REASON, status)
         elif fate.kills_worker:
             self._clock.after(fate.seconds, self._takes_the_worker_along, number)
         elif command.checkpoints is not None and fate.outcome == Outcome.DONE:
@@ -114,11 +115,17 @@ class SimulatedExecutor:
             )
         else:
             runs_out = 0 < command.memory_bytes < MOST_WANTED_BYTES
-            why = "memory-limit: used all" if runs_out and fate.outcome == Outcome.FAILED else ""
+            is_over = runs_out and fate.outcome == Outcome.FAILED
+            why = EndKind.MEMORY_LIMIT.text("used all") if is_over else NO_REASON
             self._run_ends(fate.seconds, number, fate.outcome, why)
 
     def _run_ends(
-        self, seconds: float, number: int, outcome: int, why: str, exit_code: int | None = None
+        self,
+        seconds: float,
+        number: int,
+        outcome: int,
+        why: ReasonText,
+        exit_code: int | None = None,
     ) -> None:
         """The command ends in so many seconds; then its attempt does, or goes on."""
         runs = self._stage_runs.get(number)
@@ -161,9 +168,9 @@ class SimulatedExecutor:
             return
         if stage.name == OUT:
             self._audit.stages.only_out_failed(number)
-        self._ends(number, Outcome.FAILED, f"stage {stage.name}: exit code 3", 0)
+        self._ends(number, Outcome.FAILED, in_stage(stage.name, "exit code 3"), 0)
 
-    def kill(self, number: int, reason: str = "cancelled") -> bool:
+    def kill(self, number: int, reason: ReasonText = CANCELLED) -> bool:
         if number not in self._began_at:
             return False
         seconds = self._random.uniform(*DIES_AFTER_SECONDS)
@@ -213,7 +220,9 @@ class SimulatedExecutor:
         self._audit.ended(completion.number, outcome)
         self._loop.call_soon(self._on_completion, completion)
 
-    def _ends(self, number: int, outcome: int, why: str = "", exit_code: int | None = None) -> None:
+    def _ends(
+        self, number: int, outcome: int, why: ReasonText = NO_REASON, exit_code: int | None = None
+    ) -> None:
         """The machine's own event: it happens whether or not the worker is stopped."""
         began_at = self._began_at.pop(number, None)
         if began_at is None:
@@ -227,7 +236,7 @@ class SimulatedExecutor:
                 number,
                 exit_code=_EXIT_CODES.get(outcome) if exit_code is None else exit_code,
                 signal=9 if outcome == Outcome.KILLED else None,
-                reason=why or _REASONS.get(outcome, ""),
+                reason=why or _REASONS.get(outcome, NO_REASON),
                 started_at=began_at,
                 wall_seconds=_of_run(stages) if stages else self._clock.now - began_at,
                 stages=tuple(stages),
@@ -244,4 +253,7 @@ def _of_run(stages: Sequence[StageRun]) -> float:
 
 
 _EXIT_CODES = {Outcome.DONE: 0, Outcome.FAILED: 1}
-_REASONS = {Outcome.KILLED: "cancelled", Outcome.UNABLE: "no-space: the disk is full"}
+_REASONS = {
+    Outcome.KILLED: CANCELLED,
+    Outcome.UNABLE: EndKind.NO_SPACE.text("the disk is full"),
+}

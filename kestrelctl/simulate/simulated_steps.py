@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from kestrelctl.core.model.checkpoint import MadeCheckpoint
-from kestrelctl.core.model.checkpoint_rules import MOVED
+from kestrelctl.core.model.end_reason import MOVED, NO_REASON, ReasonText
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.simulate.checkpoint_audit import CheckpointAudit
@@ -74,7 +74,7 @@ class SimulatedSteps:
         if self._step >= STEPS:
             self._end(Outcome.DONE, exit_code=0)
         elif self._step == LEAVES_AT and self._task[1] % 4 == 1:
-            self._leave("")
+            self._leave(NO_REASON)
         else:
             self._clock.after(STEP_SECONDS, self._go_on)
 
@@ -111,7 +111,7 @@ class SimulatedSteps:
             self._stopping = True
             self._clock.after(self._random.uniform(0.0005, 0.3), self._leave, MOVED)
 
-    def _leave(self, reason: str) -> None:
+    def _leave(self, reason: ReasonText) -> None:
         if self._over:
             return
         fails = self._random.random() < CHANCE_OF_FAILURE
@@ -121,7 +121,7 @@ class SimulatedSteps:
         made = MadeCheckpoint(self._n + 1, self._file())
         self._end(Outcome.GOES_ON, exit_code=85, reason=reason, checkpoint=made)
 
-    def end(self, outcome: int, reason: str) -> None:
+    def end(self, outcome: int, reason: ReasonText) -> None:
         """It is killed."""
         self._end(outcome, signal=9, reason=reason)
 
@@ -135,7 +135,7 @@ class SimulatedSteps:
         *,
         exit_code: int | None = None,
         signal: int | None = None,
-        reason: str = "",
+        reason: ReasonText = NO_REASON,
         checkpoint: MadeCheckpoint | None = None,
     ) -> None:
         if self._over:

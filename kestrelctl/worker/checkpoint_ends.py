@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from kestrelctl.core.model.checkpoint_rules import FAILED, MISSING, MOVED
-from kestrelctl.core.model.ending_rules import ended_by_itself
+from kestrelctl.core.model.end_reason import MOVED, EndKind, EndReason, ended_by_itself
 from kestrelctl.worker.executor import CommandSpec, Completion
 from kestrelctl.worker.output_stage import Left
+
+#: How it is called of a checkpoint that files of a task are not stored.
+_OF_CHECKPOINTS = {
+    EndKind.OUTPUTS_MISSING: EndKind.CHECKPOINT_MISSING,
+    EndKind.OUTPUTS_TOO_LARGE: EndKind.CHECKPOINT_FAILED,
+    EndKind.OUTPUTS_FAILED: EndKind.CHECKPOINT_FAILED,
+}
 
 
 def will_go_on(command: CommandSpec, completion: Completion) -> bool:
@@ -20,7 +26,7 @@ def will_go_on(command: CommandSpec, completion: Completion) -> bool:
     if order is None or order.exit_code is None:
         return False
     said = completion.exit_code == order.exit_code
-    if completion.reason == MOVED:
+    if EndReason.of(completion.reason).kind is EndKind.MOVED:
         return said or completion.signal == command.stop_signal
     return said and ended_by_itself(completion.reason)
 
@@ -49,11 +55,9 @@ def in_words_of_checkpoints(
     """
     if not will_go_on(command, before) or after.left is not None:
         return after
-    if before.reason == MOVED:  # It was asked to stop: it goes on from what the pool has.
-        return replace(after, reason=after.reason if after.reason == "cancelled" else MOVED)
-    kind, _, why = after.reason.partition(": ")
-    if kind == "outputs-missing":
-        return replace(after, reason=f"{MISSING}: {why}")
-    if kind.startswith("outputs-"):
-        return replace(after, reason=f"{FAILED}: {why}")
-    return after
+    why = EndReason.of(after.reason)
+    if EndReason.of(before.reason).kind is EndKind.MOVED:
+        # It was asked to stop: it goes on from what the pool has.
+        return after if why.kind is EndKind.CANCELLED else replace(after, reason=MOVED)
+    kind = _OF_CHECKPOINTS.get(why.kind)
+    return after if kind is None else replace(after, reason=kind.text(why.detail))

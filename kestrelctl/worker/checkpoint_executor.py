@@ -12,7 +12,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from kestrelctl.core.model.checkpoint import MadeCheckpoint
-from kestrelctl.core.model.checkpoint_rules import MOVED
+from kestrelctl.core.model.end_reason import CANCELLED, MOVED, EndKind, ReasonText
 from kestrelctl.errors import KestrelError
 from kestrelctl.worker.checkpoint_fetch import CheckpointFetch, CheckpointGone, CheckpointRefused
 from kestrelctl.worker.checkpoint_order import CheckpointOrder
@@ -99,7 +99,7 @@ class CheckpointExecutor:
         else:
             kept.fetching = self._loop.create_task(self._go_on(kept, order.given))
 
-    def kill(self, number: int, reason: str = "cancelled") -> bool:
+    def kill(self, number: int, reason: ReasonText = CANCELLED) -> bool:
         """End a command, also one whose checkpoint is under way."""
         kept = self._kept.get(number)
         if kept is None or kept.fetching is None:
@@ -154,11 +154,11 @@ class CheckpointExecutor:
             log.warning("attempt %d begins anew: %s", number, error.message)
             kept.order.told(None, f"checkpoint {given.n}: {error.message}")
         except CheckpointRefused as error:
-            self._end(number, error.message)
+            self._end(number, error.reason)
             return
         except Exception as error:
             log.exception("attempt %d: its checkpoint", number)
-            self._end(number, f"no-resources: {error!r}")
+            self._end(number, EndKind.NO_RESOURCES.text(repr(error)))
             return
         kept.fetching = None
         self._begin(kept, command)
@@ -168,7 +168,7 @@ class CheckpointExecutor:
         try:
             self._inner.start(command)
         except Exception as error:
-            self._loop.call_soon(self._end, number, f"no-resources: {error!r}")
+            self._loop.call_soon(self._end, number, EndKind.NO_RESOURCES.text(repr(error)))
             return
         finally:
             self._fetch.forget(number)
@@ -239,7 +239,7 @@ class CheckpointExecutor:
                 completion = replace(completion, checkpoint=made)
         self._on_completion(completion)
 
-    def _end(self, number: int, reason: str) -> None:
+    def _end(self, number: int, reason: ReasonText) -> None:
         self._fetch.forget(number)
         self._ended(Completion(number, reason=reason, started_at=time.time()))
 

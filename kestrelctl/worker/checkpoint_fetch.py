@@ -11,12 +11,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
 
-from kestrelctl.core.model.checkpoint_rules import FAILED
+from kestrelctl.core.model.end_reason import EndKind
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.pacing.backoff import pause_seconds
 from kestrelctl.errors import FileDamaged, FileExpired, KestrelError, NoSpace
 from kestrelctl.files.archive import unpack
 from kestrelctl.worker.discovery import disk_for_tasks_bytes
+from kestrelctl.worker.executor import AttemptRefused
 from kestrelctl.worker.own_files import OwnDirectory
 from kestrelctl.worker.trash import Trash
 
@@ -35,8 +36,8 @@ class CheckpointGone(KestrelError):
     """A checkpoint is lost for good, or damaged: its task begins anew."""
 
 
-class CheckpointRefused(KestrelError):
-    """A checkpoint cannot be had here and now; the message is for the result of the attempt."""
+class CheckpointRefused(AttemptRefused):
+    """A checkpoint cannot be had here and now."""
 
 
 class CheckpointFetch:
@@ -92,11 +93,13 @@ class CheckpointFetch:
         except (FileExpired, FileDamaged) as error:
             raise CheckpointGone(error.message, cause=error.cause) from error
         except NoSpace as error:
-            raise CheckpointRefused("no-space: no room for the checkpoint of the task") from error
+            raise CheckpointRefused(
+                EndKind.NO_SPACE, "no room for the checkpoint of the task"
+            ) from error
         except KestrelError as error:
             cause = f": {error.cause}" if error.cause else ""
-            why = f"{FAILED}: it cannot be fetched: {error.message}{cause}"
-            raise CheckpointRefused(why) from error
+            why = f"it cannot be fetched: {error.message}{cause}"
+            raise CheckpointRefused(EndKind.CHECKPOINT_FAILED, why) from error
         finally:
             for each in (archive, archive.with_name(f"{archive.name}.part")):
                 with contextlib.suppress(OSError):

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 
+from kestrelctl.core.model.end_reason import NO_REASON, EndKind, ReasonText
 from kestrelctl.errors import NO_SPACE
 
 PROBE_BYTES = 64 << 10
@@ -16,12 +17,12 @@ PROBE_BYTES = 64 << 10
 
 _PROBE = "probe"
 _REASONS = {
-    **dict.fromkeys(NO_SPACE, "no-space: the worker's disk is full"),
-    errno.EROFS: "no-resources: the worker's disk is mounted read-only",
+    **dict.fromkeys(NO_SPACE, EndKind.NO_SPACE.text("the worker's disk is full")),
+    errno.EROFS: EndKind.NO_RESOURCES.text("the worker's disk is mounted read-only"),
 }
 
 
-def why_unwritable(directory: int) -> str:
+def why_unwritable(directory: int) -> ReasonText:
     """Why nothing can be written to an open directory of the worker; empty if something can.
 
     Takes about 0.1 ms, so it is asked only after a task has failed.
@@ -34,13 +35,13 @@ def why_unwritable(directory: int) -> str:
     try:
         file = os.open(_PROBE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=directory)
     except OSError as error:
-        return _REASONS.get(error.errno or 0, "")
+        return _REASONS.get(error.errno or 0, NO_REASON)
     try:
         os.posix_fallocate(file, 0, PROBE_BYTES)
     except OSError as error:
-        return _REASONS.get(error.errno or 0, "")
+        return _REASONS.get(error.errno or 0, NO_REASON)
     else:
-        return ""
+        return NO_REASON
     finally:
         os.close(file)
         with contextlib.suppress(OSError):

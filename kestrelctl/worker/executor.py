@@ -11,27 +11,38 @@ import msgspec
 from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.checkpoint import MadeCheckpoint
-from kestrelctl.core.model.ending_rules import (
-    DEFAULT_GRACE_SECONDS,
+from kestrelctl.core.model.end_reason import (
+    CANCELLED,
+    NO_REASON,
+    EndKind,
+    ReasonText,
     ended_by_itself,
-    is_success,
 )
+from kestrelctl.core.model.ending_rules import DEFAULT_GRACE_SECONDS, is_success
 from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.stage import Stage, StageRun
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.model.task_environment import TaskEnvironment
+from kestrelctl.errors import KestrelError
 from kestrelctl.worker.checkpoint_order import CheckpointOrder
 
-#: Why a command has ended that somebody had killed.
-CANCELLED = "cancelled"
-#: And of one that has run as long as it may.
-TIME_LIMIT = "time-limit"
 #: Seconds to start a command.
 START_BOUNDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5)
-#: How reasons begin that are the machine's fault.
-MACHINE_FAILED = ("no-space:", "no-resources:")
+
+
+class AttemptRefused(KestrelError):
+    """Something that an attempt needs cannot be done; why is the reason of its end.
+
+    Args:
+        kind: of that reason.
+        detail: more about it.
+    """
+
+    def __init__(self, kind: EndKind, detail: str) -> None:
+        self.reason = kind.text(detail)
+        super().__init__(self.reason)
 
 
 class CommandSpec(msgspec.Struct, frozen=True):
@@ -113,17 +124,7 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
         number: of the attempt.
         exit_code: None if a signal ended it or it never ran.
         signal: the signal that ended it.
-        reason: empty, or one of: time-limit, cancelled, output-limit, `memory-limit: …`,
-            `process-limit: …`, `disk-limit: …`, `cannot-start: …` (all the task's fault),
-            `no-input: …` (a file that travels with the job cannot be had),
-            `no-environment: …` (that of the job cannot be prepared),
-            `no-space: …` and `no-resources: …` (the machine's fault), `disk-full: …` (beside the
-            exit code of a task that itself filled the disk), `cleanup-failed: …` and
-            `outputs-incomplete: …` (remarks beside an exit code), `outputs-missing: …`,
-            `outputs-too-large: …` and `outputs-failed: …` (beside the exit code of a success),
-            `stage NAME: …` (how the last try of a stage ended; of `out` beside
-            the exit code of a success), `checkpoint-missing: …` and `checkpoint-failed: …` (beside
-            that of a program that goes on), or what `kill` was given.
+        reason: what ended it but its exit, or a remark (`EndKind` has them all); empty for none.
         started_at: seconds since the epoch.
         wall_seconds: from start to end, without the cleanup.
         cpu_seconds: user and system time, with that of the children it waited for.
@@ -142,7 +143,7 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
     number: int
     exit_code: int | None = None
     signal: int | None = None
-    reason: str = ""
+    reason: ReasonText = NO_REASON
     started_at: float = 0.0
     wall_seconds: float = 0.0
     cpu_seconds: float = 0.0
@@ -191,7 +192,7 @@ class Executor(Protocol):
             ValueError: the number is in use. After an exception no completion follows.
         """
 
-    def kill(self, number: int, reason: str = CANCELLED) -> bool:
+    def kill(self, number: int, reason: ReasonText = CANCELLED) -> bool:
         """Ends a command; its completion follows. False if there is no such command (any more).
 
         One that was left and not started is dropped, and none follows.

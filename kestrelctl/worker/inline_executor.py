@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.model.end_reason import CANCELLED, ReasonText
 from kestrelctl.errors import NotFound
-from kestrelctl.worker.executor import CANCELLED, START_BOUNDS, CommandSpec, Completion
+from kestrelctl.worker.executor import START_BOUNDS, CommandSpec, Completion
 
 
 class InlineExecutor:
@@ -35,7 +36,7 @@ class InlineExecutor:
         for number, started_at in started.items():
             self._on_completion(Completion(number, 0, started_at=started_at))
 
-    def kill(self, number: int, reason: str = CANCELLED) -> bool:
+    def kill(self, number: int, reason: ReasonText = CANCELLED) -> bool:
         """End a command that was started in this iteration."""
         if self._started.pop(number, None) is None:
             return False

@@ -21,12 +21,14 @@ from secrets import token_hex
 
 import msgspec
 
+from kestrelctl.core.model.end_reason import EndKind
 from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.errors import NO_SPACE, FileChanged, KestrelError, NoSpace
 from kestrelctl.files.archive import unpack, unpacked_bytes
 from kestrelctl.worker.addresses.address_state import AddressState, Reader
 from kestrelctl.worker.discovery import disk_for_inputs_bytes
+from kestrelctl.worker.executor import AttemptRefused
 from kestrelctl.worker.gathered import AT_ONCE, Gathered
 from kestrelctl.worker.own_files import OwnDirectory
 from kestrelctl.worker.trash import Trash
@@ -45,8 +47,8 @@ _OWNERS = "owners"
 Wanted = Input | Gathered | AddressState
 
 
-class InputRefused(KestrelError):
-    """A task cannot have a file that travels with its job; the message is for its result."""
+class InputRefused(AttemptRefused):
+    """A task cannot have a file that travels with its job."""
 
 
 class _InputChanged(InputRefused):
@@ -251,10 +253,10 @@ class InputCache:
             raise
         except OSError as error:
             self._forget(entry)
-            word = "no-space" if error.errno in NO_SPACE else "no-resources"
+            kind = EndKind.NO_SPACE if error.errno in NO_SPACE else EndKind.NO_RESOURCES
             if error.errno == errno.ENAMETOOLONG:  # too long for any worker, or nearly
-                word = "no-input"
-            raise InputRefused(f"{word}: {wanted.name!r}: {error.strerror}") from error
+                kind = EndKind.NO_INPUT
+            raise InputRefused(kind, f"{wanted.name!r}: {error.strerror}") from error
         finally:
             entry.fetching = None
             self._discard(place.name, self._fetching.fd)
@@ -336,8 +338,9 @@ class InputCache:
         """Makes room for so much of an input in all. InputRefused if it does not fit."""
         if size_bytes > self.limit_bytes:
             raise InputRefused(
-                f"no-input: {name!r} does not fit into the worker's cache: it has more"
-                f" than {self.limit_bytes:,} bytes"
+                EndKind.NO_INPUT,
+                f"{name!r} does not fit into the worker's cache: it has more"
+                f" than {self.limit_bytes:,} bytes",
             )
         if size_bytes > entry.size_bytes:
             self._make_room(size_bytes - entry.size_bytes, name)
@@ -354,8 +357,9 @@ class InputCache:
         limit = self.limit_bytes
         if needed_bytes > limit:
             raise InputRefused(
-                f"no-input: {name!r} does not fit into the worker's cache: it needs"
-                f" {needed_bytes:,} bytes of {limit:,}"
+                EndKind.NO_INPUT,
+                f"{name!r} does not fit into the worker's cache: it needs"
+                f" {needed_bytes:,} bytes of {limit:,}",
             )
         used_bytes = self.used_bytes
         unused = iter([e for e in self._entries.values() if not e.users])
@@ -368,8 +372,9 @@ class InputCache:
             used_bytes -= oldest.size_bytes
         if needed_bytes and used_bytes + needed_bytes > limit:
             raise InputRefused(
-                f"no-input: {name!r} does not fit into the worker's cache now: tasks use"
-                f" {used_bytes:,} of {limit:,} bytes"
+                EndKind.NO_INPUT,
+                f"{name!r} does not fit into the worker's cache now: tasks use"
+                f" {used_bytes:,} of {limit:,} bytes",
             )
 
     def _forget(self, entry: CacheEntry) -> None:
@@ -459,11 +464,11 @@ def _explained(name: str) -> Iterator[None]:
     except InputRefused:
         raise
     except NoSpace as error:
-        raise InputRefused(f"no-space: {name!r}: {error.message}") from error
+        raise InputRefused(EndKind.NO_SPACE, f"{name!r}: {error.message}") from error
     except KestrelError as error:
         why = f"{error.message}: {error.cause}" if error.cause else error.message
         refused = _InputChanged if isinstance(error, FileChanged) else InputRefused
-        raise refused(f"no-input: {name!r}: {why}") from error
+        raise refused(EndKind.NO_INPUT, f"{name!r}: {why}") from error
 
 
 def _look_at(task: asyncio.Task[None]) -> None:

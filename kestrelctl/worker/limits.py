@@ -8,9 +8,9 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 
+from kestrelctl.core.model.end_reason import NO_REASON, EndKind, ReasonText
 from kestrelctl.core.model.ending_rules import DEFAULT_GRACE_SECONDS
 from kestrelctl.core.model.stage import RUN
-from kestrelctl.worker.executor import TIME_LIMIT
 from kestrelctl.worker.isolation.rung import Rung
 from kestrelctl.worker.process_tree import (
     exact_memory,
@@ -78,7 +78,7 @@ class LimitEnforcer:
         process.deadline = math.inf if time_limit_seconds is None else now + time_limit_seconds
         self._look_by(min(process.deadline, now + WATCH_SECONDS))
 
-    def terminate(self, process: RunningProcess, reason: str) -> None:
+    def terminate(self, process: RunningProcess, reason: ReasonText) -> None:
         """Ends a task: its stop signal to its process group, SIGKILL after its grace.
 
         SIGKILL goes to all that it has started, and at once at the second call. Stages and a
@@ -124,12 +124,12 @@ class LimitEnforcer:
         with_usage = self._usage_at <= now
         for process in self._running.values():
             if process.deadline <= now:
-                self.terminate(process, TIME_LIMIT)
+                self.terminate(process, EndKind.TIME_LIMIT.text())
             again = min(again, process.deadline)
             if now - process.since < YOUNG_SECONDS:
                 continue
             if max(process.sandbox.sizes()) > self._output_limit_bytes:
-                self._kill(process, "output-limit")
+                self._kill(process, EndKind.OUTPUT_LIMIT.text())
             elif with_usage and (why := self._beyond(process)):
                 self._kill(process, why)
         if with_usage:
@@ -138,18 +138,19 @@ class LimitEnforcer:
         if self._running:
             self._look_by(max(again, now + 0.01))
 
-    def _kill(self, process: RunningProcess, reason: str) -> None:
+    def _kill(self, process: RunningProcess, reason: ReasonText) -> None:
         process.terminated = True  # no grace: it would take more meanwhile
         self.terminate(process, reason)
 
-    def _beyond(self, process: RunningProcess) -> str:
+    def _beyond(self, process: RunningProcess) -> ReasonText:
         """The limit that a task is beyond, with figures; empty if there is none."""
         limits = process.limits
         if not self._rung.has_kernel_limits:
             pids = self._rung.processes(process.pid, limits.processes)
             pids += self._orphans_of(process.command.number)
             if max(len(pids), thread_count(pids)) > limits.processes:
-                return f"process-limit: more than {limits.processes:,} processes and threads"
+                detail = f"more than {limits.processes:,} processes and threads"
+                return EndKind.PROCESS_LIMIT.text(detail)
             in_files = self._rung.memory_files_bytes(process.pid)
             resident = resident_bytes(pids) + in_files
             if 0 < limits.memory_bytes < resident:
@@ -160,13 +161,16 @@ class LimitEnforcer:
                 self._note_peak(process, pids, resident)
         used, files = process.scratch.advance(time.monotonic() + SCRATCH_SLICE_SECONDS)
         if process.scratch.unreadable:
-            return f"disk-limit: {process.scratch.unreadable}"
+            return EndKind.DISK_LIMIT.text(process.scratch.unreadable)
         if files > limits.files:
-            return f"disk-limit: more than {limits.files:,} files in the scratch directory"
+            return EndKind.DISK_LIMIT.text(
+                f"more than {limits.files:,} files in the scratch directory"
+            )
         if 0 < limits.disk_bytes < used:
             allowed = _mebibytes(limits.disk_bytes)
-            return f"disk-limit: {_mebibytes(used)} in the scratch directory, of {allowed}"
-        return ""
+            detail = f"{_mebibytes(used)} in the scratch directory, of {allowed}"
+            return EndKind.DISK_LIMIT.text(detail)
+        return NO_REASON
 
     def _note_peak(self, process: RunningProcess, pids: list[int], used_bytes: int) -> None:
         """Keeps the largest resident memory of a task in mind, with shared pages counted once.
@@ -198,9 +202,10 @@ def _used_bytes(pids: list[int], in_files: int, limit_bytes: int) -> int:
     return exact.anonymous_bytes + max(exact.shared_bytes, in_files)
 
 
-def memory_limit_reason(used_bytes: int, limit_bytes: int) -> str:
+def memory_limit_reason(used_bytes: int, limit_bytes: int) -> ReasonText:
     """The reason of a task that took too much memory."""
-    return f"memory-limit: used {_mebibytes(used_bytes)} of {_mebibytes(limit_bytes)}"
+    used, limit = _mebibytes(used_bytes), _mebibytes(limit_bytes)
+    return EndKind.MEMORY_LIMIT.text(f"used {used} of {limit}")
 
 
 def _mebibytes(amount_bytes: int) -> str:

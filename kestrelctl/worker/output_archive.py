@@ -18,11 +18,11 @@ import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import BinaryIO, NamedTuple
 
-from kestrelctl.core.model.ending_rules import OUTPUTS_INCOMPLETE
+from kestrelctl.core.model.end_reason import NO_REASON, EndKind, ReasonText
 from kestrelctl.core.model.output_globs import OutputGlobs, Places
-from kestrelctl.errors import KestrelError
 from kestrelctl.files.archive import END_BYTES, add_file, add_link, too_many
 from kestrelctl.files.tree_links import problem_with_link, with_directories
+from kestrelctl.worker.executor import AttemptRefused
 from kestrelctl.worker.own_files import NO_LINKS
 
 #: Of one task. Deeper directories, and more names, are refused rather than left out in silence.
@@ -34,12 +34,8 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | NO_LINKS
 _MOST_NAMED = 3
 
 
-class OutputsRefused(KestrelError):
-    """What a task left is not stored, and why: the reason of its attempt."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+class OutputsRefused(AttemptRefused):
+    """What a task left is not stored."""
 
 
 class Stopped(Exception):
@@ -103,16 +99,16 @@ class OutputArchive:
         self._left_out_count = 0
 
     @property
-    def left_out(self) -> str:
+    def left_out(self) -> ReasonText:
         """What globs name and is not in it, as a remark on the attempt; empty if there is nothing.
 
         Known when it is written.
         """
         if not self._left_out:
-            return ""
+            return NO_REASON
         more = self._left_out_count - len(self._left_out)
         others = f"; and {more:,} more" if more else ""
-        return f"{OUTPUTS_INCOMPLETE} {'; '.join(self._left_out)}{others}"
+        return EndKind.OUTPUTS_INCOMPLETE.text(f"{'; '.join(self._left_out)}{others}")
 
     def marks(self) -> Marks:
         """What tells the files that would be in it from those of another moment.
@@ -137,9 +133,9 @@ class OutputArchive:
         found = self._look()
         missing = [glob for glob in self._globs.all if glob not in self._matched]
         if missing and (every_glob or not found):
-            raise OutputsRefused(self._nothing_is(missing))
+            raise OutputsRefused(EndKind.OUTPUTS_MISSING, self._nothing_is(missing))
         if problem := too_many(each.name for each in found):
-            raise OutputsRefused(f"outputs-too-large: {problem}")
+            raise OutputsRefused(EndKind.OUTPUTS_TOO_LARGE, problem)
         self._must_be_few(sum(each.size_bytes for each in found))
         with tarfile.TarFile(
             fileobj=target,
@@ -161,7 +157,7 @@ class OutputArchive:
         """The files that globs name, and the links that lead to what they name, in order."""
         found = sorted(self._walk((), self._scratch, self._globs.start))
         if len(found) > MOST_FILES:
-            raise OutputsRefused(f"outputs-too-large: more than {MOST_FILES:,} files")
+            raise OutputsRefused(EndKind.OUTPUTS_TOO_LARGE, f"more than {MOST_FILES:,} files")
         links = {each.name: each.link for each in found if each.link}
         there = with_directories(each.name for each in found) if links else frozenset[str]()
         kept = []
@@ -179,7 +175,9 @@ class OutputArchive:
         names = sorted(os.listdir(directory))
         self._names += len(names)
         if self._names > MOST_NAMES:
-            raise OutputsRefused(f"outputs-too-large: more than {MOST_NAMES:,} names to look at")
+            raise OutputsRefused(
+                EndKind.OUTPUTS_TOO_LARGE, f"more than {MOST_NAMES:,} names to look at"
+            )
         for name in names:
             there = self._globs.below(places, name)
             if not there:
@@ -209,7 +207,9 @@ class OutputArchive:
 
     def _below(self, names: tuple[str, ...], parent: int, places: Places) -> Iterator[_Found]:
         if len(names) > MOST_DEPTH:
-            raise OutputsRefused(f"outputs-too-large: more than {MOST_DEPTH} directories deep")
+            raise OutputsRefused(
+                EndKind.OUTPUTS_TOO_LARGE, f"more than {MOST_DEPTH} directories deep"
+            )
         try:
             directory = os.open(names[-1], _READ | os.O_DIRECTORY, dir_fd=parent)
         except (FileNotFoundError, NotADirectoryError):
@@ -241,13 +241,13 @@ class OutputArchive:
     def _nothing_is(self, missing: list[str]) -> str:
         globs = ", ".join(map(_shown, missing[:_MOST_NAMED]))
         more = ", …" if len(missing) > _MOST_NAMED else ""
-        return "; ".join((f"outputs-missing: no file is {globs}{more}", *self._passed_over))
+        return "; ".join((f"no file is {globs}{more}", *self._passed_over))
 
     def _must_be_few(self, size_bytes: int) -> None:
         if size_bytes > self._limit_bytes:
             raise OutputsRefused(
-                f"outputs-too-large: {size_bytes:,} bytes; this worker stores up to "
-                f"{self._limit_bytes:,} of a task"
+                EndKind.OUTPUTS_TOO_LARGE,
+                f"{size_bytes:,} bytes; this worker stores up to {self._limit_bytes:,} of a task",
             )
 
     # ---- what goes into it

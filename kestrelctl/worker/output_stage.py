@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple, Protocol, TypeVar
 
+from kestrelctl.core.model.end_reason import EndKind, ReasonText
 from kestrelctl.core.model.output_globs import OutputGlobs
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.pacing.backoff import pause_seconds
@@ -68,7 +69,7 @@ class Packed(NamedTuple):
     """
 
     files: int
-    left_out: str
+    left_out: ReasonText
 
 
 class Left(NamedTuple):
@@ -79,7 +80,7 @@ class Left(NamedTuple):
     """
 
     files: int
-    left_out: str
+    left_out: ReasonText
     stored: StoredFile
 
 
@@ -173,7 +174,7 @@ class OutputStage:
         """
         writer = self._writer
         if writer is None:
-            raise OutputsRefused("outputs-failed: this worker writes to no addresses")
+            raise OutputsRefused(EndKind.OUTPUTS_FAILED, "this worker writes to no addresses")
         packed, _ = await self._pass_on(
             number, scratch, globs, lambda path: writer.put(path, address, owner), inputs
         )
@@ -197,7 +198,7 @@ class OutputStage:
             except OSError as error:
                 full = error.errno in NO_SPACE
                 why = "no room for the archive on the worker's disk" if full else error.strerror
-                raise OutputsRefused(f"outputs-failed: {why}") from error
+                raise OutputsRefused(EndKind.OUTPUTS_FAILED, f"{why}") from error
             finally:
                 with contextlib.suppress(OSError):
                     os.unlink(name, dir_fd=self._directory.fd)
@@ -278,4 +279,4 @@ class OutputStage:
 
 def _failed(error: KestrelError) -> OutputsRefused:
     cause = f": {error.cause}" if error.cause else ""
-    return OutputsRefused(f"outputs-failed: {error.message}{cause}")
+    return OutputsRefused(EndKind.OUTPUTS_FAILED, f"{error.message}{cause}")

@@ -7,10 +7,11 @@ import contextlib
 from collections.abc import Callable
 
 from kestrelctl.core.agent.agent import Agent
+from kestrelctl.core.model.end_reason import EndKind
 from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.stored_file import StoredFile
-from kestrelctl.errors import KestrelError
 from kestrelctl.protocol import work
+from kestrelctl.worker.executor import AttemptRefused
 
 #: A question without an answer is asked again after so long.
 ANSWER_SECONDS = 10.0
@@ -23,7 +24,7 @@ Left = tuple[tuple[int, StoredFile], ...]
 _Key = tuple[int, int, int]
 
 
-class ParentFilesGone(KestrelError):
+class ParentFilesGone(AttemptRefused):
     """What tasks left cannot be told any more; the message is for the result of who wants it."""
 
 
@@ -116,7 +117,7 @@ class ParentFileQuestions:
             question.after = after
             page = await self._next_page(question)
             if page.problem:
-                raise ParentFilesGone(f"no-input: {page.problem}")
+                raise ParentFilesGone(EndKind.NO_INPUT, page.problem)
             files += page.files
             after = page.next
         return tuple(files)

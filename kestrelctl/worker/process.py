@@ -17,6 +17,7 @@ from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.counting.stored_totals import StoredTotals
 from kestrelctl.core.counting.totals import RUN_BOUNDS
 from kestrelctl.core.model.ad import WorkerAd, bookable, unit_ids
+from kestrelctl.core.model.end_reason import EndKind
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.metrics.stanzas import StanzaCounts
@@ -239,7 +240,7 @@ class WorkerProcess:
     def _start(self, command: CommandSpec) -> None:
         """Starts a command; if it is refused, or the executor fails, the attempt ends here."""
         if command.refusal:
-            reason = f"cannot-start: {command.refusal}"
+            reason = EndKind.CANNOT_START.text(command.refusal)
             end = Completion(command.number, reason=reason, started_at=self.clock.wall())
             self._loop.call_soon(self._on_completion, end)
             return
@@ -251,7 +252,7 @@ class WorkerProcess:
             self._on_completion(
                 Completion(
                     command.number,
-                    reason=f"no-resources: {error!r}",
+                    reason=EndKind.NO_RESOURCES.text(repr(error)),
                     started_at=self.clock.wall(),
                 )
             )

@@ -23,13 +23,20 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kestrelctl.core.model.checkpoint_rules import MOVED
+from kestrelctl.core.model.end_reason import (
+    CANCELLED,
+    MOVED,
+    NO_REASON,
+    EndKind,
+    EndReason,
+    ReasonText,
+)
 from kestrelctl.core.model.stage import RUN
 from kestrelctl.worker.checkpoint_ends import will_go_on
 from kestrelctl.worker.child_signal import ChildSignal
 from kestrelctl.worker.computed_attempts import ComputedAttempt, ComputedAttempts
 from kestrelctl.worker.disk_space import why_unwritable
-from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion
+from kestrelctl.worker.executor import CommandSpec, Completion
 from kestrelctl.worker.isolation.keyring import close_session_keyring
 from kestrelctl.worker.isolation.plain import Plain
 from kestrelctl.worker.isolation.rung import Rung, TaskLimits
@@ -56,7 +63,7 @@ ROOM_SECONDS = 0.05
 """A disk that had room is not tried again so soon."""
 REMOVAL_SECONDS = 5.0
 """How long the result of a task that failed on a full disk waits for the removal of its files."""
-ITS_OWN_FAULT = "disk-full: there is room without what the task wrote"
+ITS_OWN_FAULT = EndKind.DISK_FULL.text("there is room without what the task wrote")
 
 
 class ProcessExecutor:
@@ -168,7 +175,7 @@ class ProcessExecutor:
         else:
             self._stages.go_on(process)
 
-    def kill(self, number: int, reason: str = CANCELLED) -> bool:
+    def kill(self, number: int, reason: ReasonText = CANCELLED) -> bool:
         """End a task: its stop signal to its process group, SIGKILL after its grace.
 
         Returns:
@@ -252,7 +259,7 @@ class ProcessExecutor:
         while (self._by_pid or self._orphans) and time.monotonic() < give_up:
             for process in self._by_pid.values():
                 process.command = replace(process.command, cleanup=())
-                process.killed = process.killed or "cancelled"
+                process.killed = process.killed or CANCELLED
                 self._limits.in_grace.discard(process.pid)
                 self._rung.kill(process.pid)
             self._orphans.kill_all()
@@ -293,7 +300,7 @@ class ProcessExecutor:
 
     def start_stage(
         self, process: RunningProcess, argv: tuple[str, ...], limit_seconds: float | None
-    ) -> str:
+    ) -> ReasonText:
         """Start the program of a stage. Returns why that could not be done, or nothing."""
         return self._spawn(process, argv, process.file_actions, limit_seconds)
 
@@ -311,7 +318,7 @@ class ProcessExecutor:
             process.course.over = list(completion.stages)
         if not sandbox.take_over(computed.inode):
             process.completion = None
-            gone = "no-resources: the scratch directory has gone"
+            gone = EndKind.NO_RESOURCES.text("the scratch directory has gone")
             completion = Completion(command.number, reason=gone, started_at=time.time())
             self._loop.call_soon(self._end, process, completion)
         elif computed.cleaned:
@@ -354,7 +361,7 @@ class ProcessExecutor:
         argv: tuple[str, ...],
         file_actions: FileActions,
         time_limit_seconds: float | None,
-    ) -> str:
+    ) -> ReasonText:
         """Start one of the programs of an attempt. Returns why that could not be done, or nothing.
 
         Args:
@@ -486,7 +493,7 @@ class ProcessExecutor:
         if cleanup and process.ran:
             process.completion = completion
             process.part = CLEANUP
-            process.reason = ""
+            process.reason = NO_REASON
             why_not = self._spawn(process, cleanup, process.sandbox.for_cleanup, CLEANUP_SECONDS)
             if not why_not:
                 return
@@ -504,7 +511,7 @@ class ProcessExecutor:
         if not goes_on:
             self.keep(process, completion, cleaned=True)
         process.completion = completion
-        process.reason = ""
+        process.reason = NO_REASON
         process.staging = self._later(self._store_outputs(process, completion))
 
     async def _store_outputs(self, process: RunningProcess, completion: Completion) -> None:
@@ -512,7 +519,7 @@ class ProcessExecutor:
         process.staging = None
         self._end(process, completion)
 
-    def _stop_staging(self, process: RunningProcess, reason: str) -> None:
+    def _stop_staging(self, process: RunningProcess, reason: ReasonText) -> None:
         if process.staging is not None and not process.reason:  # once: it tidies up meanwhile
             process.reason = reason
             self._loop.call_soon(process.staging.cancel)  # it has begun by then
@@ -574,14 +581,14 @@ class ProcessExecutor:
         if (
             not process.command.keep_logs
             or self._log_stage is None
-            or completion.reason == CANCELLED
+            or EndReason.of(completion.reason).kind is EndKind.CANCELLED
             or self._on_completion is _ignore
             or not long_streams(completion)
         ):
             self._hand_out(process, completion)
             return
         process.completion = completion
-        process.reason = ""
+        process.reason = NO_REASON
         process.staging = self._later(self._store_logs(process, completion, self._log_stage))
 
     async def _store_logs(
@@ -637,4 +644,4 @@ def _ignore(completion: Completion) -> None:
 def _with_cleanup(completion: Completion, why: str) -> Completion:
     if not why or completion.reason:
         return completion
-    return replace(completion, reason=f"cleanup-failed: {why}")
+    return replace(completion, reason=EndKind.CLEANUP_FAILED.text(why))

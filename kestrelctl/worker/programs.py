@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable
 
+from kestrelctl.core.model.end_reason import EndKind, ReasonText
 from kestrelctl.errors import NO_SPACE
 
 _CACHE_ENTRIES = 10_000
@@ -99,9 +100,8 @@ def check_executable(program: str) -> None:
         raise OSError(errno.ENOEXEC, os.strerror(errno.ENOEXEC), program)
 
 
-def why_not_started(error: Exception, program: str, workdir: str = "") -> str:
-    """A reason for the report: `no-space: …` and `no-resources: …` blame the machine,
-    `cannot-start: …` the task.
+def why_not_started(error: Exception, program: str, workdir: str = "") -> ReasonText:
+    """A reason for the report, which blames the machine or the task.
 
     Args:
         error: what posix_spawn or the preparation raised.
@@ -110,12 +110,12 @@ def why_not_started(error: Exception, program: str, workdir: str = "") -> str:
     """
     if not isinstance(error, OSError):
         # ValueError and TypeError name the fault: embedded null byte, illegal variable name, ...
-        return f"cannot-start: {error}"
+        return EndKind.CANNOT_START.text(str(error))
     text = f"{error.strerror}: {program!r}"
     if error.errno in NO_SPACE:
-        return f"no-space: {error.strerror}"
+        return EndKind.NO_SPACE.text(str(error.strerror))
     if error.errno in _MACHINE_SHORT:
-        return f"no-resources: {text}"
+        return EndKind.NO_RESOURCES.text(text)
     if error.errno == errno.ENOENT and "/" in program and os.path.exists(program):
         text += " (the interpreter named in its first line is missing)"
     elif error.errno == errno.ENOENT and "/" in program and not program.startswith("/"):
@@ -130,4 +130,4 @@ def why_not_started(error: Exception, program: str, workdir: str = "") -> str:
         text += " (a script needs a first line like #!/bin/sh)"
     elif error.errno == errno.E2BIG:
         text += " (arguments and environment together are too large)"
-    return f"cannot-start: {text}"
+    return EndKind.CANNOT_START.text(text)

@@ -6,6 +6,7 @@ import asyncio
 import math
 import resource
 
+from kestrelctl.core.model.end_reason import NO_REASON
 from kestrelctl.core.model.stage import RUN
 from kestrelctl.worker.executor import CommandSpec, Completion
 from kestrelctl.worker.isolation.rung import TaskLimits
@@ -62,13 +63,13 @@ class RunningProcess:
         self.pid = 0  # of that; 0 if nothing could be started
         self.furnished = False  # its scratch directory has what it is to find there
         self.ran = False  # a program of it did, so that its files are its own
-        self.killed = ""  # what `kill` was given
+        self.killed = NO_REASON  # what `kill` was given
         self.pause: asyncio.Handle | None = None  # before the next try of a stage
         self.started_at = started_at
         self.since = 0.0  # start of what runs now, monotonic
         self.deadline = math.inf
         self.terminated = False  # SIGTERM was sent; SIGKILL is next
-        self.reason = ""
+        self.reason = NO_REASON
         self.code: int | None = None  # of a process that leaves one behind which is to end first
         self.cpu_seconds = 0.0
         self.max_rss = 0  # as the kernel counts it, in its unit
@@ -90,7 +91,7 @@ class RunningProcess:
             wall: seconds since the epoch.
         """
         self.part = RUN
-        self.reason = ""
+        self.reason = NO_REASON
         self.started_at = wall
         self.cpu_seconds = 0.0
         self.max_rss = self.peak_bytes = self.summed_bytes = 0

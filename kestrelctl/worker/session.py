@@ -16,7 +16,7 @@ from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.counting.stored_totals import StoredTotals
 from kestrelctl.core.model.ad import WorkerAd, bookable, changed, unit_ids
 from kestrelctl.core.model.assets import MILLI
-from kestrelctl.core.model.checkpoint_rules import MOVED
+from kestrelctl.core.model.end_reason import EndKind, EndReason
 from kestrelctl.core.model.ending_rules import (
     DEFAULT_GRACE_SECONDS,
     stop_signal_number,
@@ -38,8 +38,6 @@ from kestrelctl.protocol.command_messages import ReadProperties, RunCommand
 from kestrelctl.protocol.environments import StartEnvironment, StopEnvironment
 from kestrelctl.worker.environment import Environments, host_lines
 from kestrelctl.worker.executor import (
-    CANCELLED,
-    MACHINE_FAILED,
     CommandSpec,
     Completion,
     Executor,
@@ -625,7 +623,7 @@ def _outcome(end: Completion, success_exits: Exits) -> int:
         return Outcome.DONE
     if end.checkpoint is not None:
         return Outcome.GOES_ON
-    if end.reason in (CANCELLED, MOVED):
+    kind = EndReason.of(end.reason).kind
+    if kind in (EndKind.CANCELLED, EndKind.MOVED):
         return Outcome.KILLED
-    machine_failed = end.reason.startswith(MACHINE_FAILED)
-    return Outcome.UNABLE if machine_failed else Outcome.FAILED
+    return Outcome.UNABLE if kind.runs_elsewhere else Outcome.FAILED

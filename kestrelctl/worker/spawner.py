@@ -9,6 +9,7 @@ import signal
 import time
 
 from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.model.end_reason import NO_REASON, EndKind, ReasonText
 from kestrelctl.worker.descriptors import (
     raise_descriptor_limit,
     seal_descriptors,
@@ -57,7 +58,7 @@ class Spawner:
 
     def spawn(
         self, process: RunningProcess, argv: tuple[str, ...], file_actions: FileActions
-    ) -> str:
+    ) -> ReasonText:
         """Starts a program in the sandbox of an attempt, and notes its id and the moment.
 
         Returns:
@@ -71,7 +72,7 @@ class Spawner:
 
     def _spawn(
         self, process: RunningProcess, argv: tuple[str, ...], file_actions: FileActions
-    ) -> str:
+    ) -> ReasonText:
         began = time.monotonic()
         env = process.command.env.copy()
         env[ATTEMPT_VARIABLE] = str(process.command.number)
@@ -79,7 +80,7 @@ class Spawner:
         path = _searched(env.get("PATH"))
         workdir = process.command.workdir
         if workdir and not self._any_workdir:
-            return "cannot-start: this worker runs tasks in scratch directories only"
+            return EndKind.CANNOT_START.text("this worker runs tasks in scratch directories only")
         if process.course is not None and process.part != CLEANUP:
             env[STAGE_VARIABLE] = process.part
         resume_dir = "" if process.furnished else process.command.resume_dir
@@ -120,12 +121,12 @@ class Spawner:
                     )
                 except FileNotFoundError as error:
                     if not os.path.isdir(f"{place}/scratch"):  # the task is not to blame
-                        why = "somebody removed the directory of the task"
-                        raise OSError(errno.EAGAIN, why) from error
+                        gone = "somebody removed the directory of the task"
+                        raise OSError(errno.EAGAIN, gone) from error
                     if launch.program == program:
                         raise
-                    why = f"{launch.program} has gone"
-                    raise OSError(errno.EAGAIN, why) from error  # the task is not to blame
+                    gone = f"{launch.program} has gone"
+                    raise OSError(errno.EAGAIN, gone) from error  # the task is not to blame
                 finally:
                     if launch.descriptor >= 0:
                         os.close(launch.descriptor)
@@ -142,7 +143,7 @@ class Spawner:
                 self._programs.forget(name, path)
                 return why_not_started(error, program, workdir)
         self.start_seconds.observe(time.monotonic() - began)
-        return ""
+        return NO_REASON
 
     def close(self) -> None:
         """Goes back to the directory where this process was."""
@@ -172,7 +173,7 @@ def _write_hosts(lines: tuple[str, ...]) -> None:
         os.close(file)
 
 
-def _enter(workdir: str) -> str:
+def _enter(workdir: str) -> ReasonText:
     """Makes the directory of a job the current one. Returns why that cannot be done, or nothing.
 
     Nothing else is asked about it: this is a path of every task.
@@ -180,8 +181,9 @@ def _enter(workdir: str) -> str:
     try:
         os.chdir(workdir)
     except OSError as error:
-        return f"cannot-start: the directory of the job: {error.strerror}: {workdir!r}"
-    return ""
+        detail = f"the directory of the job: {error.strerror}: {workdir!r}"
+        return EndKind.CANNOT_START.text(detail)
+    return NO_REASON
 
 
 @functools.lru_cache(maxsize=1000)

@@ -9,9 +9,10 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from kestrelctl.core.model.end_reason import NO_REASON, EndReason, ReasonText, in_stage
 from kestrelctl.core.model.result import how_it_ended
 from kestrelctl.core.model.stage import OUT, RUN
-from kestrelctl.worker.executor import MACHINE_FAILED, Completion
+from kestrelctl.worker.executor import Completion
 from kestrelctl.worker.running_process import RunningProcess
 from kestrelctl.worker.stage_course import StageCourse
 
@@ -24,7 +25,7 @@ class StageHost(Protocol):
 
     def start_stage(
         self, process: RunningProcess, argv: tuple[str, ...], limit_seconds: float | None
-    ) -> str:
+    ) -> ReasonText:
         """Starts that of a stage; `StageRunner.ended` follows. Returns why that could not be done,
         or nothing.
         """
@@ -67,7 +68,7 @@ class StageRunner:
         else:
             self._try(process)
 
-    def ended(self, process: RunningProcess, reason: str, code: int) -> None:
+    def ended(self, process: RunningProcess, reason: ReasonText, code: int) -> None:
         """A try of a stage is over.
 
         Args:
@@ -77,14 +78,14 @@ class StageRunner:
         if process.killed:
             self._stop(process)
         elif reason or code:
-            self._failed(process, how_it_ended(reason, max(0, -code), max(0, code)))
+            self._failed(process, reason, how_it_ended(reason, max(0, -code), max(0, code)))
         else:
             course = _course(process)
             course.end(time.monotonic())
             if course.upcoming:
                 self.go_on(process)
             else:
-                self._over(process, "")
+                self._over(process, NO_REASON)
 
     def computed(self, process: RunningProcess, completion: Completion) -> None:
         """The task's own command is over."""
@@ -109,27 +110,32 @@ class StageRunner:
         course = _course(process)
         stage = course.stage
         process.part = course.name
-        process.reason = ""
+        process.reason = NO_REASON
         why_not = self._host.start_stage(process, stage.argv, stage.time_limit_seconds)
         if why_not:  # whoever starts an attempt is not told of its end at once
             process.pid = 0
-            process.pause = self._loop.call_soon(self._failed, process, why_not)
+            process.pause = self._loop.call_soon(self._failed, process, why_not, why_not)
 
-    def _failed(self, process: RunningProcess, why: str) -> None:
-        """Has a stage tried again, if it may be."""
+    def _failed(self, process: RunningProcess, reason: ReasonText, how: str) -> None:
+        """Has a stage tried again, if it may be.
+
+        Args:
+            reason: what ended its last try but an exit.
+            how: the same, or the exit in words.
+        """
         process.pid = 0
         pause_seconds = _course(process).try_again()
         if pause_seconds is not None:
             process.pause = self._loop.call_later(pause_seconds, self._try, process)
-        elif why.startswith(MACHINE_FAILED) and process.completion is None:
-            self._over(process, why)
+        elif EndReason.of(reason).kind.runs_elsewhere and process.completion is None:
+            self._over(process, reason)
         else:
-            self._over(process, f"stage {_course(process).name}: {why}")
+            self._over(process, in_stage(_course(process).name, how))
 
     def _stop(self, process: RunningProcess) -> None:
         self._over(process, process.killed)
 
-    def _over(self, process: RunningProcess, reason: str) -> None:
+    def _over(self, process: RunningProcess, reason: ReasonText) -> None:
         """Ends the stages of an attempt: it has failed in one, or there is none any more."""
         process.pause = None
         completion = process.completion

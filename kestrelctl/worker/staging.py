@@ -9,15 +9,15 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from kestrelctl.core.model.checkpoint_rules import MOVED
+from kestrelctl.core.model.end_reason import CANCELLED, MOVED, EndKind, ReasonText
 from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.task_environment import TaskEnvironment
-from kestrelctl.worker.environments.task_environments import EnvironmentRefused, Inside
-from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion, Executor
+from kestrelctl.worker.environments.task_environments import Inside
+from kestrelctl.worker.executor import AttemptRefused, CommandSpec, Completion, Executor
 from kestrelctl.worker.gathered import Gathered
-from kestrelctl.worker.input_cache import InputCache, InputRefused
-from kestrelctl.worker.parent_file_questions import Left, ParentFilesGone
+from kestrelctl.worker.input_cache import InputCache
+from kestrelctl.worker.parent_file_questions import Left
 
 #: Is called when a command needs something no more.
 _GivesBack = Callable[[], None]
@@ -98,10 +98,10 @@ class StagingExecutor:
         except asyncio.CancelledError:
             self._let_go(taken)
             raise
-        except (InputRefused, ParentFilesGone, EnvironmentRefused) as error:
-            self._end(number, error.message)
+        except AttemptRefused as error:
+            self._end(number, error.reason)
         except Exception as error:
-            self._end(number, f"no-resources: {error!r}")
+            self._end(number, EndKind.NO_RESOURCES.text(repr(error)))
 
     async def _take(
         self, taken: list[_GivesBack], command: CommandSpec, wanted: Input | Gathered
@@ -111,7 +111,7 @@ class StagingExecutor:
         taken.append(partial(self.cache.release, entry))
         return entry.path
 
-    def _end(self, number: int, reason: str) -> None:
+    def _end(self, number: int, reason: ReasonText) -> None:
         self._staging.pop(number, None)
         self._ended(Completion(number, reason=reason, started_at=time.time()))
 
@@ -123,7 +123,7 @@ class StagingExecutor:
         while taken:
             taken.pop()()
 
-    def kill(self, number: int, reason: str = CANCELLED) -> bool:
+    def kill(self, number: int, reason: ReasonText = CANCELLED) -> bool:
         """End a command, also one whose inputs are under way."""
         staging = self._staging.pop(number, None)
         if staging is None:

@@ -9,7 +9,7 @@ import time
 
 from msgspec.structs import replace
 
-from kestrelctl.core.model.ending_rules import ended_by_itself
+from kestrelctl.core.model.end_reason import EndKind, ReasonText, ended_by_itself, with_remark
 from kestrelctl.worker.checkpoint_ends import (
     globs_to_store,
     in_words_of_checkpoints,
@@ -39,7 +39,7 @@ async def store_outputs(
     before = completion
     try:
         if stage is None:
-            raise OutputsRefused("outputs-failed: this worker cannot store files")
+            raise OutputsRefused(EndKind.OUTPUTS_FAILED, "this worker cannot store files")
         scratch = process.sandbox.open_scratch()
         try:
             globs = globs_to_store(command, completion)
@@ -67,22 +67,21 @@ async def store_outputs(
     except OutputsRefused as error:
         completion = replace(completion, reason=error.reason)
     except OSError as error:
-        completion = replace(completion, reason=f"outputs-failed: {error.strerror}")
+        completion = replace(completion, reason=EndKind.OUTPUTS_FAILED.text(str(error.strerror)))
     except asyncio.CancelledError:
         completion = replace(completion, reason=process.reason)
     except Exception as error:
         log.exception("attempt %d: its outputs", number)
-        completion = replace(completion, reason=f"outputs-failed: {error!r}")
+        completion = replace(completion, reason=EndKind.OUTPUTS_FAILED.text(repr(error)))
     completion = in_words_of_checkpoints(command, before, completion)
     return replace(completion, stored_seconds=time.monotonic() - began)
 
 
-def _with_remark(completion: Completion, left_out: str) -> Completion:
+def _with_remark(completion: Completion, left_out: ReasonText) -> Completion:
     """An end with what its reason says besides; what was asked to stop keeps that reason alone."""
     if not left_out:
         return completion
     log.warning("attempt %d: %s", completion.number, left_out)
     if not ended_by_itself(completion.reason):
         return completion
-    reason = "; ".join(filter(None, (completion.reason, left_out)))
-    return replace(completion, reason=reason)
+    return replace(completion, reason=with_remark(completion.reason, left_out))

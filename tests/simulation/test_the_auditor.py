@@ -24,11 +24,11 @@ from kestrelctl.core.jobs.sharer import Sharer, Sharers
 from kestrelctl.core.jobs.tokens import Tokens, TokensLeft
 from kestrelctl.core.members.outline import Outline
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model import ending_rules
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import Amounts
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.end_reason import EndReason
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome, Result
@@ -137,7 +137,7 @@ def test_a_member_that_is_done_before_the_others(monkeypatch: pytest.MonkeyPatch
 def test_a_computation_that_runs_again_because_what_follows_it_failed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ending_rules, "has_computed", lambda reason: False)
+    monkeypatch.setattr(EndReason, "has_computed", False)
     assert is_found("and only the end of its files had failed")
 
 

@@ -20,6 +20,7 @@ from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model import guest, isolation
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.end_reason import CANCELLED
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.pool import Pool
 from kestrelctl.flock.rules.flock_settings import FlockSettings
@@ -39,7 +40,7 @@ from kestrelctl.protocol import codec
 from kestrelctl.protocol.flock_message import FlockMessage
 from kestrelctl.simulate.simulated_spool import SimulatedSpool
 from kestrelctl.store.memory import MemoryStore
-from kestrelctl.worker.executor import CANCELLED, START_BOUNDS, CommandSpec, Completion
+from kestrelctl.worker.executor import START_BOUNDS, CommandSpec, Completion
 from kestrelctl.worker.process import WorkerProcess
 
 START = 1_795_190_000.0

@@ -9,7 +9,7 @@ from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.attempts.token_return import take_lacking, wake_some
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.ending_rules import OUT_OF_MEMORY
+from kestrelctl.core.model.end_reason import EndKind
 from kestrelctl.core.model.records import TokenGone, TokenRecord
 from kestrelctl.core.model.refusal import NEVER_FITS, Reason, Refusal
 from kestrelctl.core.model.spec import OnWorkerLost
@@ -340,7 +340,7 @@ def test_a_larger_request_for_memory_asks_for_the_tokens_too() -> None:
     driver.join("w1", memory_bytes=1 << 30)
     driver.own("matlab", 1)
     driver.submit(1, matlab=1, memory_bytes=100 << 20, retry_memory_bytes=(200 << 20,))
-    driver.fail("w1", reason=OUT_OF_MEMORY)
+    driver.fail("w1", reason=EndKind.MEMORY_LIMIT.text())
     assert driver.worker("w1").free["memory"] == (824 << 20) * 1000
     assert held(driver) == 1
 

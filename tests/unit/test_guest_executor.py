@@ -6,16 +6,23 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
+import pytest
 
 from kestrelctl.core.agent.agent import LocalAttempt
 from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.events import Cancel
 from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.end_reason import NO_REASON, EndKind, ReasonText, in_stage
 from kestrelctl.core.model.guest import GuestOf
+from kestrelctl.core.model.records import TaskRecord
+from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.model.template import Template
 from kestrelctl.flock.service.guest_executor import GuestExecutor
+from kestrelctl.flock.service.guest_jobs import completion_of
 from kestrelctl.manager.service import Service
+from kestrelctl.worker.executor import Completion
 
 
 def guest_job(number: int) -> JobSpec:
@@ -47,3 +54,31 @@ async def test_what_nobody_goes_on_with_after_a_restart_is_cancelled_here() -> N
     [cancelled] = events
     assert isinstance(cancelled, Cancel)
     assert cancelled.job_id == 3
+
+
+def end_at_home(reason: str, exit_code: int, signal: int = 0) -> Completion:
+    """How an attempt ends at its home of which a worker of the lender has reported so."""
+    why = ReasonText(reason)
+    result = Result(3, 1, 0, Outcome.FAILED, 1.0, 2.0, 0.0, 0.0, 0, exit_code, signal, why)
+    record = TaskRecord(3, 0, TaskState.FAILED, 1, 0, "worker", result)
+    return completion_of(7, record, NO_REASON, guest_job(7))
+
+
+@pytest.mark.parametrize("kind", EndKind)
+def test_each_reason_of_a_neighbour_s_worker_comes_home_as_it_is(kind: EndKind) -> None:
+    end = end_at_home(kind.text("why"), 0)
+    assert end.reason == kind.text("why")
+    never = (EndKind.CANNOT_START, EndKind.NO_INPUT, EndKind.NO_ENVIRONMENT)
+    assert end.exit_code == (None if kind in never else 0)
+
+
+@pytest.mark.parametrize(("stage", "exit_code"), [("setup", None), ("in", None), ("out", 0)])
+def test_what_failed_at_a_neighbour_before_its_command_has_no_exit_code(
+    stage: str, exit_code: int | None
+) -> None:
+    assert end_at_home(in_stage(stage, "exit code 3"), 0).exit_code == exit_code
+
+
+def test_what_a_signal_ended_at_a_neighbour_has_no_exit_code_whatever_the_reason() -> None:
+    end = end_at_home(EndKind.MEMORY_LIMIT.text(), 0, signal=9)
+    assert (end.exit_code, end.signal) == (None, 9)

@@ -9,7 +9,7 @@ from kestrelctl.core.model.result import Outcome, Result, bounded
 from kestrelctl.core.model.shape import shape_key
 from kestrelctl.core.model.spec import HEAD_CHARACTERS, JobSpec
 from kestrelctl.core.model.stage import Stage, StageRun
-from kestrelctl.core.model.stage_rules import MOST_TRIES, TAG, failed_stage, has_computed
+from kestrelctl.core.model.stage_rules import MOST_TRIES, TAG
 from kestrelctl.core.model.template import Template
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.protocol.handout import problem_with_size
@@ -68,22 +68,6 @@ def test_the_head_of_a_job_has_the_beginnings_of_its_stages() -> None:
     [shown] = job(replace(OUT, argv=("x" * 5000, "y"), tries=3)).head().stages
     assert (shown.name, shown.tries) == ("out", 3)
     assert sum(map(len, shown.argv)) <= HEAD_CHARACTERS + 1
-
-
-@pytest.mark.parametrize(
-    ("reason", "stage", "computed"),
-    [
-        ("stage setup: exit code 3", "setup", False),
-        ("stage in: time-limit", "in", False),
-        ("stage out: signal 9", "out", True),
-        ("", "", False),
-        ("time-limit", "", False),
-        ("the stage out: was long", "", False),
-        ("stage outside: exit code 1", "", False),
-    ],
-)
-def test_a_reason_says_which_stage_failed(reason: str, stage: str, computed: bool) -> None:
-    assert (failed_stage(reason), has_computed(reason)) == (stage, computed)
 
 
 def test_what_cannot_be_of_stages_is_not_believed() -> None:

@@ -10,6 +10,7 @@ import pytest
 from test_input_cache import ADA, Share, an_input
 
 from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.model.end_reason import EndKind
 from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.task_environment import TaskEnvironment
 from kestrelctl.errors import FileExpired
@@ -70,7 +71,7 @@ class Environments:
 
     async def inside(self, wanted: TaskEnvironment, env: Mapping[str, str]) -> Inside:
         if wanted.of == "broken":
-            raise EnvironmentRefused("no-environment: broken: pip failed")
+            raise EnvironmentRefused(EndKind.NO_ENVIRONMENT, "broken: pip failed")
         variables = {**env, "VIRTUAL_ENV": f"/made/{wanted.of}"}
         return Inside(variables, lambda: self.left.append(wanted.of))
 
@@ -101,7 +102,7 @@ class Machine:
 
     async def _find(self, number: int, files: ParentFiles) -> Left:
         if files.job_id == GONE:
-            raise ParentFilesGone("no-input: the pool has forgotten it")
+            raise ParentFilesGone(EndKind.NO_INPUT, "the pool has forgotten it")
         assert number == 1
         return ()
 

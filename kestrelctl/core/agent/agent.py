@@ -15,6 +15,7 @@ import msgspec
 from kestrelctl.core.model.assets import MILLI, Amounts, amounts, resized, with_units
 from kestrelctl.core.model.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.claim import Claim, enforced
+from kestrelctl.core.model.end_reason import CANCELLED
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.template import Template
@@ -261,7 +262,7 @@ class Agent:
                 Outcome.KILLED,
                 wall,
                 0.0,
-                reason="cancelled",
+                reason=CANCELLED,
             )
             self._keep(result, attempt.seal, now)
         self.queue = kept

@@ -11,6 +11,7 @@ from kestrelctl.core.effects import Feed, JobEnded
 from kestrelctl.core.events import JobClosed
 from kestrelctl.core.jobs.attempt import Attempt, Phase
 from kestrelctl.core.jobs.job import Job, LargerRequest, Standing, Task
+from kestrelctl.core.model.end_reason import EndReason
 from kestrelctl.core.model.ending_rules import backoff_bounds
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.result import Result
@@ -114,7 +115,7 @@ def outlast(state: State, task: Task, attempt: Attempt, result: Result) -> None:
     more_seconds = 2.0 ** math.floor(math.log2(max(result.wall_seconds, 0.5)) + 1)
     task.least_seconds = max(task.least_seconds, more_seconds)
     _open_line(state, task)
-    detail = result.reason.partition(": ")[2]
+    detail = EndReason.of(result.reason).detail
     state.tell(
         task.job, task.index, "moved", number=result.number, worker=attempt.worker, detail=detail
     )

@@ -6,7 +6,7 @@ from kestrelctl.core.attempts import book
 from kestrelctl.core.jobs.attempt import Attempt, Phase
 from kestrelctl.core.members.outline import exhausted
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.ending_rules import ended_by_itself
+from kestrelctl.core.model.end_reason import ended_by_itself
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.scheduling.match import Terms

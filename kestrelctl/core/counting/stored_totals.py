@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.model.end_reason import EndKind, EndReason
 from kestrelctl.core.model.result import TAIL_BYTES, Outcome, Result
 
 #: From the end of a task until all of it was stored, in seconds.
@@ -12,8 +13,13 @@ STORE_BOUNDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0)
 #: What tasks leave, and what they print.
 KINDS = ("outputs", "logs")
 LOGS_FAILED = "logs-failed"
-#: The first word of why outputs were not stored, and what stands for logs, which fail no task.
-FAILURES = ("outputs-missing", "outputs-too-large", "outputs-failed", LOGS_FAILED)
+#: Why outputs were not stored, and what stands for logs, which fail no task.
+FAILURES = (
+    EndKind.OUTPUTS_MISSING.value,
+    EndKind.OUTPUTS_TOO_LARGE.value,
+    EndKind.OUTPUTS_FAILED.value,
+    LOGS_FAILED,
+)
 
 
 class StoredTotals:
@@ -44,9 +50,9 @@ class StoredTotals:
         if result.outputs is not None:
             self.files["outputs"] += result.output_files
             self.bytes["outputs"] += result.outputs.size_bytes
-        reason = result.reason.partition(":")[0]
-        if reason in FAILURES:
-            self.failures[reason] += 1
+        kind = EndReason.of(result.reason).kind
+        if kind in FAILURES:
+            self.failures[kind] += 1
         missing = False
         for size_bytes, stored in (
             (result.stdout_bytes, result.stdout_stored),

@@ -12,7 +12,7 @@ from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.job import Task
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.checkpoint import Checkpoint, MadeCheckpoint, can_be_given
-from kestrelctl.core.model.ending_rules import ended_by_itself
+from kestrelctl.core.model.end_reason import ended_by_itself
 from kestrelctl.core.model.result import MOST_REASON_CHARACTERS, Result, how_it_ended
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.state import State

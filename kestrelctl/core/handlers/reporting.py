@@ -29,18 +29,17 @@ from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.jobs.stored_bytes import stored_by
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model import checkpoint_rules
 from kestrelctl.core.model.assets import describe
 from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.end_reason import EndKind, EndReason
 from kestrelctl.core.model.ending_rules import (
     asks_for_more_memory,
     may_be_retried,
 )
-from kestrelctl.core.model.neighbour import OUT_OF_LENT_TIME, is_neighbour
+from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.core.model.result import Outcome, Result, bounded, how_it_ended
 from kestrelctl.core.model.seal import Proof, Seal
 from kestrelctl.core.model.stage import RUN
-from kestrelctl.core.model.stage_rules import failed_stage, has_computed
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.state import State
 
@@ -249,7 +248,7 @@ def _failed(
             keep_checkpoint(state, task, result.number, result.checkpoint)
             go_on(state, task, attempt, msgspec.structs.replace(result, checkpoint=None))
             return
-        reason = f"{checkpoint_rules.FAILED}: what its worker says of it cannot be"
+        reason = EndKind.CHECKPOINT_FAILED.text("what its worker says of it cannot be")
         result = msgspec.structs.replace(result, outcome=Outcome.FAILED, reason=reason)
     if result.outcome == Outcome.KILLED:
         # Nobody wants it killed any more: the task runs again, and no failure is counted.
@@ -263,10 +262,11 @@ def _failed(
         )
         put_back(state, task, attempt.worker)
         return
-    if result.reason.startswith(OUT_OF_LENT_TIME) and is_neighbour(attempt.worker):
+    why = EndReason.of(result.reason)
+    if why.kind is EndKind.LENT_TIME and is_neighbour(attempt.worker):
         outlast(state, task, attempt, result)
         return
-    computed = bool(job.spec.stages) and has_computed(result.reason)
+    computed = bool(job.spec.stages) and why.has_computed
     if result.outcome == Outcome.UNABLE and not computed:
         cannot_start(state, task, attempt, result.reason)
         # A neighbour that does not run this task may well run others.
@@ -287,7 +287,7 @@ def _failed(
         return
     state.totals.attempts_failed += 1
     if job.spec.stages:
-        state.totals.stage_failures[failed_stage(result.reason) or RUN] += 1
+        state.totals.stage_failures[why.stage or RUN] += 1
     task.failures += 1
     job.failed_in_row += 1
     if job.failed_in_row % LETS_OTHERS_BY == 0:

@@ -43,6 +43,7 @@ from kestrelctl.core.handlers.waits import (
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.jobs.queued_bytes import account_of, encoded_bytes
 from kestrelctl.core.model.after import shifted
+from kestrelctl.core.model.end_reason import NO_REASON
 from kestrelctl.core.model.hold import MAX_HOLD_REASON_CHARACTERS, POOL, SUBMITTED_SO, Hold
 from kestrelctl.core.model.index_ranges import IndexRange, IndexRanges, as_ranges
 from kestrelctl.core.model.parent_files import located
@@ -359,7 +360,7 @@ def on_retry(state: State, event: Retry) -> None:
         assert event.record is not None
         job = state.restored_job(event.record)
         job.happenings = event.happenings
-        job.stopped_by = ""
+        job.stopped_by = NO_REASON
         job.counts.cancelled -= job.never_started
         job.bad = IndexRanges(event.bad)
         job.bad.discard(job.cursor, job.spec.count)

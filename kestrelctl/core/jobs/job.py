@@ -13,6 +13,7 @@ from kestrelctl.core.jobs.parents import Parents
 from kestrelctl.core.jobs.recent import Recent
 from kestrelctl.core.jobs.sharer import Sharer
 from kestrelctl.core.model.checkpoint import Checkpoint
+from kestrelctl.core.model.end_reason import NO_REASON, EndKind
 from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.index_ranges import IndexRanges
 from kestrelctl.core.model.mail_address import is_worth_a_mail
@@ -29,14 +30,14 @@ MOST_REFUSED = 16
 MOST_GIVEN_UP = 16
 #: After so many losses a task is suspected of ending its worker.
 SUSPECT_LOSSES = 2
-#: What stops a job that nobody cancels.
-DEADLINE = "deadline"
+#: What stops a job that nobody cancels, as the reason of tasks that it ends.
+DEADLINE = EndKind.DEADLINE.text()
 #: The same of a job that spans workers, of which a member cannot run any more.
-FAILED_MEMBER = "failed member"
+FAILED_MEMBER = EndKind.FAILED_MEMBER.text()
 #: The same of a job that bears no more tasks that fail.
-FAILED_TASKS = "failed tasks"
+FAILED_TASKS = EndKind.FAILED_TASKS.text()
 #: The same of a job of which a parent has ended otherwise than it wants.
-PARENT = "parent"
+PARENT = EndKind.PARENT.text()
 #: Of most jobs no task ends badly. Nobody adds to this one.
 _NONE = IndexRanges()
 #: So many latencies of a job are kept: the latest.
@@ -188,7 +189,7 @@ class Job:
         self.running = 0
         self.counts = Counts()
         self.cancelling = False
-        self.stopped_by = ""
+        self.stopped_by = NO_REASON
         self.stored = False
         self.mean_seconds: float | None = None
         self.latest_account = ""

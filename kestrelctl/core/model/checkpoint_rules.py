@@ -18,13 +18,6 @@ DEFAULT_SECONDS = 600.0
 LEAST_SECONDS = 1.0
 MOST_SECONDS = 7 * 86_400.0
 
-#: How the reason begins of an attempt that said that it goes on, and of which nothing was there, or
-#: nothing could be stored.
-MISSING = "checkpoint-missing"
-FAILED = "checkpoint-failed"
-#: The reason of an attempt that was asked to stop, so that it goes on elsewhere.
-MOVED = "moved"
-
 
 def problem_with_checkpoints(spec: JobSpec) -> str | None:
     """What is wrong with a job's checkpoints, in words for its user; None if all is well."""

@@ -9,12 +9,12 @@ import math
 import signal
 from itertools import pairwise
 
+from kestrelctl.core.model.end_reason import EndKind, EndReason, ended_by_itself
 from kestrelctl.core.model.exits import Exits, exits_text, holds, one_exit, overlap
 from kestrelctl.core.model.exits import problem_with_exits as problem_with
 from kestrelctl.core.model.hold import MOST_FAILURES_IN_ROW
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.stage_rules import failed_stage, has_computed
 
 #: Between the stop signal and SIGKILL.
 DEFAULT_GRACE_SECONDS = 2.0
@@ -26,20 +26,9 @@ MOST_COPIES = 100_000
 MOST_FAILED_TASKS = 1_000_000_000
 MOST_MEMORY_STEPS = 16
 MOST_MEMORY_BYTES = 1 << 60
-#: How the reason of an attempt begins that took more memory than it may, whoever noticed.
-OUT_OF_MEMORY = "memory-limit"
-#: How the reason of an attempt begins of which not all that its outputs name is stored.
-OUTPUTS_INCOMPLETE = "outputs-incomplete:"
-#: How reasons begin that are remarks beside an end, and change nothing of it.
-_REMARKS = ("cleanup-failed:", OUTPUTS_INCOMPLETE)
 #: Signals that a program may take as a wish that it end.
 STOP_SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL")
 _SUCCESS: Exits = ((0, 0),)
-
-
-def ended_by_itself(reason: str) -> bool:
-    """Whether an attempt of this reason ended by the exit of its program, and nothing else."""
-    return not reason or reason.startswith(_REMARKS)
 
 
 def is_success(exits: Exits, exit_code: int) -> bool:
@@ -58,8 +47,9 @@ def may_be_retried(spec: JobSpec, result: Result) -> bool:
     it. The lists are about the command of the job: what fails before that may be tried again, and
     what failed after it is not, because the command would run again.
     """
-    if spec.stages and failed_stage(result.reason):
-        return not has_computed(result.reason)
+    why = EndReason.of(result.reason)
+    if spec.stages and why.stage:
+        return not why.has_computed
     by_itself = ended_by_itself(result.reason)
     if spec.retry_on:
         return by_itself and holds(spec.retry_on, result.exit_code, result.signal)
@@ -76,7 +66,9 @@ def asks_for_more_memory(spec: JobSpec, step: int, result: Result) -> bool:
     Args:
         step: how often it has asked for more before.
     """
-    return step < len(spec.retry_memory_bytes) and result.reason.startswith(OUT_OF_MEMORY)
+    if step >= len(spec.retry_memory_bytes):
+        return False
+    return EndReason.of(result.reason).kind is EndKind.MEMORY_LIMIT
 
 
 def stop_signal_number(name: str) -> int:

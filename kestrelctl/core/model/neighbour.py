@@ -13,9 +13,6 @@ NEAREST_SECONDS = 1e-6
 #: A worker has some processors, also one that may start nothing now: a loan of no more lends
 #: nothing.
 LEAST_CPUS = 0.001
-#: How the reason of an attempt begins that a lender has ended because its rules let it run no
-#: longer there. It has not failed: it runs elsewhere.
-OUT_OF_LENT_TIME = "no-resources: the lender's rules let a task run for"
 #: So many flock minutes guests may go on, unless told otherwise, while own tasks wait for their
 #: places: most tasks are short, and what has begun is not thrown away.
 RECLAIM_MINUTES = 5.0

@@ -10,6 +10,7 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import Amounts
 from kestrelctl.core.model.byte_limit import AS_FOR_ALL, ByteLimit
 from kestrelctl.core.model.checkpoint import Checkpoint
+from kestrelctl.core.model.end_reason import NO_REASON, ReasonText
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.index_ranges import IndexRange, as_ranges
@@ -46,7 +47,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: float | None = None
     untold: bool = False
     unmailed: bool = False
-    stopped_by: str = ""
+    stopped_by: ReasonText = NO_REASON
     hold: Hold | None = None
     freed: bool = False
     settled: dict[int, str] = {}

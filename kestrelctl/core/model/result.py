@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 
 from kestrelctl.core.model.checkpoint import MOST_URL_CHARACTERS, MadeCheckpoint, can_be_given
+from kestrelctl.core.model.end_reason import NO_REASON, ReasonText
 from kestrelctl.core.model.stage import StageRun
 from kestrelctl.core.model.stage_rules import possible_runs
 from kestrelctl.core.model.stored_file import StoredFile, problem_with_stored_file
@@ -53,7 +54,7 @@ class Result(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     peak_bytes: Count = 0  #: 0 if it is not known: it ended before it was looked at
     exit_code: Whole = 0
     signal: Whole = 0
-    reason: str = ""
+    reason: ReasonText = NO_REASON  #: what ended it but its exit; `end_reason` reads it
     stdout: bytes = b""  #: the tail
     stderr: bytes = b""  #: the tail
     stdout_bytes: Count = 0  #: the whole size; the rest is kept by the worker
@@ -124,7 +125,7 @@ def bounded(result: Result, submitted_at: float, now: float) -> Result:
         cpu_seconds=possible_cpu_seconds(result.cpu_seconds, wall_seconds),
         waited_seconds=possible_seconds(result.waited_seconds, longest_seconds),
         peak_bytes=min(result.peak_bytes, MOST_BYTES),
-        reason=result.reason[:MOST_REASON_CHARACTERS],
+        reason=ReasonText(result.reason[:MOST_REASON_CHARACTERS]),
         stdout=result.stdout[-TAIL_BYTES:],
         stderr=result.stderr[-TAIL_BYTES:],
         stored_seconds=possible_seconds(result.stored_seconds, longest_seconds),

@@ -52,20 +52,6 @@ def _problem_with_one(stage: Stage) -> str | None:
     return None
 
 
-def failed_stage(reason: str) -> str:
-    """The stage beside the job's command that failed; empty if none did.
-
-    Args:
-        reason: of an attempt that has ended.
-    """
-    return next((name for name in COMMANDED if reason.startswith(f"stage {name}:")), "")
-
-
-def has_computed(reason: str) -> bool:
-    """Whether an attempt that failed has run its command well: it is never run again for that."""
-    return failed_stage(reason) == OUT
-
-
 def can_be_in(stages: Collection[Stage], name: str) -> bool:
     """Whether a task of a job can be in the stage of that name.
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from kestrelctl.core.model.end_reason import NO_REASON, EndKind
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.pacing.backoff import pause_seconds
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
@@ -93,7 +94,7 @@ class FilesHome:
         """The same end with addresses at its home; one that says why if that cannot be."""
         began = self._now()
         moved: dict[str, StoredFile | None] = {}
-        problem = ""
+        problem = NO_REASON
         for name in ("outputs", "stdout_stored", "stderr_stored"):
             stored = getattr(end, name)
             if stored is None:
@@ -105,7 +106,7 @@ class FilesHome:
                 moved[name] = None
                 if name == "outputs":  # what is printed beyond the tail may be missing
                     why = error.message if isinstance(error, KestrelError) else error.strerror
-                    problem = f"outputs-failed: {why}"
+                    problem = EndKind.OUTPUTS_FAILED.text(f"{why}")
         seconds = end.stored_seconds + self._now() - began
         found = replace(end, stored_seconds=seconds, **moved)
         return replace(found, reason=problem) if problem else found

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from kestrelctl.core import events as ev
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.model.end_reason import CANCELLED, NO_REASON, EndKind, ReasonText
 from kestrelctl.core.model.guest import owner_of_guest
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.spec import JobSpec
@@ -16,7 +17,7 @@ from kestrelctl.errors import NotFound
 from kestrelctl.flock.service.files_home import has_files
 from kestrelctl.flock.service.guest_jobs import completion_of, held_of
 from kestrelctl.manager.service import Service
-from kestrelctl.worker.executor import CANCELLED, START_BOUNDS, CommandSpec, Completion
+from kestrelctl.worker.executor import START_BOUNDS, CommandSpec, Completion
 
 #: The index of the only task of such a job.
 ONLY = 0
@@ -41,7 +42,7 @@ class GuestExecutor:
         service: Service,
         by: str,
         on_completion: Callable[[Completion], None],
-        make: Callable[[CommandSpec], JobSpec | str],
+        make: Callable[[CommandSpec], JobSpec | ReasonText],
         on_submitted: Callable[[JobSpec, int], None],
         on_ended: Callable[[JobSpec, int, Completion], None],
         on_ran: Callable[[int, str, int], None],
@@ -67,7 +68,7 @@ class GuestExecutor:
         self._guests: dict[int, tuple[int, JobSpec]] = {}
         #: Jobs that were active when this process began: (id, job).
         self._left: dict[int, tuple[int, JobSpec]] = {}
-        self._why: dict[int, str] = {}
+        self._why: dict[int, ReasonText] = {}
 
     # -- what an earlier process has begun ---------------------------------------------------------
 
@@ -112,7 +113,7 @@ class GuestExecutor:
         self._service.handle(event)
         job = self._service.pool.job(job_id)
         if job is None:
-            reason = "no-resources: the lender takes no more of this user's tasks"
+            reason = EndKind.NO_RESOURCES.text("the lender takes no more of this user's tasks")
             self._loop.call_soon(self._on_completion, Completion(command.number, reason=reason))
             return
         self._take(command.number, job_id, spec)
@@ -130,7 +131,7 @@ class GuestExecutor:
         found = self._service.store.tasks(job_id, limit=1)
         return found[0] if found else _never_begun(job_id)
 
-    def kill(self, number: int, reason: str = CANCELLED) -> bool:
+    def kill(self, number: int, reason: ReasonText = CANCELLED) -> bool:
         """Has an attempt ended; its completion follows."""
         left = self._left.pop(number, None)
         if left is not None:  # nobody has gone on with it
@@ -211,7 +212,7 @@ class GuestExecutor:
         number, spec = guest
         self._holders.pop(record.job_id, None)
         del self.job_of[number]
-        end = completion_of(number, record, self._why.pop(record.job_id, ""), spec)
+        end = completion_of(number, record, self._why.pop(record.job_id, NO_REASON), spec)
         self._on_ended(spec, record.job_id, end)
         if record.result is not None:
             self._on_ran(number, record.worker, record.result.number)

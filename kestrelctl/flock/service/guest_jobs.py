@@ -11,25 +11,26 @@ from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.model import isolation
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import four_digits, natural
+from kestrelctl.core.model.end_reason import (
+    CANCELLED,
+    NO_REASON,
+    EndKind,
+    EndReason,
+    ReasonText,
+    out_of_lent_time,
+)
 from kestrelctl.core.model.guest import GuestOf
 from kestrelctl.core.model.matching_ads import amounts_ad
-from kestrelctl.core.model.neighbour import OUT_OF_LENT_TIME
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.model.template import variables
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.protocol.handout import problem_with_size
-from kestrelctl.worker.executor import CANCELLED, TIME_LIMIT, CommandSpec, Completion
+from kestrelctl.worker.executor import CommandSpec, Completion
 
 #: A guest that has ended so many workers here is not tried again.
 MOST_LOSSES = 3
-#: How the reason begins of such a one.
-LOST_THERE = "lost:"
-#: And of one that the lender's rules keep away, or its place does: it runs elsewhere.
-NO_PLACE = "no-resources: the lender"
-#: And of one that no pool would take from a user.
-REFUSED = "cannot-start: the lender refuses it:"
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(HeldAttempt).decode
@@ -97,7 +98,7 @@ def guest_spec(
     )
 
 
-def why_refused(spec: JobSpec, home: str) -> str:
+def why_refused(spec: JobSpec, home: str) -> ReasonText:
     """Why a guest's job is not taken, as the reason of its attempt's end; empty if it is.
 
     It passes what jobs of the pool's own users pass.
@@ -107,9 +108,11 @@ def why_refused(spec: JobSpec, home: str) -> str:
     """
     problem = problem_with_job(spec, home=home)
     if problem:
-        return f"{REFUSED} {problem}"
+        return EndKind.CANNOT_START.text(f"the lender refuses it: {problem}")
     problem = problem_with_size(spec)
-    return f"{NO_PLACE} cannot send it to a worker: {problem}" if problem else ""
+    if problem:
+        return EndKind.NO_RESOURCES.text(f"the lender cannot send it to a worker: {problem}")
+    return NO_REASON
 
 
 def _same_machine(machine: WorkerAd) -> str:
@@ -148,7 +151,7 @@ def lent_seconds(spec: JobSpec) -> float | None:
     return limit if at_home is None or limit < at_home else None
 
 
-def completion_of(number: int, record: TaskRecord, why: str, spec: JobSpec) -> Completion:
+def completion_of(number: int, record: TaskRecord, asked: ReasonText, spec: JobSpec) -> Completion:
     """How an attempt of another pool ended.
 
     What has run here as long as the rules let it, and not as long as its home does, has not failed:
@@ -157,27 +160,28 @@ def completion_of(number: int, record: TaskRecord, why: str, spec: JobSpec) -> C
     Args:
         number: of the attempt, there.
         record: of its only task here.
-        why: for what reason it was ended; empty if nobody asked for that.
+        asked: the reason with which it was ended; empty if nobody asked for that.
         spec: the job that ran it here.
     """
     result = record.result
+    why = EndReason.of("" if result is None else result.reason)
     limit = lent_seconds(spec)
-    if result is not None and result.reason == TIME_LIMIT and limit is not None:
+    if result is not None and why.kind is EndKind.TIME_LIMIT and limit is not None:
         return Completion(
             number,
-            reason=f"{OUT_OF_LENT_TIME} {four_digits(limit)} s",
+            reason=out_of_lent_time(f"{four_digits(limit)} s"),
             started_at=result.started_at,
             wall_seconds=max(result.wall_seconds, limit),
             cpu_seconds=result.cpu_seconds,
         )
     if record.state is TaskState.LOST:
-        reason = f"{LOST_THERE} {record.losses} workers of the lender went away under it"
-        return Completion(number, reason=reason)
+        detail = f"{record.losses} workers of the lender went away under it"
+        return Completion(number, reason=EndKind.LOST.text(detail))
     if record.state is TaskState.CANCELLED or result is None:
-        return Completion(number, reason=why or CANCELLED)
+        return Completion(number, reason=asked or CANCELLED)
     return Completion(
         number,
-        exit_code=None if result.signal or _never_ran(result.reason) else result.exit_code,
+        exit_code=None if result.signal or why.never_ran else result.exit_code,
         signal=result.signal or None,
         reason=result.reason,
         started_at=result.started_at,
@@ -195,7 +199,3 @@ def completion_of(number: int, record: TaskRecord, why: str, spec: JobSpec) -> C
         stderr_stored=result.stderr_stored,
         stages=result.stages,
     )
-
-
-def _never_ran(reason: str) -> bool:
-    return reason.startswith(("cannot-start:", "no-input:"))

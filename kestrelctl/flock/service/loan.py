@@ -11,24 +11,27 @@ from random import Random
 from kestrelctl.core.agent.agent import LocalAttempt
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import natural
+from kestrelctl.core.model.end_reason import CANCELLED, EndKind, ReasonText
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.flock.service.files_home import Carrier
 from kestrelctl.flock.service.guest_executor import ONLY, GuestExecutor
-from kestrelctl.flock.service.guest_jobs import NO_PLACE, guest_spec, why_refused
+from kestrelctl.flock.service.guest_jobs import guest_spec, why_refused
 from kestrelctl.flock.service.lent_ad import resting_ad
 from kestrelctl.flock.service.lent_session import LentSession
 from kestrelctl.flock.service.loan_addresses import loan_of
 from kestrelctl.manager.service import Service
 from kestrelctl.ports import Session
 from kestrelctl.protocol import codec, work
-from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion
+from kestrelctl.worker.executor import CommandSpec, Completion
 from kestrelctl.worker.process import Spool, WorkerProcess
 from kestrelctl.worker.session import WorkerSession
 
 log = logging.getLogger(__name__)
 
 #: Why nothing begins.
-_UNSEEN = f"{NO_PLACE} has started anew, and none of the machines that it lends has greeted it yet"
+_UNSEEN = EndKind.NO_RESOURCES.text(
+    "the lender has started anew, and none of the machines that it lends has greeted it yet"
+)
 #: So many attempts a loan has at a time, in all; who sends more means no good.
 MOST_ATTEMPTS = 100_000
 #: (least isolation, longest time of an attempt or None), or why none may run.
@@ -265,14 +268,14 @@ class Loan:
 
     # -- guests ------------------------------------------------------------------------------------
 
-    def _guest_spec(self, command: CommandSpec) -> JobSpec | str:
+    def _guest_spec(self, command: CommandSpec) -> JobSpec | ReasonText:
         """The job that runs an attempt; a text says why none does, as the reason of its end."""
         if self.machine is None:  # it was on its way when the manager started anew
             return _UNSEEN
         attempt = self.session.agent.running[command.number]
         terms = self._judge(self.borrower, attempt)
         if isinstance(terms, str):
-            return f"{NO_PLACE}'s rules: {terms}"
+            return EndKind.NO_RESOURCES.text(f"the lender's rules: {terms}")
         rung, max_seconds = terms
         spec = guest_spec(
             command,

@@ -11,11 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from kestrelctl.core.model.end_reason import EndKind
+from kestrelctl.core.model.result import MOST_REASON_CHARACTERS
 from kestrelctl.core.model.task_environment import KINDS, TaskEnvironment
 from kestrelctl.environments.environment_class import EnvironmentClass
 from kestrelctl.errors import KestrelError
 from kestrelctl.worker.environments.one_making import OneMaking
 from kestrelctl.worker.environments.venv_variables import venv_variables
+from kestrelctl.worker.executor import AttemptRefused
 
 
 class PreparingDriver(Protocol):
@@ -25,8 +28,8 @@ class PreparingDriver(Protocol):
         """As `EnvironmentDriver.prepare`."""
 
 
-class EnvironmentRefused(KestrelError):
-    """A task cannot have its environment; the message is the reason in its report."""
+class EnvironmentRefused(AttemptRefused):
+    """A task cannot have its environment."""
 
 
 class Inside(NamedTuple):
@@ -85,17 +88,19 @@ class TaskEnvironments:
     async def _prepare(self, wanted: TaskEnvironment) -> str:
         driver = self.drivers.get(wanted.kind)
         if driver is None or wanted.kind not in KINDS:
-            raise EnvironmentRefused(f"no-environment: none of kind {wanted.kind} are made here")
+            raise EnvironmentRefused(
+                EndKind.NO_ENVIRONMENT, f"none of kind {wanted.kind} are made here"
+            )
         made_of = (wanted.kind, wanted.recipe)
         try:
             return await self._making.of(made_of, lambda: self._made(driver, *made_of))
         except OSError as error:
-            raise EnvironmentRefused(f"no-resources: environment {wanted.of}: {error}") from error
+            why = f"environment {wanted.of}: {error}"
+            raise EnvironmentRefused(EndKind.NO_RESOURCES, why) from error
         except KestrelError as error:
             cause = f": {error.cause}" if error.cause else ""
-            raise EnvironmentRefused(
-                f"no-environment: {wanted.of}: {error.message}{cause}"[:1_000]
-            ) from error
+            why = f"{wanted.of}: {error.message}{cause}"[:MOST_REASON_CHARACTERS]
+            raise EnvironmentRefused(EndKind.NO_ENVIRONMENT, why) from error
 
     async def _made(self, driver: PreparingDriver, kind: str, recipe: str) -> str:
         if not recipe:

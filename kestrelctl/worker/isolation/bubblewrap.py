@@ -14,6 +14,7 @@ import re
 import shutil
 from pathlib import Path
 
+from kestrelctl.core.model.end_reason import EndKind, ReasonText
 from kestrelctl.worker.isolation.file_view import FileView
 from kestrelctl.worker.isolation.rung import (
     Ending,
@@ -154,18 +155,19 @@ class Bubblewrap(Namespaced):
         said = _tail(f"{place}/stderr") or _tail(f"{place}/stdout")  # where they are joined
         missing = _NOT_EXECUTED.search(said)
         if missing is None:
-            return Ending(code, f"no-resources: {said.strip() or 'bwrap failed'}", ran=False)
+            why = EndKind.NO_RESOURCES.text(said.strip() or "bwrap failed")
+            return Ending(code, why, ran=False)
         return Ending(
             code, self._why_not_executed(missing["program"], missing["why"].strip()), ran=False
         )
 
-    def _why_not_executed(self, program: str, why: str) -> str:
+    def _why_not_executed(self, program: str, why: str) -> ReasonText:
         hint = ""
         if not self._view.shows(program):
             hint = f" ({_HIDDEN})"
         elif why == os.strerror(errno.ENOENT):  # the worker has found both
             hint = f" (the interpreter named in its first line: {_HIDDEN})"
-        return f"cannot-start: {why}: {program!r}{hint}"
+        return EndKind.CANNOT_START.text(f"{why}: {program!r}{hint}")
 
 
 def _used_bytes(path: str, machines_path: str) -> int:

@@ -13,6 +13,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from kestrelctl.core.model.end_reason import EndKind
 from kestrelctl.errors import KestrelError
 from kestrelctl.worker.isolation.bubblewrap import Bubblewrap
 from kestrelctl.worker.isolation.file_view import FileView
@@ -164,7 +165,7 @@ class ControlGroup(Bubblewrap):
         ending = super().ended(place, code, asked=asked)
         out_of_memory, peak_bytes = self._groups.finish(os.path.basename(place))
         if out_of_memory:
-            ending = ending._replace(reason="memory-limit: killed by the kernel")
+            ending = ending._replace(reason=EndKind.MEMORY_LIMIT.text("killed by the kernel"))
         return ending._replace(peak_bytes=peak_bytes)
 
 

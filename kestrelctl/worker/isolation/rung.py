@@ -14,6 +14,7 @@ import signal
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from kestrelctl.core.model.end_reason import NO_REASON, ReasonText
 from kestrelctl.worker.orphans import kill_group
 from kestrelctl.worker.process_tree import children, descendants
 from kestrelctl.worker.sandbox import FileActions
@@ -81,7 +82,7 @@ class Ending(NamedTuple):
     """
 
     code: int
-    reason: str = ""
+    reason: ReasonText = NO_REASON
     ran: bool = True
     peak_bytes: int = 0
 
