@@ -12,6 +12,7 @@ from kestrelctl.core.model.after import After, IfParentFails
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
 
 CANCEL, WAIT, RUN = IfParentFails
@@ -473,3 +474,30 @@ def test_a_thousand_jobs_in_a_row_are_cancelled_in_one_go(driver: PoolDriver) ->
     end(driver, parent, 0)
     driver.finish_all()
     assert state_of(driver, last) == "done"
+
+
+def test_a_job_is_not_taken_for_a_missing_one_by_its_name(driver: PoolDriver) -> None:
+    """The kind of a refusal does not come from its words, some of which are a user's."""
+    parent = JobSpec(argv=("a",), name="there is no job", service=True)
+    driver.tell(
+        ev.SubmitGraph(
+            at=driver.now,
+            request="g",
+            owner="ada",
+            specs=[parent, JobSpec(argv=("b",), name="late")],
+            after=[(), ()],
+            after_each=[None, 0],
+        )
+    )
+    answer = driver.answers[-1]
+    assert (answer.error, answer.hint) == ("usage", "--after waits for the whole job")
+    assert answer.message == (
+        "tasks of late cannot wait one for one: "
+        "there is no job is a service: its tasks never end by themselves"
+    )
+
+
+def test_the_parent_that_is_missing_is_said_to_be_missing(driver: PoolDriver) -> None:
+    driver.submit(2, after_each=77)
+    answer = driver.answers[-1]
+    assert (answer.error, answer.message) == ("not-found", "there is no job 77")

@@ -14,6 +14,7 @@ from kestrelctl.core.attempts.book import withdraw
 from kestrelctl.core.attempts.endings import finish, remember
 from kestrelctl.core.effects import Feed
 from kestrelctl.core.events import Retry, TasksClosed
+from kestrelctl.core.handlers.waits import Refused
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.jobs.pairing import TaskPairing
 from kestrelctl.core.model.after import IfParentFails
@@ -25,9 +26,11 @@ from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.state import State
 
 
-def why_unpaired(state: State, owner: str, spec: JobSpec, ended: EndedTasks | None) -> str | None:
-    """Why the tasks of a job may not wait for those of the job that its spec names; None if they
-    may, or if it names none.
+def why_unpaired(
+    state: State, owner: str, spec: JobSpec, ended: EndedTasks | None
+) -> Refused | None:
+    """Why the tasks of a job may not wait for those of the job that its spec names, as code, text
+    and hint of a refusal; None if they may, or if it names none.
 
     Args:
         ended: that job, if the store knows it as ended.
@@ -39,23 +42,28 @@ def why_unpaired(state: State, owner: str, spec: JobSpec, ended: EndedTasks | No
         return why_unlike(spec, parent.spec, f"job {parent.id}")
     record = None if ended is None else ended.record
     if record is None or record.owner != owner or record.job_id in state.forgetting:
-        return f"there is no job {spec.after_each}"
+        text = f"there is no job {spec.after_each}"
+        return "not-found", text, "`kestrelctl job list` shows yours"
     return why_unlike(spec, record.spec, f"job {record.job_id}")
 
 
-def why_unlike(spec: JobSpec, parent: JobSpec, whose: str) -> str | None:
-    """Why the tasks of one job cannot wait for those of another, one for one; None if they can.
+def why_unlike(spec: JobSpec, parent: JobSpec, whose: str) -> Refused | None:
+    """Why the tasks of one job cannot wait for those of another, one for one, as code, text and
+    hint of a refusal; None if they can.
 
     Args:
         whose: the other one, in words.
     """
     if parent.service:
-        return f"{whose} is a service: its tasks never end by themselves"
-    if parent.span > 1:
-        return f"{whose} spans workers: its tasks end together"
-    if parent.count != spec.count:
-        return f"it has {plural(spec.count, 'task')}, and {whose} has {parent.count:,}"
-    return None
+        why = f"{whose} is a service: its tasks never end by themselves"
+    elif parent.span > 1:
+        why = f"{whose} spans workers: its tasks end together"
+    elif parent.count != spec.count:
+        why = f"it has {plural(spec.count, 'task')}, and {whose} has {parent.count:,}"
+    else:
+        return None
+    text = f"tasks of {spec.name or 'the job'} cannot wait one for one: {why}"
+    return "usage", text, "--after waits for the whole job"
 
 
 def pair(state: State, job: Job, ended: EndedTasks | None) -> None:

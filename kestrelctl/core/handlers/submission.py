@@ -77,9 +77,9 @@ def on_submit(state: State, event: Submit) -> None:
         refuse(state, event.request, *refusal)
         return
     ended = event.paired.get(event.spec.after_each)
-    why = why_unpaired(state, event.owner, event.spec, ended)
-    if why is not None:
-        _refuse_pair(state, event.request, why)
+    refusal = why_unpaired(state, event.owner, event.spec, ended)
+    if refusal is not None:
+        refuse(state, event.request, *refusal)
         return
     job = _take_in(state, event, event.spec, size_bytes)
     if event.key:
@@ -109,12 +109,12 @@ def on_submit_graph(state: State, event: SubmitGraph) -> None:
         refuse(state, event.request, *refusal)
         return
     for spec, each in zip(event.specs, event.after_each, strict=True):
-        why = why_unpaired(state, event.owner, spec, event.paired.get(spec.after_each))
+        refusal = why_unpaired(state, event.owner, spec, event.paired.get(spec.after_each))
         if each is not None:
             parent = event.specs[each]
-            why = why_unlike(spec, parent, parent.name or f"job {each + 1} of them")
-        if why is not None:
-            _refuse_pair(state, event.request, why, spec.name)
+            refusal = why_unlike(spec, parent, parent.name or f"job {each + 1} of them")
+        if refusal is not None:
+            refuse(state, event.request, *refusal)
             return
     for spec, after, each, size_bytes in zip(
         event.specs, afters, event.after_each, sizes, strict=True
@@ -193,14 +193,6 @@ def hold_of_failed(state: State, shape: Shape) -> Hold:
     refusal = state.supply.failed[shape]
     why = f"{refusal.wanted}: {refusal.found}"[:MAX_HOLD_REASON_CHARACTERS]
     return Hold(POOL, state.at, why)
-
-
-def _refuse_pair(state: State, request: str, why: str, name: str = "") -> None:
-    """Tells a user why tasks of a job cannot wait for those of another, one for one."""
-    there = why.startswith("there is no job")
-    text = why if there else f"tasks of {name or 'the job'} cannot wait one for one: {why}"
-    hint = "`kestrelctl job list` shows yours" if there else "--after waits for the whole job"
-    refuse(state, request, "not-found" if there else "usage", text, hint)
 
 
 def _has_too_many_expressions(state: State, request: str, owner: str, specs: list[JobSpec]) -> bool:
