@@ -32,6 +32,7 @@ from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.state import State
 from kestrelctl.simulate.bound_audit import BoundAudit, InUse
 from kestrelctl.simulate.checkpoint_audit import CheckpointAudit
+from kestrelctl.simulate.decisions import Decisions
 from kestrelctl.simulate.outline_audit import OutlineAudit
 from kestrelctl.simulate.pair_audit import PairAudit
 from kestrelctl.simulate.share_audit import ShareAudit
@@ -69,6 +70,7 @@ class Audit:
         killed_at: attempt -> when its end was last ordered.
         stages: is told what came of the stages of attempts.
         checkpoints: what tasks go on from.
+        decisions: which worker got which task, and how that ended.
 
     Args:
         calm: as of `OutlineAudit`.
@@ -87,6 +89,7 @@ class Audit:
         self.killed_at: dict[int, float] = {}
         self._clock = clock
         self.stages = StageAudit()
+        self.decisions = Decisions()
         self._bounds = BoundAudit()
         self.checkpoints = CheckpointAudit(self.expect)
         self._outlines = OutlineAudit(calm=calm)
@@ -325,6 +328,7 @@ class Audit:
                     elif isinstance(record, TaskRecord):
                         self.stages.decided(record)
             elif isinstance(effect, Run):
+                self.decisions.handed_out(effect)
                 self.checkpoints.handed_out(effect)
                 for problem in self._pairs.sent(effect.spans, self._jobs):
                     self.expect(False, problem)
@@ -417,6 +421,7 @@ class Audit:
 
     def committed(self, records: Sequence[StoreRecord]) -> None:
         """Holds each row against the one that it replaces."""
+        self.decisions.committed(records)
         for record in records:
             if isinstance(record, (TaskRecord, JobRecord)):
                 self._pairs.committed(record)

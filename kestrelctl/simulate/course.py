@@ -173,6 +173,11 @@ class Course:
             actions=clock.actions,
             digest=fingerprint(story),
             story=story,
+            decisions=[
+                f"{pool.nodes.server.domain}: {line}"
+                for pool in self._pools
+                for line in pool.audit.decisions.lines()
+            ],
         )
 
 

@@ -165,6 +165,7 @@ class SimulatedMachine(SimulatedProcess):
         return self.repeats_reports and payload.startswith(_REPORT)
 
     def said(self, payload: str, to: str) -> None:
+        self.clock.tell(self.name, "says", to, payload)
         if not payload.startswith(_REPORT):
             return
         report = codec.from_worker.decode(payload)

@@ -63,6 +63,7 @@ class User(SimulatedProcess):
 
     def said(self, payload: str, to: str) -> None:
         """The manager's audit hears of what comes of it."""
+        self.clock.tell(self.name, "asks", payload)
 
     async def main(self) -> None:
         self.connection(self).start()

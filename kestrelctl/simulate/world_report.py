@@ -19,6 +19,7 @@ class WorldReport(msgspec.Struct, frozen=True, kw_only=True):
         wasted: those without an accepted result: repetitions, and what died with its worker.
         actions: how much happened, in actions of the clock.
         story: what happened, if it was kept; `digest` is its fingerprint.
+        decisions: which worker got which task, under which attempt, and how that ended.
         guests: attempts that other pools took over, in a world of several.
     """
 
@@ -33,6 +34,7 @@ class WorldReport(msgspec.Struct, frozen=True, kw_only=True):
     actions: int
     digest: str
     story: list[str]
+    decisions: list[str]
     guests: int = 0
 
     def raise_problems(self, lines: int = 400) -> None:
