@@ -9,6 +9,7 @@ import os
 import shutil
 import tempfile
 import tomllib
+from functools import cache
 from hashlib import sha256
 from importlib.util import cache_from_source
 from pathlib import Path
@@ -17,6 +18,7 @@ from zlib import crc32
 
 import inside
 import msgspec
+from anchors import Package, dotted
 
 TESTS = Path(__file__).parents[1]
 CHECKOUT = TESTS.parent
@@ -36,18 +38,24 @@ class Defect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     Attributes:
         name: what is broken, in words.
-        module: where, without the package's name.
-        text: source text that is there exactly once.
-        instead: what replaces it.
+        function: the qualified name of the function or class in which it is, or `<module>`.
+        statement: what stands there exactly once, as `ast.unparse` prints it: one or several, or
+            the header of a compound one (see `anchors.fragment`).
+        part: a text that is in `statement` exactly once; empty: all of it.
+        instead: what replaces the part.
         found_by: the test that must find it, as pytest names it, below `tests`.
+        module: the end of the module's name, if another one has such a function with such a
+            statement; as short as it can be.
         always: every check plants it.
     """
 
     name: str
-    module: str
-    text: str
+    function: str
+    statement: str
     instead: str
     found_by: str
+    part: str = ""
+    module: str = ""
     always: bool = False
 
     @property
@@ -113,26 +121,46 @@ def copy(to: Path) -> Path:
     return to
 
 
+@cache
+def package() -> Package:
+    """The package as it is, read once."""
+    root = CHECKOUT / PACKAGE
+    return Package(
+        {
+            file.relative_to(root).as_posix(): file.read_text(encoding="utf-8")
+            for file in sorted(root.rglob("*.py"))
+        }
+    )
+
+
 def changed_source(defect: Defect) -> tuple[Path, str]:
     """The module that a defect changes, relative to the checkout, and its source with the defect.
 
     Raises:
-        CannotBePlanted: there is no such module, the text is not there exactly once, or what
-            stands there instead is not Python.
+        CannotBePlanted: the statement is not there exactly once, its part is not in it exactly
+            once, or what stands there instead is not Python.
     """
-    relative = Path(PACKAGE, *defect.module.split(".")).with_suffix(".py")
-    if not (CHECKOUT / relative).exists():
-        raise CannotBePlanted(f"{relative} does not exist (any more)")
-    source = (CHECKOUT / relative).read_text(encoding="utf-8")
-    times = source.count(defect.text)
-    if times != 1:
-        raise CannotBePlanted(f"{relative} holds this text {times} times, not once: {defect.text}")
-    changed = source.replace(defect.text, defect.instead)
+    try:
+        found = package().places(defect.function, defect.statement, defect.module)
+    except SyntaxError as error:
+        raise CannotBePlanted(f"{defect.name}: {error}") from error
+    if len(found) != 1:
+        where = ", ".join(sorted(dotted(path) for path, _ in found)) or "nowhere"
+        raise CannotBePlanted(
+            f"{defect.name}: this stands {len(found)} times ({where}) in {defect.function}, "
+            f"not once: {defect.statement}"
+        )
+    [(path, place)] = found
+    part = defect.part or defect.statement
+    if (times := defect.statement.count(part)) != 1:
+        raise CannotBePlanted(f"{defect.name}: the statement holds {times} times: {part}")
+    instead = defect.statement.replace(part, defect.instead)
+    changed = package().module(path).replaced(place, defect.statement, instead)
     try:
         ast.parse(changed)
     except SyntaxError as error:
-        raise CannotBePlanted(f"{relative} is not Python with it: {error}") from error
-    return relative, changed
+        raise CannotBePlanted(f"{defect.name}: {path} is not Python with it: {error}") from error
+    return Path(PACKAGE, path), changed
 
 
 def plant(defect: Defect, sound: Path, to: Path) -> Path:

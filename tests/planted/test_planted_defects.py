@@ -105,7 +105,7 @@ def test_it_is_found(
     assert not sound.failed, f"without a defect fails {sound.failed}"
     assert not found.broken, f"{defect.found_by} says nothing about it: {found.broken}"
     assert found.failed, f"{defect.found_by} passes though {defect.name}"
-    row = (defect.name, defect.module, defect.kind, f"{found.seconds:.1f}")
+    row = (defect.name, str(changed_source(defect)[0]), defect.kind, f"{found.seconds:.1f}")
     record_property("planted", f"| {' | '.join(row)} |")
 
 
@@ -113,8 +113,9 @@ def test_it_is_found(
 
 SOUND = Defect(
     name="nothing",
-    module="core.pacing.backoff",
-    text="FIRST_SECONDS = 0.25",
+    module="backoff",
+    function="<module>",
+    statement="FIRST_SECONDS = 0.25",
     instead="FIRST_SECONDS = 0.25",
     found_by="unit/test_core_values.py::test_pauses_double_up_to_a_limit_and_are_spread",
 )
@@ -123,10 +124,13 @@ SOUND = Defect(
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"module": "core.pacing.forward"}, "does not exist"),
-        ({"text": "FIRST_MINUTES"}, "holds this text 0 times"),
-        ({"text": "SECONDS"}, "not once"),
-        ({"instead": "  FIRST_SECONDS = 0.25"}, "not Python"),
+        ({"module": "forward"}, "0 times"),
+        ({"function": "pause"}, "0 times"),
+        ({"statement": "FIRST_MINUTES = 0.25"}, "0 times"),
+        ({"statement": "from __future__ import annotations", "module": ""}, "not once"),
+        ({"statement": "FIRST_SECONDS = = 0.25"}, "neither a statement nor a header"),
+        ({"part": "S"}, "holds 3 times"),
+        ({"instead": "  FIRST_SECONDS ="}, "not Python"),
     ],
 )
 def test_a_list_that_does_not_fit_the_source_is_told_so(

@@ -1,0 +1,113 @@
+"""A statement is found by its function and what it says, not by where and how it is written."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from anchors import MODULE_LEVEL, Module, Package, fragment
+
+SOURCE = """\
+LIMIT = 3
+
+
+class Queue:
+    size: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        if (
+            self.size  # a comment: with a colon
+            >= LIMIT
+        ):
+            return True  # why
+        elif self.size < 0:
+            raise ValueError("é", self.size)
+        else:
+            return False
+
+    def clear(self) -> None:
+        def told() -> None:
+            self.size = 0
+
+        for each in range(3):
+            print(each)
+        told()
+        self.size = 0
+"""
+
+
+def planted(function: str, statement: str, instead: str, source: str = SOURCE) -> str:
+    module = Module(source)
+    [place] = module.places(function, statement)
+    return module.replaced(place, statement, instead)
+
+
+@pytest.mark.parametrize(
+    ("function", "statement", "instead", "text", "becomes"),
+    [
+        (MODULE_LEVEL, "LIMIT = 3", "LIMIT = 4", "LIMIT = 3", "LIMIT = 4"),
+        ("Queue", "size: int = 0", "size: int = 1", "size: int = 0", "size: int = 1"),
+        ("Queue.is_full", "@property", "", "    @property", ""),
+        ("Queue.is_full", "elif self.size < 0:", "elif True:", "elif self.size < 0", "elif True"),
+        ("Queue.is_full", "return True", "return 1", "return True ", "return 1 "),
+        (
+            "Queue.is_full",
+            "else:\n    return False",
+            "else:\n    return True",
+            "return False",
+            "return True",
+        ),
+        (
+            "Queue.clear",
+            "for each in range(3):\n    print(each)",
+            "print(3)",
+            "for each in range(3):\n            print(each)",
+            "print(3)\n",
+        ),
+        ("Queue.clear.told", "self.size = 0", "pass", "self.size = 0\n\n", "pass\n\n"),
+    ],
+)
+def test_only_the_statement_is_replaced(
+    function: str, statement: str, instead: str, text: str, becomes: str
+) -> None:
+    assert planted(function, statement, instead) == SOURCE.replace(text, becomes)
+
+
+def test_a_header_in_several_lines_is_replaced_and_all_other_lines_stay_where_they_are() -> None:
+    found = planted("Queue.is_full", "if self.size >= LIMIT:", "if False:")
+    assert found.splitlines().index("            return True  # why") == 12
+    assert "if False:" in found
+
+
+def test_neither_the_layout_of_the_source_nor_that_of_the_entry_counts() -> None:
+    printed = ast.unparse(ast.parse(SOURCE))
+    assert Module(printed).places("Queue.is_full", "raise ValueError('é', self.size)")
+    assert Module(SOURCE).places("Queue.is_full", 'raise ValueError(\n  "é",\n  self.size)')
+
+
+@pytest.mark.parametrize("statement", ["self.size = 1", "if self.size >= LIMIT - 1:"])
+def test_a_statement_that_was_changed_is_not_found(statement: str) -> None:
+    assert Module(SOURCE).places("Queue.clear", statement) == []
+
+
+def test_a_statement_of_an_inner_function_is_not_one_of_the_outer() -> None:
+    assert len(Module(SOURCE).places("Queue.clear", "self.size = 0")) == 1
+
+
+def test_a_statement_that_stands_twice_is_found_twice() -> None:
+    assert len(Module("x()\ny()\nx()\n").places(MODULE_LEVEL, "x()")) == 2
+
+
+def test_a_module_is_told_by_the_end_of_its_name() -> None:
+    package = Package({"core/a.py": SOURCE, "core/aa.py": SOURCE})
+    assert len(package.places("Queue", "size: int = 0")) == 2
+    assert [path for path, _ in package.places("Queue", "size: int = 0", "a")] == ["core/a.py"]
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["try:", "finally:", "except OSError as error:", "match x:", "case [a, *_] if a:", "else:"],
+)
+def test_each_header_can_be_named(header: str) -> None:
+    assert [text for _, text in fragment(header)] == [header]
