@@ -124,8 +124,6 @@ def set_(
             "a rule says what it is about and what it does",
             hint="write --lend or --borrow, and --allow or --deny",
         )
-    if max_cpus is not None and max_cpus != max_cpus:  # which JSON would make no bound at all
-        raise UsageError("nan is no number of processors")
     rule = FlockRule(
         name=name,
         direction="lend" if lends else "borrow",
