@@ -361,6 +361,8 @@ def big_file(place: Place, tmp_path: Path) -> str:
     return str(file)
 
 
+#: A task that is to be ended holds its memory for so long; a busy machine looks at it late.
+UNTIL_ENDED_SECONDS = 60
 #: Maps a file, touches each of its pages, and holds them for a while.
 MAP = """import mmap, os
 mapped = mmap.mmap(os.open({file!r}, os.O_RDONLY), 0, access=mmap.{access})
@@ -369,12 +371,21 @@ for at in range(0, len(mapped), mmap.PAGESIZE):
 with open("/proc/self/statm") as statm:
     assert int(statm.read().split()[1]) * mmap.PAGESIZE > len(mapped)
 {more}
-time.sleep(1)
+time.sleep({seconds})
 sys.exit()"""
 
 
-def mapping(file: str, *, access: str = "READ", touch: str = "mapped[at]", more: str = "") -> str:
-    script = MAP.format(file=file, access=f"ACCESS_{access}", touch=touch, more=more)
+def mapping(
+    file: str,
+    *,
+    access: str = "READ",
+    touch: str = "mapped[at]",
+    more: str = "",
+    seconds: float = 1,
+) -> str:
+    script = MAP.format(
+        file=file, access=f"ACCESS_{access}", touch=touch, more=more, seconds=seconds
+    )
     return HOLD.format(script)
 
 
@@ -388,7 +399,9 @@ async def test_files_that_are_mapped_do_not_count(place: Place, tmp_path: Path) 
 async def test_beside_mapped_files_memory_counts_and_copies_of_it_once(
     place: Place, tmp_path: Path, own: str, reason: str
 ) -> None:
-    script = mapping(big_file(place, tmp_path), more=f"x = b'x' * ({own})\nos.fork(), os.fork()")
+    more = f"x = b'x' * ({own})\nos.fork(), os.fork()"
+    seconds = UNTIL_ENDED_SECONDS if reason else 1
+    script = mapping(big_file(place, tmp_path), more=more, seconds=seconds)
     ended = await place.machine.run(sys.executable, "-c", script)
     assert ended.reason.partition(":")[0] == reason
 
@@ -396,7 +409,12 @@ async def test_beside_mapped_files_memory_counts_and_copies_of_it_once(
 async def test_pages_of_a_file_that_a_task_has_changed_for_itself_count(
     place: Place, tmp_path: Path
 ) -> None:
-    script = mapping(big_file(place, tmp_path), access="COPY", touch="mapped[at] = 1")
+    script = mapping(
+        big_file(place, tmp_path),
+        access="COPY",
+        touch="mapped[at] = 1",
+        seconds=UNTIL_ENDED_SECONDS,
+    )
     ended = await place.machine.run(sys.executable, "-c", script)
     assert ended.reason.startswith("memory-limit: ")
 
