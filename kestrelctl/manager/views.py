@@ -98,6 +98,9 @@ def shown(job: Job, unstored: Counts | None) -> tuple[Counts, int]:
 def job_view(record: JobRecord, job: Job | None, unstored: Counts | None = None) -> JobView:
     """A job: from memory while it is active, otherwise from its record.
 
+    The store may say already that a job has ended while it is still in memory, because nobody has
+    been told yet: then it is active, and has no end.
+
     Args:
         unstored: as for `shown`.
     """
@@ -115,7 +118,7 @@ def job_view(record: JobRecord, job: Job | None, unstored: Counts | None = None)
         state=state,
         tasks=spec.count,
         submitted_at=record.submitted_at,
-        ended_at=record.ended_at,
+        ended_at=None if job else record.ended_at,
         waiting=waiting,
         running=running,
         done=counts.done,

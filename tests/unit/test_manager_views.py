@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from poolkit import PoolDriver
+
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.manager.views import LONGEST_COMMAND, abridged, job_view
@@ -18,3 +20,10 @@ def test_one_of_many_jobs_is_short_whatever_its_owner_asked_for() -> None:
     view = job_view(record, None)
     short = abridged(view)
     assert short.requires == ["x" * LONGEST_COMMAND + "…"] == short.argv
+
+
+def test_a_job_whose_end_is_stored_and_not_yet_told_has_no_end() -> None:
+    driver = PoolDriver()
+    job = driver.pool.state.jobs[driver.submit(1)]
+    view = job_view(job.record("done", driver.now), job)
+    assert (view.state, view.ended_at) == ("active", None)
