@@ -58,6 +58,15 @@ def test_hosts_have_the_addresses_of_their_names() -> None:
     assert lab("ssh", "srv", "hostname; systemctl is-system-running") == "srv\nrunning\n"
 
 
+def test_what_is_noted_of_addresses_goes_with_the_lab() -> None:
+    """Podman's note of a taken address would refuse it to the next lab once a run was killed."""
+    ours, machines = Path("/run/kestrel-lab/addresses/ipam.db"), Path("/sys/fs/cgroup")
+    in_a_namespace = not (machines / "cgroup.controllers").exists()
+    assert ours.exists() == in_a_namespace
+    if in_a_namespace:
+        assert os.path.ismount("/run/kestrel-lab"), "it goes with the last lab of the machine"
+
+
 def test_what_is_up_stays_up() -> None:
     boot = lab("ssh", "srv", "stat -c %Y /proc/1")
     assert lab("up", "srv") == f"srv {SRV}\n"
