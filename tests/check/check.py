@@ -30,6 +30,8 @@ from turns import CHECKOUT, commit_number
 
 SAID = CHECKOUT / ".check"
 UNIT_TESTS = CHECKOUT / "tests/unit"
+#: A stage that was asked to end so long ago has not heard it: pytest, too, may drop the exception.
+UNHEARD_SECONDS = 60.0
 #: So many lines of what a failed stage said are shown.
 END_LINES = 200
 
@@ -98,11 +100,10 @@ ORDINARY: list[Lane] = [
     (COMPUTING, [SIMULATION, planted("twelfth")]),
 ]
 FULL: list[Lane] = [
-    (PROCESSES, [REAL]),
+    (PROCESSES, [REAL, DEBIAN_13]),
     (COMPUTING, [LINT, TYPES, UNIT, ROLES]),
     (COMPUTING, [SIMULATION, planted("third")]),
     (HOSTS, [LAB]),
-    (COMPUTING, [DEBIAN_13]),
 ]
 
 
@@ -153,15 +154,21 @@ class Check:
             KeyboardInterrupt: somebody does not want to wait; what runs was asked to end, and has.
         """
         self._said.mkdir(exist_ok=True)
-        with ThreadPoolExecutor(len(lanes)) as pool:
-            try:
+        # Not by an exception: Python drops one that is raised in the callback of a weak reference.
+        before = signal.signal(signal.SIGINT, self._interrupt_all)
+        try:
+            with ThreadPoolExecutor(len(lanes)) as pool:
                 for done in [pool.submit(self._follow, nice, stages) for nice, stages in lanes]:
                     done.result()
-            except KeyboardInterrupt:
-                self._interrupted = True
-                for process in list(self._running):
-                    _interrupt(process)
-                raise
+        finally:
+            signal.signal(signal.SIGINT, before)
+        if self._interrupted:
+            raise KeyboardInterrupt
+
+    def _interrupt_all(self, *_: object) -> None:
+        self._interrupted = True
+        for process in list(self._running):
+            _interrupt(process)
 
     def _follow(self, nice: int, stages: list[Stage]) -> None:
         for stage in stages:
@@ -184,11 +191,20 @@ class Check:
             self._running.append(process)
             if self._interrupted:  # since this stage began
                 _interrupt(process)
-            status = process.wait()
+            while (status := self._status(process)) is None:
+                _interrupt(process)
             self._running.remove(process)
             with contextlib.suppress(ProcessLookupError):  # what it left behind
                 os.killpg(process.pid, signal.SIGKILL)
         return status == 0
+
+    def _status(self, process: subprocess.Popen[bytes]) -> int | None:
+        """How a stage ended; None if it was asked to, and has not heard it."""
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(UNHEARD_SECONDS)
+            if self._interrupted:
+                return None
 
     def _carry_out(self, stage: Stage, nice: int) -> None:
         file = self._said / f"{stage.name}.txt"

@@ -6,6 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 import check
@@ -198,6 +201,51 @@ def test_ctrl_c_comes_to_a_stage_once_and_what_it_has_left_ends(tmp_path: Path) 
         assert other_end.read() == ""
     assert process.wait() != 0
     assert heard.read_text() == "once"
+
+
+def test_a_stage_that_does_not_hear_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "UNHEARD_SECONDS", 0.05)
+    pipe = tmp_path / "pipe"
+    subprocess.run(["mkfifo", str(pipe)], check=True)
+    stage = tmp_path / "stage.py"
+    stage.write_text(
+        "import signal, sys\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})\n"
+        "open(sys.argv[1], 'w').close()\n"
+        "for _ in range(2):\n"
+        "    signal.sigwait({signal.SIGINT})\n"
+    )
+    waits = Stage("waits", (f"{sys.executable} {stage} {pipe}",))
+    asked = threading.Thread(
+        target=lambda: (pipe.read_bytes(), os.kill(os.getpid(), signal.SIGINT))
+    )
+    asked.start()
+    with pytest.raises(KeyboardInterrupt):
+        Check(lambda line: None, tmp_path).run([(0, [waits])])
+    asked.join()
+
+
+def test_an_interruption_that_python_drops_ends_the_check(tmp_path: Path) -> None:
+    """What is raised in the callback of a weak reference comes to nobody."""
+
+    class ShortLived:
+        pass
+
+    class Lanes(list[check.Lane]):
+        def __iter__(self) -> Iterator[check.Lane]:
+            yield from super().__iter__()
+            gone = ShortLived()
+            reference = weakref.ref(gone, lambda _: signal.raise_signal(signal.SIGINT))
+            del gone
+            assert reference() is None
+
+    lanes = Lanes([(0, [Stage("waits", ("sleep 60",)), Stage("next", ("false",))])])
+    made = Check(lambda line: None, tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        made.run(lanes)
+    assert "next" not in made.failed
 
 
 def test_stages_share_no_standard_input(tmp_path: Path) -> None:
