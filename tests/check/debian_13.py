@@ -36,6 +36,7 @@ root=$1
 shift
 chroot "$root" env -i HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin \\
     PIP_CERT=/etc/ssl/certs/ca-certificates.crt \\
+    NODE_EXTRA_CA_CERTS=/etc/ssl/certs/ca-certificates.crt \\
     sh -ec 'cd /kestrel; exec ./kestrel test "$@"' sh "$@"
 exit 0  # the last command would take the place of the shell
 """

@@ -398,8 +398,9 @@ async def test_nobody_uploads_without_a_place(
             f"PUT {urlsplit(slot.put_url).path} HTTP/1.1\r\nHost: {LOOPBACK}\r\n{headers}"
             "Content-Length: 10\r\n\r\n0123456789".encode()
         )
-        assert (await reader.readline()).startswith(b"HTTP/1.1 401 ")
+        status = (await reader.readline()).split()[1]
         writer.close()
+        assert status in (b"401", b"403"), "the first is Prosody 0.12's, the second Prosody 13's"
     with pytest.raises(FileExpired):
         await FileShare().get(of_url(slot.get_url, b"0123456789"), tmp_path / "copy")
 
