@@ -23,8 +23,10 @@ CHUNK_BYTES = 1024 * 1024
 SILENCE_SECONDS = 30.0
 _GONE = (404, 410)
 _SIZE_IS_WRONG = 413
+#: The place is not taken any more, five minutes after it was given: 401 by Prosody 0.12, 403 by 13.
+_PLACE_IS_OVER = (401, 403)
 #: Those that another try, with another place, may not get.
-_TRANSIENT = (401, 408, 409, 429, 500, 502, 503, 504)
+_TRANSIENT = (408, 409, 429, 500, 502, 503, 504)
 _MOST_ANSWER_BYTES = 64 * 1024
 
 
@@ -103,7 +105,7 @@ class Line:
         if answer.status in (200, 201, 204):
             return
         self.close()
-        if answer.status in _TRANSIENT:
+        if answer.status in (*_PLACE_IS_OVER, *_TRANSIENT):
             raise LineCut(slot.put_url, f"it answered {answer.status} {answer.reason}")
         # The size is what the place is for: Prosody says "too large" of what it could not write.
         full = answer.status == _SIZE_IS_WRONG

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import cast
+from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 import msgspec
@@ -139,6 +142,39 @@ async def test_a_share_that_takes_nothing_at_all_is_not_asked_for_ever(tmp_path:
     async with asyncio.timeout(10):
         with pytest.raises(PieceTooLarge):
             await FileShare(slots).put(tmp_path / "source")
+
+
+@pytest.mark.parametrize("status", [401, 403, 503])
+async def test_where_a_place_is_over_another_one_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """Prosody 0.12 says 401 of a place that is over, Prosody 13 says 403."""
+
+    class Server(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status if self.path == "/first" else 201)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(file_share, "_pause_seconds", lambda _: 0.0)
+    (tmp_path / "source").write_bytes(b"whole")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever).start()
+        places = iter(["first", "second"])
+
+        async def slots(size_bytes: int, filename: str) -> Slot:
+            url = f"http://127.0.0.1:{server.server_port}/{next(places)}"
+            return Slot(url, url, {})
+
+        try:
+            stored = await FileShare(slots).put(tmp_path / "source")
+        finally:
+            server.shutdown()
+    assert [urlsplit(piece.url).path for piece in stored.pieces] == ["/second"]
 
 
 async def test_a_full_disk_is_named_and_what_came_is_kept(
