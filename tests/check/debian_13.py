@@ -21,13 +21,14 @@ from turns import CHECKOUT, commit_number
 #: So long may all of it take; the whole check has an hour.
 LONGEST_SECONDS = 2700
 PARTS = 3
-PACKAGES = ("ca-certificates", "git", "iproute2", "procps", "python3-venv")
+PACKAGES = ("ca-certificates", "e2fsprogs", "git", "iproute2", "procps", "python3-venv")
 AUTHORITIES = "etc/ssl/certs/ca-certificates.crt"
 MAKE = ("mmdebstrap", "--quiet", "--variant=apt")
 #: Ends with all that it started, and its mounts end with it. A shell stays its first process: tests
 #: take the first one for another than their own.
 APART = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
 ENTER = """\
+mount --bind "$1" "$1"  # programs ask which mount a path is on
 mount -t proc proc "$1/proc"
 mount --rbind /sys "$1/sys"
 mount --rbind /dev "$1/dev"

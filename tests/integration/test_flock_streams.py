@@ -250,10 +250,10 @@ async def test_servers_listen_and_look_only_where_they_are_told(servers: Servers
         await asyncio.gather(copy(reader, far), copy(near, writer))
 
     birch_side = servers.federation(BIRCH)
-    async with (
+    async with (  # since Python 3.12 a server waits for its connections, which end with the pools
+        await asyncio.start_server(pass_on, "127.0.0.1", 0) as between,
         servers.pool(ASPEN, servers.federation(ASPEN)) as (_, aspen),
         servers.pool(BIRCH, birch_side) as (_, birch),
-        await asyncio.start_server(pass_on, "127.0.0.1", 0) as between,
     ):
         port = between.sockets[0].getsockname()[1]
         write_address(servers.addresses, BIRCH, f"127.0.0.1:{port}")
@@ -277,6 +277,6 @@ async def test_nobody_gets_in_without_a_certificate(servers: Servers) -> None:
             stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
         said, _ = await asyncio.wait_for(asks.communicate(greeting.encode()), 20)
-        assert f"CN = {ASPEN}".encode() in said
+        assert f"CN={ASPEN}".encode() in said.replace(b" = ", b"=")  # as OpenSSL 3.0 prints it
         assert b"not-authorized" in said
         await until_said(server, f"refused the certificate of {BIRCH}: it is missing")

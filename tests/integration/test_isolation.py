@@ -596,10 +596,11 @@ async def test_a_control_group_that_cannot_be_made_is_the_machine_s_fault(
 
 def test_a_control_group_with_other_processes_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("cpu memory pids\n")
-    (tmp_path / "cgroup.procs").write_text(f"{os.getpid()}\n1\n")
+    stranger = max(os.getpid(), os.getppid()) + 1
+    (tmp_path / "cgroup.procs").write_text(f"{os.getpid()}\n{stranger}\n")
     with pytest.raises(KestrelError, match="is not this worker's alone") as caught:
         TaskGroups(tmp_path)
-    assert caught.value.cause == "process 1 is in it"
+    assert caught.value.cause == f"process {stranger} is in it"
     assert sorted(os.listdir(tmp_path)) == ["cgroup.controllers", "cgroup.procs"]
 
 
