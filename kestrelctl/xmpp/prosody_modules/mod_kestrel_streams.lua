@@ -276,19 +276,37 @@ end
 
 module:hook("config-reloaded", read_trust);
 
--- Drops what waits for a stream and is for the flock alone.
+-- Whether a stanza that waits for a stream is for the flock alone; its sender is told so.
+local function refused(session, reply)
+	if not reply then return false; end -- it is an answer itself
+	if not is_of_flock(jid_split(reply.attr.to), jid_split(reply.attr.from), session.to_host) then
+		return false;
+	end
+	reply.attr.type = "error";
+	reply:tag("error", { type = "cancel" })
+		:tag("not-allowed", { xmlns = "urn:ietf:params:xml:ns:xmpp-stanzas" }):up():up();
+	answer(reply);
+	return true;
+end
+
+-- Drops what waits for a stream and is for the flock alone. Until Prosody 0.12 a list waits, of what
+-- is sent and of what answers it; since 13 a queue of stanzas.
 local function bounce_waiting(session)
+	local waiting = session.sendq;
+	if not waiting then return; end
+	if waiting.pop then
+		for _ = 1, waiting:count() do
+			local stanza = waiting:pop();
+			local kind = stanza.attr.type;
+			if not refused(session, kind ~= "error" and kind ~= "result" and st.reply(stanza)) then
+				waiting:push(stanza);
+			end
+		end
+		return;
+	end
 	local kept = {};
-	for _, item in ipairs(session.sendq or {}) do
-		local reply = item[2];
-		local node = reply and jid_split(reply.attr.to);
-		local other_node = reply and jid_split(reply.attr.from);
-		if is_of_flock(node, other_node, session.to_host) then
-			reply.attr.type = "error";
-			reply:tag("error", { type = "cancel" })
-				:tag("not-allowed", { xmlns = "urn:ietf:params:xml:ns:xmpp-stanzas" }):up():up();
-			answer(reply);
-		else
+	for _, item in ipairs(waiting) do
+		if not refused(session, item[2]) then
 			table.insert(kept, item);
 		end
 	end
