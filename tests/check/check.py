@@ -191,20 +191,16 @@ class Check:
             self._running.append(process)
             if self._interrupted:  # since this stage began
                 _interrupt(process)
-            while (status := self._status(process)) is None:
-                _interrupt(process)
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    status = process.wait(UNHEARD_SECONDS)
+                    break
+                if self._interrupted:
+                    _interrupt(process)
             self._running.remove(process)
             with contextlib.suppress(ProcessLookupError):  # what it left behind
                 os.killpg(process.pid, signal.SIGKILL)
         return status == 0
-
-    def _status(self, process: subprocess.Popen[bytes]) -> int | None:
-        """How a stage ended; None if it was asked to, and has not heard it."""
-        while True:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                return process.wait(UNHEARD_SECONDS)
-            if self._interrupted:
-                return None
 
     def _carry_out(self, stage: Stage, nice: int) -> None:
         file = self._said / f"{stage.name}.txt"
