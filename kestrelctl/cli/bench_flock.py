@@ -17,6 +17,7 @@ from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput
 from kestrelctl.cli.screen import Screen
 from kestrelctl.cli.until_signal import SIGNAL_STATUS, until_a_signal
+from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.grammar.quantities import Number, WholeNumber, split_words
 
@@ -182,9 +183,9 @@ def _tell(screen: Screen, run: FlockRun, number: int, of: int) -> None:
     else:
         delay = f", {run.delay_ms:g} ms apart" if run.delay_ms else ""
         sys.stderr.write(
-            f"run {number} of {of}: {run.mode}, seed {run.seed}{delay}: {overall.tasks:,} tasks "
-            f"waited {overall.mean:,.1f} on average, {overall.most:,.1f} at most, "
-            f"{overall.elsewhere:,} ran elsewhere\n"
+            f"run {number} of {of}: {run.mode}, seed {run.seed}{delay}: "
+            f"{plural(overall.tasks, 'task')} waited {overall.mean:,.1f} on average, "
+            f"{overall.most:,.1f} at most, {overall.elsewhere:,} ran elsewhere\n"
         )
     sys.stderr.flush()
 

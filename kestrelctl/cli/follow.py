@@ -11,6 +11,7 @@ from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.screen import Screen
 from kestrelctl.cli.stored_logs import StoredLogs
 from kestrelctl.cli.terminal_text import TerminalText
+from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.task_state import FINAL_STATES
 from kestrelctl.errors import Busy, Incomplete, KestrelError, TimedOut, Unreachable
 from kestrelctl.grammar.quantities import short_address
@@ -69,7 +70,7 @@ async def follow(
     missing_bytes = sum(each.missing_bytes for each in followed)
     if missing_bytes:
         raise Incomplete(
-            f"{missing_bytes:,} bytes of the output cannot be had",
+            f"{plural(missing_bytes, 'byte')} of the output cannot be had",
             cause=next(each.why_missing for each in followed if each.why_missing),
             hint="let tasks write what must last into a file of their own",
         )
@@ -209,7 +210,8 @@ class _Followed:
         if missing_bytes:
             self.missing_bytes += missing_bytes
             self.why_missing = self.why_missing or piece.why_missing
-            self._screen.warn(f"{missing_bytes:,} bytes of {self._task} are missing here")
+            are = "is" if missing_bytes == 1 else "are"
+            self._screen.warn(f"{plural(missing_bytes, 'byte')} of {self._task} {are} missing here")
         self._offsets[piece.attempt] += piece.skipped_bytes + len(piece.data)
         self._sheet.add(piece.data)
 

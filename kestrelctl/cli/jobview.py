@@ -208,7 +208,7 @@ def job_record(view: JobView, now: float, reason: str, output: str, files: str) 
         ("endings", view.endings),
         ("back-off", _pauses(view)),
         ("after each", f"task of job {view.after_each}" if view.after_each else ""),
-        ("hold after", f"{view.hold_after:,} failures in a row" if view.hold_after else ""),
+        ("hold after", f"{plural(view.hold_after, 'failure')} in a row" if view.hold_after else ""),
         ("stop after", plural(view.stop_after, "failed task") if view.stop_after else ""),
         ("max losses", str(view.max_losses) if view.argv else ""),
         ("on worker lost", view.on_worker_lost if view.argv else ""),
@@ -277,7 +277,7 @@ def _spread(view: JobView) -> list[tuple[str, str] | Table]:
     """The percentiles of what ended tasks took."""
     if not view.spread:
         return []
-    of = f"a sample of {view.spread_tasks:,}" if view.sampled else f"{view.spread_tasks:,}"
+    of = plural(view.spread_tasks, "ended task")
     rows = []
     for name, title in _SPREAD.items():
         values = view.spread.get(name, [])
@@ -288,7 +288,10 @@ def _spread(view: JobView) -> list[tuple[str, str] | Table]:
         known = f" of {view.spread_memory_tasks:,}" if some else ""
         rows.append([title + known, *(memory(int(value)) for value in values or [0] * 4)])
     headings = [("OF A TASK", False), ("P50", True), ("P90", True), ("P99", True), ("MOST", True)]
-    return [("percentiles", f"of {of} ended tasks"), Table(Grid(headings), rows)]
+    return [
+        ("percentiles", f"of {'a sample of ' if view.sampled else ''}{of}"),
+        Table(Grid(headings), rows),
+    ]
 
 
 def stop_words(view: JobView) -> str:

@@ -11,6 +11,7 @@ from kestrelctl.chat.sentences import CORRECTS, unread
 from kestrelctl.chat.typed_json import is_json, plain_json
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.errors import Busy, KestrelError, NotAllowed, SteppedBack, UsageError
@@ -83,7 +84,8 @@ class ManagerListener:
     def status(self) -> str:
         """One line on how this manager is."""
         pool = self._service.pool
-        return f"{self.session.link}; {len(pool.jobs):,} jobs active, {pool.online:,} workers"
+        jobs, workers = plural(len(pool.jobs), "job"), plural(pool.online, "worker")
+        return f"{self.session.link}; {jobs} active, {workers}"
 
     # -- Listener ----------------------------------------------------------------------------------
 

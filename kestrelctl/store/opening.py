@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.seal import SECRET_BYTES
 from kestrelctl.errors import StoreUnusable
 from kestrelctl.store.mark import UNKNOWN_JOBS, UNKNOWN_STARTS, Reached
@@ -39,9 +40,10 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
 
     def told(self) -> str:
         """What that means, in a sentence."""
-        missing = f"{self.commits:,}" if self.commits else "an unknown number of"
+        missing = plural(self.commits, "commit") if self.commits else "an unknown number of commits"
+        were = "was" if self.commits == 1 else "were"
         return (
-            f"{missing} commits were missing when the manager started: jobs with ids above"
+            f"{missing} {were} missing when the manager started: jobs with ids above"
             f" {self.last_kept_job} and below {self.next_job}, and what happened last in others,"
             " may be gone; ids and attempt numbers go on above what may have been used"
         )

@@ -18,6 +18,7 @@ from kestrelctl.core.counting.stored_totals import StoredTotals
 from kestrelctl.core.counting.totals import RUN_BOUNDS
 from kestrelctl.core.model.ad import WorkerAd, bookable, unit_ids
 from kestrelctl.core.model.end_reason import EndKind
+from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.metrics.stanzas import StanzaCounts
@@ -295,7 +296,7 @@ class WorkerProcess:
             link = f"{online:,} of {len(self.sessions):,} sessions connected"
         draining = "draining; " if self._draining else ""
         running = sum(len(worker.agent.running) for worker in self.sessions)
-        return f"{draining}{link}; {running:,} tasks run"
+        return f"{draining}{link}; {plural(running, 'task runs', 'tasks run')}"
 
     def _count(self, results: list[Result]) -> None:
         for result in results:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from cli_fake_pool import ENDED_JOB, JOB, NOW, USED_BY_USERS, WORKER, FakePool, run
@@ -48,6 +49,9 @@ def test_job_info_shows_the_percentiles_of_what_its_tasks_took() -> None:
     sampled = replace(SPREAD, sampled=True)
     found = run(FakePool(ListJobs=an.Jobs(id="", jobs=[sampled])), "job", "info", "7")
     assert "of a sample of 1,000 ended tasks" in found.stdout
+    one = replace(SPREAD, spread_tasks=1)
+    found = run(FakePool(ListJobs=an.Jobs(id="", jobs=[one])), "job", "info", "7")
+    assert re.search(r"^percentiles +of 1 ended task$", found.stdout, re.MULTILINE)
 
 
 UNKNOWN = replace(

@@ -21,6 +21,7 @@ from kestrelctl.core.model.end_reason import (
 )
 from kestrelctl.core.model.guest import GuestOf
 from kestrelctl.core.model.matching_ads import amounts_ad
+from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
@@ -175,7 +176,7 @@ def completion_of(number: int, record: TaskRecord, asked: ReasonText, spec: JobS
             cpu_seconds=result.cpu_seconds,
         )
     if record.state is TaskState.LOST:
-        detail = f"{record.losses} workers of the lender went away under it"
+        detail = f"{plural(record.losses, 'worker')} of the lender went away under it"
         return Completion(number, reason=EndKind.LOST.text(detail))
     if record.state is TaskState.CANCELLED or result is None:
         return Completion(number, reason=asked or CANCELLED)

@@ -18,6 +18,7 @@ from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.assets import Amounts, amounts, natural
 from kestrelctl.core.model.matching_ads import worker_ad
 from kestrelctl.core.model.neighbour import is_neighbour
+from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.task_environment import KINDS as TASK_KINDS
 from kestrelctl.core.model.task_environment import TaskEnvironment
@@ -427,8 +428,9 @@ class EnvironmentDesk:
         cls = self._class(of)
         there = sum(each.of == of for each in self.book.known.values())
         if there >= cls.maximum:
+            are = "is" if there == 1 else "are"
             raise UsageError(
-                f"there are {there} environments of class {of}, and no more may be",
+                f"there {are} {plural(there, 'environment')} of class {of}, and no more may be",
                 hint="`maximum` of the class says how many; `kestrelctl environment stop` ends one",
             )
         now = self._service.now()
