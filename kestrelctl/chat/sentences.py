@@ -128,7 +128,7 @@ def not_the_rest(commands: int) -> str:
 
 
 def submitted(answer: Submitted, argv: Sequence[str], notify: Notify) -> str:
-    """The job is safe."""
+    """The job is safe; and why it waits, if nothing could ever run it."""
     job_id = answer.job_id
     if answer.repeated:
         first = f"Job {job_id} is there already, from an earlier submission with this key."
@@ -139,7 +139,10 @@ def submitted(answer: Submitted, argv: Sequence[str], notify: Notify) -> str:
         Notify.FAILURES: "I tell you if it fails",
         Notify.NEVER: "I do not tell you when it ends",
     }[notify]
-    return f"{first}\n{told}. How far it is: job {job_id}"
+    waits = ""
+    if answer.hopeless is not None:
+        waits = f"\nBut it waits: {conclusion(answer.hopeless)[0]}."
+    return f"{first}\n{told}. How far it is: job {job_id}{waits}"
 
 
 def command(argv: Sequence[str]) -> str:
@@ -147,13 +150,6 @@ def command(argv: Sequence[str]) -> str:
     text = one_line(" ".join(shlex.join(cut_words(argv, _MOST_COMMAND_CHARACTERS)).split()))
     short = text[:_MOST_COMMAND_CHARACTERS]
     return short if short == text else f"{short}…"
-
-
-def hopeless(explanation: JobExplanation) -> str:
-    """That no worker could ever run a job; empty if one could."""
-    if not explanation.is_hopeless:
-        return ""
-    return f"\nBut it waits: {conclusion(explanation)[0]}."
 
 
 def job_line(view: JobView) -> str:
@@ -294,9 +290,10 @@ def worker_list(views: Sequence[WorkerView], *, all_of_them: bool) -> str:
 def pool_line(summary: PoolSummary) -> str:
     """How the pool is."""
     workers = sum(summary.workers.values())
+    running = plural(summary.tasks_running, "task running", "tasks running")
     lines = [
         f"{plural(workers, 'worker')}: {_counted(summary.workers)}" if workers else "No workers.",
-        f"{plural(summary.jobs_active, 'job')} under way: {summary.tasks_running:,} tasks running, "
+        f"{plural(summary.jobs_active, 'job')} under way: {running}, "
         f"{summary.tasks_waiting:,} waiting",
     ]
     if summary.store_error:

@@ -16,6 +16,7 @@ from kestrelctl.grammar.job_options import (
     JOB_FILE_SUFFIXES,
     LAST_JOB,
     array_option,
+    checked_job,
     job_of,
     job_options,
 )
@@ -120,7 +121,7 @@ def read(words: Sequence[str], last_job: int | None = None) -> SubmitJob:
             f"the pool cannot see your files, and {argv[0]} looks like a job file",
             hint=f"if it is a command, write: submit -- {argv[0]}",
         )
-    return SubmitJob(spec=job_of(argv, given), key=key or "")
+    return SubmitJob(spec=checked_job(job_of(argv, given)), explain=True, key=key or "")
 
 
 def unfilled_in(spec: JobSpec) -> str:

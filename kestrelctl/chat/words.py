@@ -262,12 +262,7 @@ def _submission(request: rq.SubmitJob) -> Step:
 
     def then(reply: an.Reply) -> str | Step:
         answer = cast(an.Submitted, reply)
-        said = sentences.submitted(answer, spec.argv, spec.notify) + beside
-        return Step(
-            rq.ExplainJob(job=str(answer.job_id)),
-            lambda reply: said + sentences.hopeless(cast(an.JobExplanation, reply)),
-            otherwise=lambda _: said,  # it may have ended already
-        )
+        return sentences.submitted(answer, spec.argv, spec.notify) + beside
 
     return Step(request, then, changes=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -27,8 +27,25 @@ MOST_JOBS = 20_000
 _UPLOAD_SECONDS = 60.0
 _ANSWER_SECONDS = 60.0
 
-#: Makes the job that options describe, and its items.
-Making = Callable[[JobFile, dict[str, Any]], tuple[JobSpec, tuple[str, ...] | None]]
+#: The words that say which files of this machine a job has.
+FileWords: TypeAlias = tuple[str | None, ...]
+
+
+class Made(NamedTuple):
+    """A job that options describe, checked, still without its files; and the words for these."""
+
+    spec: JobSpec
+    files: FileWords
+
+
+class Described(NamedTuple):
+    """A job of several, still without its files; and the words for these."""
+
+    job: GraphJob
+    files: FileWords
+
+
+Making: TypeAlias = Callable[[JobFile, dict[str, Any]], Made]
 
 
 def jobs_of(
@@ -36,7 +53,7 @@ def jobs_of(
     parsed: Callable[[dict[str, Any]], dict[str, Any]],
     make: Making,
     last: Callable[[], int],
-) -> list[GraphJob]:
+) -> list[Described]:
     """The jobs that a file describes, parents first.
 
     Jobs with the same options have these parsed once: a file may have thousands.
@@ -54,7 +71,7 @@ def jobs_of(
             cause=f"{MOST_JOBS:,} is the most",
             hint="put tasks that differ by a number or a line into one job, as an array",
         )
-    made: dict[bytes, JobSpec] = {}
+    made: dict[bytes, Made] = {}
     order = arrange(graph.after, last, graph.after_each)
     places = {each.name: place for place, each in enumerate(order)}
     return [_job(each, graph, places, made, parsed, make, last) for each in order]
@@ -64,26 +81,24 @@ def _job(
     placed: Placed,
     graph: GraphFile,
     places: Mapping[str, int],
-    made: dict[bytes, JobSpec],
+    made: dict[bytes, Made],
     parsed: Callable[[dict[str, Any]], dict[str, Any]],
     make: Making,
     last: Callable[[], int],
-) -> GraphJob:
+) -> Described:
     job = graph.jobs[placed.name]
     options = dict(job.options)
     name = options.pop("name")
     same = msgspec.json.encode((options, has_braces(job.argv)))
-    spec = made.get(same)
-    if spec is None:
+    found = made.get(same)
+    if found is None:
         try:
-            spec, items = make(job, parsed(options))
+            found = made[same] = make(job, parsed(options))
         except UsageError as error:
             raise UsageError(
                 f"job {placed.name}: {error.message}", cause=error.cause, hint=error.hint
             ) from None
-        if items is not None:
-            spec = msgspec.structs.replace(spec, items=items)
-        made[same] = spec
+    spec = found.spec
     after = _both(spec.after, placed)
     outside = placed.outside_each or spec.after_each
     inputs = options.get("inputs", ())
@@ -98,7 +113,8 @@ def _job(
     )
     if placed.after_each is not None:
         changed = msgspec.structs.replace(changed, after_each=0)
-    return GraphJob(spec=changed, after=placed.after, after_each=placed.after_each)
+    graph_job = GraphJob(spec=changed, after=placed.after, after_each=placed.after_each)
+    return Described(graph_job, found.files)
 
 
 def _both(given: tuple[After, ...], placed: Placed) -> tuple[After, ...]:

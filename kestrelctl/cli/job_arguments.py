@@ -39,11 +39,16 @@ def job_argument() -> Callable[[F], F]:
 async def view_told(connection: Connection, invocation: Invocation, job: str) -> JobView:
     """The one job that is meant; if no job was named, which one that is, is told."""
     view = await one_job(connection, job)
+    tell_which(invocation, view.job_id, view.name)
+    return view
+
+
+def tell_which(invocation: Invocation, job_id: int, name: str) -> None:
+    """Tells which job a command is about, if none was named on the command line."""
     source = click.get_current_context().get_parameter_source("job")
     if source is click.core.ParameterSource.DEFAULT:
-        name = f" ({view.name})" if view.name else ""
-        invocation.screen.say(f"job {view.job_id}{name}, your last one")
-    return view
+        named = f" ({name})" if name else ""
+        invocation.screen.say(f"job {job_id}{named}, your last one")
 
 
 async def ids_of(connection: Connection, jobs: str) -> list[str]:

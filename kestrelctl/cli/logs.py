@@ -6,17 +6,23 @@ import click
 
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Record
-from kestrelctl.cli.connection import Connection
+from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.follow import MOST_FOLLOWED, follow
-from kestrelctl.cli.job_arguments import job_argument, view_told
+from kestrelctl.cli.job_arguments import job_argument, tell_which, view_told
 from kestrelctl.cli.output_files import OutputFiles, check_pattern
 from kestrelctl.cli.stored_logs import StoredLogs
-from kestrelctl.cli.task_logs import Missing, TaskLog, TaskLogs, pieces, why_empty
-from kestrelctl.core.model.plural import plural
+from kestrelctl.cli.task_logs import (
+    ASK_SECONDS,
+    Missing,
+    TaskLog,
+    TaskLogs,
+    pieces,
+    why_empty,
+)
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.id_ranges import parse_tasks
 from kestrelctl.grammar.task_ranges import parse_array
-from kestrelctl.protocol.answers import JobView
+from kestrelctl.protocol.answers import JobView, Log
 from kestrelctl.protocol.requests import Logs
 
 
@@ -78,6 +84,9 @@ def logs(
     stored = StoredLogs(invocation.downloads)
 
     async def work(connection: Connection) -> None:
+        if not (follows or pattern or every):
+            await show_one(connection)
+            return
         view = await view_told(connection, invocation, job)
         if follows:
             chosen = list(dict.fromkeys(task_ids or _ids(view)))
@@ -95,25 +104,24 @@ def logs(
             data = {"job_id": view.job_id, "tasks": files.tasks, "to": pattern}
             await invocation.show(Record(pattern, data, [files.sentence(view.job_id)]))
             return
-        if every:
-            found = TaskLogs(connection, stored, view.job_id, stream)
-            await invocation.show(found)
-            if not found.shown and invocation.screen.is_table:
-                invocation.screen.say(f"no task of job {view.job_id} wrote anything to {stream}")
-            found.missing.check()
-            return
-        if not task_ids and view.tasks > 1:
-            raise UsageError(
-                f"job {view.job_id} has {plural(view.tasks, 'task')}; whose output?",
-                hint=f"kestrelctl job logs {view.job_id} {view.first}, or --all",
-            )
-        task_id = task_ids[0] if task_ids else view.first
+        found = TaskLogs(connection, stored, view.job_id, stream)
+        await invocation.show(found)
+        if not found.shown and invocation.screen.is_table:
+            invocation.screen.say(f"no task of job {view.job_id} wrote anything to {stream}")
+        found.missing.check()
+
+    async def show_one(connection: Connection) -> None:
+        task_id = task_ids[0] if task_ids else None
+        request = Logs(job=job, task_id=task_id, stream=stream, stored=True)
+        first = await ask(connection, request, Log, ASK_SECONDS)
+        tell_which(invocation, first.job_id, first.name)
         missing = Missing()
-        request = Logs(job=str(view.job_id), task_id=task_id, stream=stream, stored=True)
-        log = TaskLog(view.job_id, task_id, stream, pieces(connection, stored, request, missing))
+        found = pieces(connection, stored, first, stream, missing)
+        log = TaskLog(first.job_id, first.task_id, stream, found)
         await invocation.show(log)
         if log.is_empty:
-            invocation.screen.say(await why_empty(connection, view.job_id, task_id, stream))
+            words = await why_empty(connection, first.job_id, first.task_id, stream)
+            invocation.screen.say(words)
         missing.check()
 
     invocation.talk(work)

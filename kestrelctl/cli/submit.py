@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import shlex
@@ -19,7 +18,16 @@ from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.export import ALL, exported, names_text
 from kestrelctl.cli.fetch import fetch_files
-from kestrelctl.cli.graph_submission import as_data, jobs_of, lines_of, send_graph, summary
+from kestrelctl.cli.graph_submission import (
+    Described,
+    FileWords,
+    Made,
+    as_data,
+    jobs_of,
+    lines_of,
+    send_graph,
+    summary,
+)
 from kestrelctl.cli.inputs import JobFiles, find_files, send_inputs
 from kestrelctl.cli.item_files import read_elements, read_lines
 from kestrelctl.cli.jobfile import (
@@ -44,7 +52,7 @@ from kestrelctl.core.model.placeholders import Placeholders
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.shell_text import left_in
 from kestrelctl.core.model.spec import JobSpec, Notify
-from kestrelctl.errors import KestrelError, StoreFull, UsageError
+from kestrelctl.errors import StoreFull, UsageError
 from kestrelctl.grammar.file_patterns import IN_FILE_NAMES
 from kestrelctl.grammar.job_options import LAST_JOB, array_option, checked_job, job_of, job_options
 from kestrelctl.grammar.parent_file_words import (
@@ -53,9 +61,9 @@ from kestrelctl.grammar.parent_file_words import (
     waiting_for,
 )
 from kestrelctl.grammar.why_waiting import conclusion
-from kestrelctl.protocol.answers import JobExplanation, Submitted
+from kestrelctl.protocol.answers import Submitted
 from kestrelctl.protocol.graph_answers import GraphJob, GraphSubmitted
-from kestrelctl.protocol.requests import ExplainJob, SubmitJob, UploadItems
+from kestrelctl.protocol.requests import SubmitJob, UploadItems
 
 #: Above this, items travel ahead of the job, in pieces.
 INLINE_BYTES = 100_000
@@ -252,7 +260,7 @@ def submit(
         )
         return
     ctx.meta[LAST_JOB].refuse_key(key)
-    spec, items = _job_of(words, ctx.meta.get(_JOB_FILE), options)
+    spec = _job_of(words, ctx.meta.get(_JOB_FILE), options)
     files = find_files(of_this_machine(options["inputs"]), options["stdin"])
     spec = _with_surroundings(invocation, spec, options)
     left = parse_parent_files(options["inputs"], spec.after_each, ctx.meta[LAST_JOB])
@@ -276,7 +284,7 @@ def submit(
         )
     if key is None:
         key = secrets.token_hex(16)
-    _warn_of_placeholders(invocation, spec, items)
+    _warn_of_placeholders(invocation, spec)
     if ctx.meta.get(_JOB_FILE) is None and any(map(os.path.isfile, spec.argv[:2])):
         from kestrelctl.cli.other_systems import unread_directives
 
@@ -290,8 +298,9 @@ def submit(
     async def send_all(connection: Connection) -> Submitted:
         whole = spec
         if files.all:
-            whole = checked_job(await _with_files(invocation, connection, spec, files))
-        return await send(connection, whole, items, key, watch=waits)
+            whole = await _with_files(invocation, connection, spec, files)
+        explain = not waits and not invocation.screen.quiet
+        return await send(connection, whole, key, watch=waits, explain=explain)
 
     async def work(redial: Redial) -> None:
         again = f"the same command with --key {shlex.quote(key)} sends it again, for one job in all"
@@ -311,7 +320,9 @@ def submit(
             if spec.held:
                 first = f"job release {job_id}"
             invocation.screen.say(f"next: kestrelctl {first}, or kestrelctl job tasks {job_id}")
-            await _warn_if_hopeless(invocation, connection, job_id)
+            if answer.hopeless is not None:
+                why, what_to_do = conclusion(answer.hopeless)
+                invocation.screen.warn(f"job {job_id} waits: {why}", hint=what_to_do)
             return
         invocation.screen.say(summary)
         ends = OnEnd(on_end, invocation.screen, invocation.pool)
@@ -337,20 +348,18 @@ def submit(
     invocation.talk_again(work)
 
 
-def _warn_of_placeholders(
-    invocation: Invocation, spec: JobSpec, items: tuple[str, ...] | None, which: str = ""
-) -> bool:
+def _warn_of_placeholders(invocation: Invocation, spec: JobSpec, which: str = "") -> bool:
     """Says which placeholders of a job stay as they are, and what would fill them, if any does.
 
     Args:
         which: of several jobs, for the message.
     """
-    stay = left_in(spec, items[0] if items else None)
+    stay = left_in(spec, spec.items[0] if spec.items else None)
     if not stay:
         return False
     if spec.placeholders is Placeholders.NONE:
         hint = "--array fills {}, {n} and {i} with numbers, --each-line FILE fills {} with lines"
-    elif items is None:
+    elif spec.items is None:
         hint = "a field of a JSON item fills it (--from-json); {} and {n} are the task's number"
     else:
         hint = "the first item has no such field"
@@ -433,40 +442,44 @@ def _submit_graph(
     assert isinstance(command, _SubmitCommand)
     last_job = ctx.meta[LAST_JOB]
 
-    files: dict[tuple[str | None, ...], JobFiles] = {}
-    sent: dict[tuple[str | None, ...], JobSpec] = {}
+    files: dict[FileWords, JobFiles] = {}
 
-    def make(job_file: JobFile, options: dict[str, Any]) -> tuple[JobSpec, tuple[str, ...] | None]:
+    def make(job_file: JobFile, options: dict[str, Any]) -> Made:
         for name in (
             "key", "waits", "progress", "words", "fetch_to", "stdout", "stderr", "on_end",
         ):  # fmt: skip
             options.pop(name)
-        spec, items = _job_of((), job_file, options)
+        spec = _job_of((), job_file, options)
         sources = of_this_machine(options["inputs"])
         named = (options["stdin"], *sources)
         if any(named) and named not in files:
             files[named] = find_files(sources, options["stdin"])
-        spec = _with_surroundings(invocation, spec, options)
-        if named in sent:
-            have = sent[named]
-            spec = msgspec.structs.replace(spec, inputs=have.inputs, stdin=have.stdin)
-        return checked_job(spec), items
-
-    def jobs_now() -> list[GraphJob]:
-        return jobs_of(graph, lambda options: command.parsed(ctx, options), make, last_job)
+        return Made(checked_job(_with_surroundings(invocation, spec, options)), named)
 
     async def send_all(connection: Connection) -> GraphSubmitted:
-        for named, those in files.items():
-            sent[named] = await _with_files(invocation, connection, jobs[0].spec, those)
-        return await send_graph(connection, lines_of(jobs_now()) if sent else lines, key)
+        sent = {
+            named: await _with_files(invocation, connection, jobs[0].spec, those)
+            for named, those in files.items()
+        }
 
-    jobs = jobs_now()
+        def whole(each: Described) -> GraphJob:
+            have = sent.get(each.files)
+            if have is None:
+                return each.job
+            spec = msgspec.structs.replace(each.job.spec, inputs=have.inputs, stdin=have.stdin)
+            return msgspec.structs.replace(each.job, spec=spec)
+
+        all_lines = lines_of([whole(each) for each in described]) if sent else lines
+        return await send_graph(connection, all_lines, key)
+
+    described = jobs_of(graph, lambda options: command.parsed(ctx, options), make, last_job)
+    jobs = [each.job for each in described]
     last_job.refuse_key(given_key)
     if waits and any(job.spec.service for job in jobs):
         raise UsageError("a service does not end by itself", hint="leave --wait and --on-end out")
     for job in jobs:
         which = f" of job {job.spec.name}"
-        if _warn_of_placeholders(invocation, job.spec, job.spec.items, which):
+        if _warn_of_placeholders(invocation, job.spec, which):
             break  # the first stands for all of the file
     lines = lines_of(jobs)
     key = given_key or secrets.token_hex(16)
@@ -497,10 +510,8 @@ def _submit_graph(
     invocation.talk_again(work)
 
 
-def _job_of(
-    words: tuple[str, ...], job_file: JobFile | None, options: dict[str, Any]
-) -> tuple[JobSpec, tuple[str, ...] | None]:
-    """The job that options and job file describe, without its items and directory, and the items.
+def _job_of(words: tuple[str, ...], job_file: JobFile | None, options: dict[str, Any]) -> JobSpec:
+    """The job that options and job file describe, without its directory; not checked yet.
 
     Raises:
         UsageError: they do not describe one.
@@ -540,20 +551,18 @@ def _job_of(
         items = read_lines(options["each_line"])
     elif options["from_json"] is not None:
         items = read_elements(options["from_json"])
-    return job_of(argv, options, items=items, paste_items=options["paste_items"]), items
+    return job_of(argv, options, items=items, paste_items=options["paste_items"])
 
 
 async def send(
-    connection: Connection,
-    spec: JobSpec,
-    items: tuple[str, ...] | None,
-    key: str,
-    *,
-    watch: bool,
+    connection: Connection, spec: JobSpec, key: str, *, watch: bool, explain: bool
 ) -> Submitted:
     """Submits a job; many items go ahead of it. Nothing is sent if any part is too large.
 
     Called again with the same key, on this or another connection, it makes no second job.
+
+    Args:
+        watch, explain: see `SubmitJob`.
 
     Raises:
         UsageError: a part is too large for a message.
@@ -561,27 +570,15 @@ async def send(
     """
     upload = ""
     parts: list[list[str]] = []
-    if items is not None and items_bytes(items) <= INLINE_BYTES:
-        spec = msgspec.structs.replace(spec, items=items)
-    elif items is not None:
+    if spec.items is not None and items_bytes(spec.items) > INLINE_BYTES:
         upload = secrets.token_hex(8)
-        parts = list(pieces(items))
-    request = SubmitJob(spec=spec, upload=upload, watch=watch, key=key)
+        parts = list(pieces(spec.items))
+        spec = msgspec.structs.replace(spec, items=None)
+    request = SubmitJob(spec=spec, upload=upload, watch=watch, explain=explain, key=key)
     check_size(request)
     for part in parts:
         await connection.ask(UploadItems(upload=upload, lines=part), UPLOAD_TIMEOUT_SECONDS)
     return await ask(connection, request, Submitted, ANSWER_SECONDS)
-
-
-async def _warn_if_hopeless(invocation: Invocation, connection: Connection, job_id: int) -> None:
-    """Says so at once if no worker could ever run the job."""
-    if invocation.screen.quiet:
-        return
-    with contextlib.suppress(KestrelError):  # the job is safe; this is only advice
-        explanation = await ask(connection, ExplainJob(job=str(job_id)), JobExplanation)
-        if explanation.is_hopeless:
-            why, hint = conclusion(explanation)
-            invocation.screen.warn(f"job {job_id} waits: {why}", hint=hint)
 
 
 def _exported(invocation: Invocation, given: tuple[str, ...]) -> dict[str, str]:

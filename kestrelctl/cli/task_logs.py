@@ -23,7 +23,8 @@ from kestrelctl.protocol.answers import Log, LogPage, Tasks
 from kestrelctl.protocol.output_views import TaskOutput
 from kestrelctl.protocol.requests import AllLogs, ListTasks, Logs
 
-_ASK_SECONDS = 60.0
+#: How long a piece of output is waited for: a worker may have to be asked for it.
+ASK_SECONDS = 60.0
 #: How many tasks an error names.
 _MOST_NAMED = 10
 #: Of so many long outputs the beginnings are fetched from their workers at a time.
@@ -201,14 +202,13 @@ class TaskLogs(CommandOutput):
                 first = None
                 if output.more:
                     fetching += 1
-                    first = asyncio.create_task(
-                        ask(
-                            self._connection,
-                            self._request(output.task_id),
-                            Log,
-                            _ASK_SECONDS,
-                        )
+                    request = Logs(
+                        job=str(self._job_id),
+                        task_id=output.task_id,
+                        stream=self._stream,
+                        stored=True,
                     )
+                    first = asyncio.create_task(ask(self._connection, request, Log, ASK_SECONDS))
                 ahead.append((output, first))
                 while ahead and (
                     ahead[0][1] is None or fetching >= _MOST_AHEAD or len(ahead) > _MOST_HELD
@@ -233,7 +233,7 @@ class TaskLogs(CommandOutput):
 
         def next_page(after: int) -> asyncio.Task[LogPage]:
             request = AllLogs(job=str(self._job_id), stream=self._stream, after=after)
-            return asyncio.create_task(ask(self._connection, request, LogPage, _ASK_SECONDS))
+            return asyncio.create_task(ask(self._connection, request, LogPage, ASK_SECONDS))
 
         coming: asyncio.Task[LogPage] | None = next_page(-1)
         try:
@@ -254,17 +254,13 @@ class TaskLogs(CommandOutput):
 
     async def _rest(self, task_id: int, first: asyncio.Task[Log]) -> AsyncIterator[LogPiece]:
         try:
-            log = await first
-            request = self._request(task_id)
-            async for piece in pieces(self._connection, self._stored, request, self.missing, log):
+            found = pieces(self._connection, self._stored, await first, self._stream, self.missing)
+            async for piece in found:
                 yield piece
         except NotFound as error:  # of one that has just begun, or whose worker went away
             why = error.cause or error.message
             self.missing.add_all_of(task_id, why)
             yield LogPiece(b"", Log(id="", data=b"", size_bytes=0, why_missing=why))
-
-    def _request(self, task_id: int) -> Logs:
-        return Logs(job=str(self._job_id), task_id=task_id, stream=self._stream, stored=True)
 
 
 async def why_empty(connection: Connection, job_id: int, task_id: int, stream: str) -> str:
@@ -284,33 +280,27 @@ async def why_empty(connection: Connection, job_id: int, task_id: int, stream: s
 
 
 async def pieces(
-    connection: Connection,
-    share: StoredLogs,
-    request: Logs,
-    missing: Missing,
-    first: Log | None = None,
+    connection: Connection, share: StoredLogs, first: Log, stream: str, missing: Missing
 ) -> AsyncIterator[LogPiece]:
     """A task's output, from its start to its end: from the share, or what else has it.
 
     Args:
+        first: the first piece of it.
         missing: is told what is missing of it.
-        first: the answer to the request, if it has come.
     """
-    if first is None:
-        first = await ask(connection, request, Log, _ASK_SECONDS)
-    log: Log = first
+    request = Logs(job=str(first.job_id), task_id=first.task_id, stream=stream)
+    log = first
     if log.stored is not None:
         try:
             async for data in share.pieces(log.stored):
                 yield LogPiece(data, Log(id="", data=data, size_bytes=log.size_bytes))
         except (FileExpired, FileDamaged, Unreachable) as error:  # before the first piece
-            request = replace(request, stored=False)
-            log = await ask(connection, request, Log, _ASK_SECONDS)
+            log = await ask(connection, request, Log, ASK_SECONDS)
             if log.skipped_bytes:
                 log = replace(log, why_missing=f"{error.message}; {log.why_missing}")
     while True:
-        missing.add(request.task_id, log)
+        missing.add(first.task_id, log)
         yield LogPiece(log.data, log)
         if log.next_offset is None:
             return
-        log = await ask(connection, replace(request, offset=log.next_offset), Log, _ASK_SECONDS)
+        log = await ask(connection, replace(request, offset=log.next_offset), Log, ASK_SECONDS)

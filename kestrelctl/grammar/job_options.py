@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import click
-import msgspec
 
 from kestrelctl.core.model.after import IfParentFails
 from kestrelctl.core.model.exits import MAX_EXIT_CODE
@@ -413,7 +412,8 @@ def job_of(
     items: tuple[str, ...] | None = None,
     paste_items: bool = False,
 ) -> JobSpec:
-    """The job that a command and parsed options describe, without its items.
+    """The job that a command and parsed options describe. It is not checked yet: more of it may
+    be to come (see `checked_job`).
 
     Placeholders in its commands are filled if it has an array or items, and stay as they were typed
     otherwise.
@@ -423,7 +423,7 @@ def job_of(
         paste_items: items may become part of the text for a shell.
 
     Raises:
-        UsageError: the pool would not take it.
+        UsageError: they describe none.
     """
     environment = options["environment"]
     if "=" in environment:
@@ -454,60 +454,57 @@ def job_of(
     cleanup = options["cleanup"]
     commands = (argv, cleanup, *(stage.argv for stage in stages))
     differ = options["array"] is not None or items is not None
-    job = checked_job(
-        JobSpec(
-            argv=argv,
-            items=items,
-            placeholders=_placeholders(commands, differ=differ, paste_items=paste_items),
-            cleanup=cleanup,
-            count=array.count,
-            first=array.first,
-            step=array.step,
-            further=array.further,
-            span=span,
-            name=options["name"],
-            priority=options["priority"],
-            request={"cpus": options["cpus"]} | named | asked,
-            requires=split_words(options["requires"]) + isolation,
-            requirements=options["requirements"].strip(),
-            rank=options["rank"].strip(),
-            stays=options["no_flock"],
-            environment=TaskEnvironment(environment) if environment else None,
-            max_running=options["max_running"],
-            max_failures=options["max_failures"],
-            retry_memory_bytes=options["retry_memory"],
-            service=options["service"],
-            time_request_seconds=options["time_request"],
-            **_deadline(options["deadline"]),
-            success_exits=options["success_exit"],
-            retry_on=options["retry_on"],
-            no_retry_on=options["no_retry_on"],
-            backoff_seconds=options["backoff"],
-            max_backoff_seconds=options["max_backoff"],
-            held=options["hold"],
-            hold_after=options["hold_after"],
-            stop_after=options["stop_after"],
-            after=options["after"],
-            after_each=options["after_each"],
-            if_parent_fails=IfParentFails(options["if_parent_fails"]),
-            stop_signal=options["stop_signal"],
-            stop_grace_seconds=options["stop_grace"],
-            join=options["join"],
-            keep_logs=options["keep_logs"],
-            max_losses=options["max_losses"],
-            time_limit_seconds=options["time_limit"],
-            on_worker_lost=OnWorkerLost(options["on_worker_lost"]),
-            outputs=tuple(options["outputs"]),
-            output_to=options["output_to"],
-            stages=stages,
-            checkpoints=tuple(options["checkpoints"]),
-            checkpoint_seconds=options["checkpoint_every"],
-            checkpoint_exit=options["checkpoint_exit"],
-            env=_environment(options["env"]),
-            notify=Notify(options["notify"]),
-        )
+    return JobSpec(
+        argv=argv,
+        items=items,
+        placeholders=_placeholders(commands, differ=differ, paste_items=paste_items),
+        cleanup=cleanup,
+        count=array.count,
+        first=array.first,
+        step=array.step,
+        further=array.further,
+        span=span,
+        name=options["name"],
+        priority=options["priority"],
+        request={"cpus": options["cpus"]} | named | asked,
+        requires=split_words(options["requires"]) + isolation,
+        requirements=options["requirements"].strip(),
+        rank=options["rank"].strip(),
+        stays=options["no_flock"],
+        environment=TaskEnvironment(environment) if environment else None,
+        max_running=options["max_running"],
+        max_failures=options["max_failures"],
+        retry_memory_bytes=options["retry_memory"],
+        service=options["service"],
+        time_request_seconds=options["time_request"],
+        **_deadline(options["deadline"]),
+        success_exits=options["success_exit"],
+        retry_on=options["retry_on"],
+        no_retry_on=options["no_retry_on"],
+        backoff_seconds=options["backoff"],
+        max_backoff_seconds=options["max_backoff"],
+        held=options["hold"],
+        hold_after=options["hold_after"],
+        stop_after=options["stop_after"],
+        after=options["after"],
+        after_each=options["after_each"],
+        if_parent_fails=IfParentFails(options["if_parent_fails"]),
+        stop_signal=options["stop_signal"],
+        stop_grace_seconds=options["stop_grace"],
+        join=options["join"],
+        keep_logs=options["keep_logs"],
+        max_losses=options["max_losses"],
+        time_limit_seconds=options["time_limit"],
+        on_worker_lost=OnWorkerLost(options["on_worker_lost"]),
+        outputs=tuple(options["outputs"]),
+        output_to=options["output_to"],
+        stages=stages,
+        checkpoints=tuple(options["checkpoints"]),
+        checkpoint_seconds=options["checkpoint_every"],
+        checkpoint_exit=options["checkpoint_exit"],
+        env=_environment(options["env"]),
+        notify=Notify(options["notify"]),
     )
-    return msgspec.structs.replace(job, items=None)
 
 
 def _placeholders(

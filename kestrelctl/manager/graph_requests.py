@@ -13,7 +13,7 @@ from kestrelctl.core.model.objection import objection_to
 from kestrelctl.core.model.parent_files import not_waited_for
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.task_environment import TaskEnvironment
-from kestrelctl.core.model.validate import problem_with_job
+from kestrelctl.core.model.validate import problem_with_job, problem_with_waiting_each
 from kestrelctl.errors import UsageError
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.descent import below, ended_pairs, ended_parents
@@ -166,7 +166,7 @@ def _problem_with_pair(job: GraphJob) -> str | None:
         return "its tasks wait for those of one job"
     if any(each.first <= parent <= each.last for each in job.after):
         return f"it waits for all of job {parent + 1} of them, so not for each task of it as well"
-    return problem_with_job(msgspec.structs.replace(job.spec, after_each=parent + 1))
+    return problem_with_waiting_each(job.spec)
 
 
 def _jobs(lines: list[str], inside: Callable[[TaskEnvironment], TaskEnvironment]) -> list[GraphJob]:

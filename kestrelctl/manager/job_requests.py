@@ -111,14 +111,20 @@ class JobRequests:
                 paired=ended_pairs(self._service.store, caller.user, [spec.after_each]),
             )
         )
-        if request.watch and self._service.pool.job(answer.job_id):
+        job = self._service.pool.job(answer.job_id)
+        if request.watch and job is not None:
             self._watchers.add(answer.job_id, caller, self._service.now())
+        hopeless = None
+        if request.explain and job is not None and job.remaining:
+            explanation = self._explanation(job)
+            hopeless = explanation if explanation.is_hopeless else None
         caller.reply(
             an.Submitted(
                 id=request.id,
                 job_id=answer.job_id,
                 tasks=answer.tasks,
                 repeated=answer.repeated,
+                hopeless=hopeless,
             )
         )
 
@@ -538,15 +544,18 @@ class JobRequests:
     async def explain(self, caller: Caller, request: rq.ExplainJob) -> None:
         record = self._selection.one(caller, request.job)
         must_see(record, caller)
-        pool = self._service.pool
-        job = pool.job(record.job_id)
+        job = self._service.pool.job(record.job_id)
         if job is None or not job.remaining:
             raise UsageError(
                 f"no task of job {record.job_id} waits: it ended as {record.state}",
                 hint=f"`kestrelctl job tasks {record.job_id}` shows how each task went",
             )
+        caller.reply(msgspec.structs.replace(self._explanation(job), id=request.id))
+
+    def _explanation(self, job: Job) -> an.JobExplanation:
+        """Why tasks of a job wait, with what neighbours and environments have to do with it."""
         unstored = self._service.unstored().get(job.id)
-        found = views.explanation(pool, job, unstored, request.id, self._service.now())
+        found = views.explanation(self._service.pool, job, unstored, self._service.now())
         near = self.neighbours(job)[:MOST_NEIGHBOURS] if found.waiting else []
         found = msgspec.structs.replace(found, neighbours=near)
         if found.waiting and not found.ever:
@@ -555,7 +564,7 @@ class JobRequests:
             found = msgspec.structs.replace(
                 found, environments=coming, next_start_seconds=again, gives_way=gives_way
             )
-        caller.reply(found)
+        return found
 
     def _on_job_ended(self, ended: JobEnded) -> None:
         watchers = self._watchers.pop(ended.record.job_id, self._service.now())

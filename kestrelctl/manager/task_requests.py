@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from kestrelctl.core.jobs.attempt import Attempt, Phase
 from kestrelctl.core.jobs.job import Job, Standing, Task
+from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import MAX_HAPPENINGS, JobRecord, TaskRecord
 from kestrelctl.core.model.result import how_it_ended
 from kestrelctl.core.model.task_state import FINAL_STATES, TaskState
@@ -247,31 +248,44 @@ class TaskRequests:
         caller.reply(an.LogPage(id=request.id, outputs=page, after=None if whole else after))
 
     def _asked(self, caller: Caller, request: rq.Logs | rq.FollowLogs) -> tuple[JobRecord, int]:
-        """The job, and the index of the task, whose output the caller may have."""
+        """The job, and the index of the task, whose output the caller may have.
+
+        Raises:
+            UsageError: no task is named, and the job has several.
+        """
         _must_be_a_stream(request.stream)
         record = self._selection.one(caller, request.job)
         must_own(record, caller)
-        (index,) = self._selection.indexes(record, [request.task_id])
+        task_id = request.task_id
+        if task_id is None:
+            task_id = record.spec.first
+            if record.spec.count > 1:
+                raise UsageError(
+                    f"job {record.job_id} has {plural(record.spec.count, 'task')}; whose output?",
+                    hint=f"kestrelctl job logs {record.job_id} {task_id}, or --all",
+                )
+        (index,) = self._selection.indexes(record, [task_id])
         return record, index
 
     async def logs(self, caller: Caller, request: rq.Logs) -> None:
         record, index = self._asked(caller, request)
+        task_id = record.spec.task_id(index)
         job = self._service.pool.job(record.job_id)
         live = job.live.get(index) if job is not None else None
         row = self._rows(record, indexes=[index]).get(index)
         attempt = live.attempt if live is not None else None
         ended = job is not None and live is None and index < job.cursor
         if ended and (row is None or row.state is TaskState.WAITING):
-            raise Busy(f"the end of task {request.task_id} is being written", hint="try again")
+            raise Busy(f"the end of task {task_id} is being written", hint="try again")
         if attempt is None and (row is None or row.result is None):
             if job is None or (row is not None and row.state in FINAL_STATES):
                 state = TaskState.CANCELLED if row is None else row.state
                 raise NotFound(
-                    f"task {request.task_id} of job {record.job_id} never ran: it is {state.value}",
-                    hint=f"`kestrelctl job story {record.job_id} {request.task_id}` says why",
+                    f"task {task_id} of job {record.job_id} never ran: it is {state.value}",
+                    hint=f"`kestrelctl job story {record.job_id} {task_id}` says why",
                 )
             raise NotFound(
-                f"task {request.task_id} of job {record.job_id} has not run",
+                f"task {task_id} of job {record.job_id} has not run",
                 hint=f"`kestrelctl job explain {record.job_id}` says why",
             )
         fetched: an.Log | str = ""
@@ -280,14 +294,14 @@ class TaskRequests:
         elif row is not None and row.result is not None:
             stored = stored_log(request.id, row, request.stream) if request.stored else None
             fetched = stored or await self._of_ended(row, row.result.number, request)
-        if isinstance(fetched, an.Log):
-            caller.reply(fetched)
-        elif row is not None:
-            caller.reply(tail_log(request.id, row, request.stream, request.offset, fetched))
-        else:
-            raise NotFound(
-                f"the output of task {request.task_id} cannot be had just now", cause=fetched
-            )
+        if isinstance(fetched, str):
+            if row is None:
+                raise NotFound(
+                    f"the output of task {task_id} cannot be had just now", cause=fetched
+                )
+            fetched = tail_log(request.id, row, request.stream, request.offset, fetched)
+        name = record.spec.name
+        caller.reply(replace(fetched, job_id=record.job_id, name=name, task_id=task_id))
 
     async def follow_logs(self, caller: Caller, request: rq.FollowLogs) -> None:
         record, index = self._asked(caller, request)

@@ -519,13 +519,11 @@ def lacking(pool: Pool) -> tuple[list[UnmetShape], list[SaturatedClass]]:
     )
 
 
-def explanation(
-    pool: Pool, job: Job, unstored: Counts | None, request_id: str, now: float
-) -> JobExplanation:
-    """Why a job's tasks wait."""
+def explanation(pool: Pool, job: Job, unstored: Counts | None, now: float) -> JobExplanation:
+    """Why a job's tasks wait; the answer to a request still needs the request's id."""
     found = pool.explain(job, now)
     return JobExplanation(
-        id=request_id,
+        id="",
         job=job_view(job.record(), job, unstored),
         waiting=sum(line.waiting for line in job.lines()) + job.waiting_behind,
         job_reasons=found.job_reasons,

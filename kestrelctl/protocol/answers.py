@@ -49,11 +49,13 @@ class Submitted(Reply, frozen=True, kw_only=True, tag="submitted"):
 
     Attributes:
         repeated: an earlier submission with the same key has made it.
+        hopeless: why its tasks wait, if that was asked for and nothing could ever run them.
     """
 
     job_id: int
     tasks: int
     repeated: bool = False
+    hopeless: JobExplanation | None = None
 
 
 class Changed(Reply, frozen=True, kw_only=True, tag="changed"):
@@ -256,6 +258,7 @@ class Log(Reply, frozen=True, kw_only=True, tag="log"):
     """A piece of output.
 
     Attributes:
+        job_id: whose it is; `name` is that job's.
         data: base64 in JSON.
         next_offset: where the next piece starts; None at the end.
         skipped_bytes: how much before this piece cannot be had.
@@ -271,6 +274,9 @@ class Log(Reply, frozen=True, kw_only=True, tag="log"):
     cut_bytes: int = 0
     why_missing: str = ""
     stored: StoredFile | None = None
+    job_id: int = 0
+    name: str = ""
+    task_id: int = 0
 
 
 class LogPage(Reply, frozen=True, kw_only=True, tag="log_page"):

@@ -43,6 +43,7 @@ class SubmitJob(Request, frozen=True, kw_only=True, tag="submit"):
     Attributes:
         upload: name of lines sent before with `upload_items`, to be the job's items.
         watch: whether to be told when it ends, as after `watch`.
+        explain: whether the answer is to say why if nothing could ever run the job.
         key: a word of the client's own for this submission, which makes it safe to send again: one
             with a key that the user has used is answered with the job that it made then. It is
             refused if its spec is another. Empty for none: then each submission is a new job. The
@@ -52,6 +53,7 @@ class SubmitJob(Request, frozen=True, kw_only=True, tag="submit"):
     spec: JobSpec
     upload: str = ""
     watch: bool = False
+    explain: bool = False
     key: Annotated[str, msgspec.Meta(max_length=MAX_KEY_CHARACTERS)] = ""
 
 
@@ -213,11 +215,12 @@ class Logs(Request, frozen=True, kw_only=True, tag="logs"):
     """Output of a task: what the manager has, or from the worker that ran it. Answered by `log`.
 
     Attributes:
+        task_id: may be left out if the job has only one task.
         stored: whether to be told where it is, instead, if all of it is in the file share.
     """
 
     job: str
-    task_id: Whole
+    task_id: Whole | None = None
     stream: str = "stdout"
     offset: Count = 0
     stored: bool = False

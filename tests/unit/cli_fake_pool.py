@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
 from kestrelctl.cli.command import Invocation, Share
 from kestrelctl.cli.context import Account, Context
@@ -534,7 +535,26 @@ class FakePool:
         answer = self.answers[type(request).__name__]
         if isinstance(answer, Exception):
             raise answer
-        return answer(request) if callable(answer) else answer
+        found = answer(request) if callable(answer) else answer
+        if isinstance(request, rq.Logs) and isinstance(found, an.Log):
+            return self._of_which(request, found)
+        if isinstance(request, rq.SubmitJob) and isinstance(found, an.Submitted):
+            return self._explained(request, found)
+        return found
+
+    def _of_which(self, request: rq.Logs, log: an.Log) -> an.Log:
+        """A piece of output with what the manager says of it: whose it is."""
+        jobs = self.answers["ListJobs"]
+        view = jobs.jobs[0] if isinstance(jobs, an.Jobs) else JOB
+        task_id = view.first if request.task_id is None else request.task_id
+        return replace(log, job_id=view.job_id, name=view.name, task_id=task_id)
+
+    def _explained(self, request: rq.SubmitJob, submitted: an.Submitted) -> an.Submitted:
+        """The answer to a submission with what the manager adds if nothing could ever run it."""
+        why = self.answers["ExplainJob"]
+        if request.explain and isinstance(why, an.JobExplanation) and why.is_hopeless:
+            return replace(submitted, hopeless=why)
+        return submitted
 
     async def pushed(self) -> AsyncIterator[an.Ended]:
         for job in self.ends:

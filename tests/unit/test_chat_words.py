@@ -371,14 +371,14 @@ def test_help_submit_tells_of_every_option_that_is_taken() -> None:
 
 def test_a_submission_is_acknowledged() -> None:
     done = an.Submitted(id="", job_id=12, tasks=100)
-    answer = said("submit --array 1-100 -- ./run {}", done, refused("usage"))
+    answer = said("submit --array 1-100 -- ./run {}", done)
     assert answer == (
         "Job 12: 100 tasks of ./run '{}'\nI tell you when it ends. How far it is: job 12"
     )
     assert "from an earlier" in said(
-        "submit -- x", an.Submitted(id="", job_id=12, tasks=1, repeated=True), refused("usage")
+        "submit -- x", an.Submitted(id="", job_id=12, tasks=1, repeated=True)
     )
-    assert "{seed} stays as it is" in said("submit -- x {seed}", done, refused("usage"))
+    assert "{seed} stays as it is" in said("submit -- x {seed}", done)
 
 
 def explanation(**changes: Any) -> an.JobExplanation:
@@ -395,8 +395,8 @@ def explanation(**changes: Any) -> an.JobExplanation:
 
 
 def test_a_job_that_no_worker_could_run_is_told_of_at_once() -> None:
-    done = an.Submitted(id="", job_id=12, tasks=1)
-    assert "But it waits: no worker could ever run it" in said("submit -- x", done, explanation())
+    done = an.Submitted(id="", job_id=12, tasks=1, hopeless=explanation())
+    assert "But it waits: no worker could ever run it" in said("submit -- x", done)
 
 
 def test_why_a_job_waits() -> None:

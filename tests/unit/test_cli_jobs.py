@@ -443,11 +443,12 @@ def test_of_many_that_wrote_nothing_that_is_said() -> None:
     assert result.stderr == "no task of job 7 wrote anything to stdout\n"
 
 
-def test_of_an_array_a_task_must_be_named() -> None:
-    result = run(FakePool(), "job", "logs", "7")
-    assert result.exit_code == 2
-    assert "hint: kestrelctl job logs 7 1, or --all\n" in result.stderr
-    assert run(FakePool(), "job", "logs", "7", "5").stdout == "hello\n"
+@pytest.mark.parametrize("words", [(), ("7",), ("7", "5"), ("7", "5", "-o", "json")])
+def test_the_output_of_a_task_is_one_request(words: tuple[str, ...]) -> None:
+    pool = FakePool()
+    assert "hello" in run(pool, "job", "logs", *words).stdout
+    assert [type(request) for request in pool.asked] == [rq.Logs]
+    assert pool.last(rq.Logs).task_id == (5 if "5" in words else None)
 
 
 def test_all_logs_have_headings_or_are_an_array() -> None:

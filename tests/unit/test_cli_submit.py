@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from kestrelctl.cli.item_files import read_elements, read_lines
 from kestrelctl.cli.upload import pieces
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import NotAllowed, UsageError
+from kestrelctl.grammar import job_options
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.handout import MAX_ITEM_BYTES
-from kestrelctl.protocol.requests import ExplainJob, ListTasks, SubmitJob, UploadItems
+from kestrelctl.protocol.requests import ListTasks, SubmitJob, UploadItems
 
 
 def submitted(*args: str, stdin: bytes | None = None) -> JobSpec:
@@ -291,13 +293,26 @@ def test_it_warns_in_json_as_json() -> None:
 def test_a_quiet_user_is_not_warned() -> None:
     pool = FakePool(ExplainJob=EXPLANATION)
     assert run(pool, "submit", "-q", "--", "x").stderr == ""
-    assert not pool.count(ExplainJob)
+    assert not pool.last(SubmitJob).explain, "to find out why costs the manager a look at all"
 
 
-def test_advice_that_cannot_be_had_is_no_error() -> None:
-    result = run(FakePool(ExplainJob=UsageError("it has ended")), "submit", "--", "x")
-    assert result.exit_code == 0
-    assert "warning" not in result.stderr
+@pytest.mark.parametrize("options", [(), ("-q",), ("--array", "1-9"), ("--hold",)])
+def test_a_submission_is_one_request(options: tuple[str, ...]) -> None:
+    pool = FakePool(ExplainJob=EXPLANATION)
+    assert run(pool, "submit", *options, "--", "x").exit_code == 0
+    assert [type(request) for request in pool.asked] == [SubmitJob]
+
+
+def test_a_job_is_checked_once_before_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[JobSpec] = []
+
+    def check(spec: JobSpec) -> str | None:
+        checked.append(spec)
+        return problem_with_job(spec)
+
+    monkeypatch.setattr(job_options, "problem_with_job", check)
+    spec = submitted("--array", "1-9", "--env", "A=1", "--", "x", "{}")
+    assert checked == [spec]
 
 
 def test_a_refusal_of_the_pool_is_an_error_with_its_status() -> None:

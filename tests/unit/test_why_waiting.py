@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kestrelctl.chat.sentences import hopeless
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.grammar.why_waiting import conclusion
 from kestrelctl.protocol.answers import JobExplanation, JobView, Obstacle
@@ -42,7 +41,7 @@ def test_a_value_that_changes_is_not_what_it_asks_for_now() -> None:
         " where Property_ram_free > 5 is wanted",
         "kestrelctl worker properties",
     )
-    assert hopeless(told) == ""
+    assert not told.is_hopeless
 
 
 def test_what_is_missing_for_good_does_not_pass() -> None:
@@ -57,16 +56,16 @@ def test_who_waits_for_an_environment_hears_that_and_is_not_without_hope() -> No
         "it waits for an environment of class science or both",
         "kestrelctl environment explain science",
     )
-    assert hopeless(told) == ""
+    assert not told.is_hopeless
     for next_start, words in (
         (12.0, "it waits for an environment of class science: starts fail, the next try in 12 s"),
         (0.0, "it waits for an environment of class science: starts fail, it is tried again"),
     ):
         told = explained(refusal, ever=False, environments=["science"], next_start=next_start)
         assert conclusion(told) == (words, "kestrelctl environment explain science")
-    assert "no worker could ever run it" in hopeless(
-        explained(refusal, ever=False, environments=[])
-    )
+    told = explained(refusal, ever=False, environments=[])
+    assert "no worker could ever run it" in conclusion(told)[0]
+    assert told.is_hopeless
 
 
 def test_who_waits_until_environments_have_gone_hears_that_and_is_not_without_hope() -> None:
@@ -76,4 +75,4 @@ def test_who_waits_until_environments_have_gone_hears_that_and_is_not_without_ho
         "it waits for w2, which is large enough when the environments there have gone",
         "kestrelctl environment list",
     )
-    assert hopeless(told) == ""
+    assert not told.is_hopeless

@@ -19,6 +19,7 @@ from kestrelctl.core.model.matching_ads import problem_with_attributes
 from kestrelctl.core.model.output_addresses import problem_with_output_address
 from kestrelctl.core.model.output_globs import problem_with_outputs
 from kestrelctl.core.model.parent_files import not_waited_for, problem_with_parent_files
+from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.significance import problem_with_expression
 from kestrelctl.core.model.span import problem_with_span
 from kestrelctl.core.model.spec import JobSpec
@@ -86,7 +87,7 @@ def problem_with_job(spec: JobSpec, *, home: str = "") -> str | None:
     checks = (
         (
             spec.items is None or len(spec.items) == spec.count,
-            f"{len(spec.items or ())} items for {spec.count} tasks",
+            f"{plural(len(spec.items or ()), 'item')} for {plural(spec.count, 'task')}",
         ),
         (
             0 <= spec.priority <= MAX_PRIORITY,
@@ -171,12 +172,19 @@ def _problem_with_pair(spec: JobSpec) -> str | None:
         return None
     if parent < 0:
         return f"there is no job {parent}"
+    if problem := problem_with_waiting_each(spec):
+        return problem
+    if any(each.first <= parent <= each.last for each in spec.after):
+        return f"it waits for all of job {parent}, so not for each task of it as well"
+    return None
+
+
+def problem_with_waiting_each(spec: JobSpec) -> str | None:
+    """Why tasks of a job cannot wait for those of another, one for one; None if they can."""
     if spec.service:
         return "tasks of a service do not wait for those of another job, one for one"
     if spec.span > 1:
         return "a job that spans workers starts all its tasks together, none behind another's"
-    if any(each.first <= parent <= each.last for each in spec.after):
-        return f"it waits for all of job {parent}, so not for each task of it as well"
     return None
 
 
