@@ -122,6 +122,7 @@ def test_recorded_names_are_level_metric_operation_and_are_used() -> None:
         [rule["expr"] for rule in alerts().values()]
         + [t["expr"] for b in boards().values() for p in panels(b) for t in p["targets"]]
     )
+    assert recordings()
     for name in recordings():
         assert level_and_metric(name), name
         assert name in asked, f"nobody asks for {name}"

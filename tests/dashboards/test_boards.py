@@ -162,6 +162,7 @@ def test_a_board_explains_itself_and_asks_the_chosen_data_source(uid: str) -> No
 
 @pytest.mark.parametrize("uid", UIDS)
 def test_a_panel_explains_itself_and_its_numbers(uid: str) -> None:
+    assert panels(boards()[uid])
     for each in panels(boards()[uid]):
         assert each["title"]
         assert each["description"], each["title"]
@@ -177,10 +178,15 @@ def test_a_panel_explains_itself_and_its_numbers(uid: str) -> None:
 
 def test_transformations_have_the_options_that_they_take() -> None:
     known = {"merge": set(), "organize": {"excludeByName", "indexByName", "renameByName"}}
-    for board in boards().values():
-        for each in panels(board):
-            for transformation in each.get("transformations", []):
-                assert set(transformation["options"]) <= known[transformation["id"]], each["title"]
+    found = [
+        (each["title"], transformation)
+        for board in boards().values()
+        for each in panels(board)
+        for transformation in each.get("transformations", [])
+    ]
+    assert found
+    for title, transformation in found:
+        assert set(transformation["options"]) <= known[transformation["id"]], title
 
 
 # -- how it is laid out ----------------------------------------------------------------------------
@@ -204,6 +210,7 @@ def test_numbers_and_titles_are_unique_and_nothing_overlaps(uid: str) -> None:
 
 @pytest.mark.parametrize("uid", UIDS)
 def test_a_stat_says_in_colour_what_its_number_means(uid: str) -> None:
+    assert panels(boards()[uid])
     for each in panels(boards()[uid]):
         steps = each["fieldConfig"]["defaults"].get("thresholds", {}).get("steps", [])
         values = [step["value"] for step in steps]

@@ -44,6 +44,7 @@ PAGES = [
 @pytest.mark.parametrize("page", PAGES)
 def test_the_first_example_works_when_pasted(desk: Desk, page: str) -> None:
     steps = first_example(DOCS / page)
+    assert steps
     try:
         for step in steps:
             status, seen = desk.pastes(step.command)

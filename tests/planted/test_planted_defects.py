@@ -90,6 +90,7 @@ def field(
 
 def test_each_can_be_planted_and_names_a_test() -> None:
     """In every check, whichever of them are tried."""
+    assert defects()
     for defect in defects():
         changed_source(defect)
         name = defect.found_by.partition("::")[2].split("::")[-1].partition("[")[0]

@@ -240,7 +240,9 @@ def test_a_host_whose_key_is_not_known_is_not_trusted(fleet: Fleet, tmp_path: Pa
     strangers = tmp_path / "hosts.json"
     strangers.write_text(re.sub(r"(UserKnownHostsFile=)[^\"]+", r"\1/dev/null", text))
     done = Fleet(strangers, []).run("run", "-o", "json", "--", "true", status=5)
-    for host in json.loads(done.stdout):
+    hosts = json.loads(done.stdout)
+    assert hosts
+    for host in hosts:
         assert host["error"]["code"] == "untrusted"
         assert "ssh-keyscan" in host["error"]["hint"]
 

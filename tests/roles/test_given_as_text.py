@@ -23,6 +23,10 @@ OPTIONS = {
     for name, option in specified(role).items()
     if option["type"] in KINDS
 }
+#: What a role is given besides, so that all parts of its templates are made.
+SWITCHED_ON: dict[str, dict[str, object]] = {
+    "xmpp_server": {"xmpp_server_federated_domains": ["b.example.org"]}
+}
 _CAST = re.compile(r"\s*(\|\s*default\(\d+\)\s*)?\|\s*(int|float|bool|string)\b")
 _ALONE = re.compile(r"\{\{-?\s*$"), re.compile(r"\s*-?\}\}")
 _FILES = [
@@ -69,19 +73,56 @@ def test_a_use_without_a_cast_would_be_noticed() -> None:
 
 def rendered(role: str, **given: Any) -> dict[str, str]:
     """Return what every template of a role makes of what is given."""
-    values = {**values_of(role), f"__{role}_deployed": "0123456789abcdef", **given}
+    deployed = {f"__{role}_deployed": "0123456789abcdef"}
+    values = {**values_of(role), **deployed, **SWITCHED_ON.get(role, {}), **given}
     return {
         file.name: str(render(file.read_text(), values))
         for file in sorted((ROLES / role / "templates").glob("*.j2"))
     }
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+def tried(name: str) -> tuple[object, object]:
+    """Two values of an option."""
+    return (True, False) if OPTIONS[name][1] == "bool" else (7, 0)
+
+
+def files_of(name: str, value: object) -> dict[str, str]:
+    """What an option's role makes of its templates if the option has a value."""
+    return rendered(OPTIONS[name][0], **{name: value})
+
+
+#: The options that change a template of their role. Others are for tasks, which no template shows.
+IN_TEMPLATES = [
+    name for name in OPTIONS if files_of(name, tried(name)[0]) != files_of(name, tried(name)[1])
+]
+
+
+@pytest.mark.parametrize("name", IN_TEMPLATES)
 def test_text_makes_the_same_files_as_what_it_says(name: str) -> None:
-    role, kind = OPTIONS[name]
-    for value in (True, False) if kind == "bool" else (7, 0):
-        typed, as_text = rendered(role, **{name: value}), rendered(role, **{name: str(value)})
-        assert as_text == typed
+    one, other = tried(name)
+    assert files_of(name, str(one)) == files_of(name, one)
+    assert files_of(name, str(other)) == files_of(name, other)
+
+
+def test_an_option_that_a_template_names_changes_what_is_made_of_it() -> None:
+    """So that none is left out above because two values happen to make the same."""
+    named = {
+        name
+        for name, (role, _) in OPTIONS.items()
+        for file in (ROLES / role / "templates").glob("*.j2")
+        if re.search(rf"(?<![\w.]){name}\b", re.sub(r"{#.*?#}", "", file.read_text(), flags=re.S))
+    }
+    assert named - set(IN_TEMPLATES) == set()
+
+
+def test_an_option_that_no_template_has_is_used_by_tasks() -> None:
+    text = "\n".join(file.read_text() for file in _FILES if file.suffix == ".yml")
+    unused = [
+        name
+        for name in OPTIONS
+        if name not in IN_TEMPLATES and not re.search(rf"(?<![\w.]){name}\b", text)
+    ]
+    assert unused == []
 
 
 def entries_used() -> set[tuple[str, str]]:
@@ -93,10 +134,12 @@ def entries_used() -> set[tuple[str, str]]:
     return used
 
 
-@pytest.mark.parametrize(("role", "entry"), sorted(entries_used()))
+#: But those of `validate_inventory`, which tells all problems at once, by itself.
+ENTRIES = sorted(each for each in entries_used() if each[0] != "validate_inventory")
+
+
+@pytest.mark.parametrize(("role", "entry"), ENTRIES)
 def test_each_entry_point_says_what_it_takes(role: str, entry: str) -> None:
-    if role == "validate_inventory":
-        return  # it tells all problems at once, by itself
     declared = load(ROLES / role / "meta/argument_specs.yml")["argument_specs"]
     assert entry in declared
     text = (ROLES / role / "tasks" / f"{entry}.yml").read_text()

@@ -102,7 +102,9 @@ def test_a_mount_over_which_the_package_cannot_be_removed_is_found_before_anythi
 
 @pytest.mark.parametrize("role", ["kestrel_package", "manager", "worker"])
 def test_no_role_removes_a_directory_of_state_in_another_way(role: str) -> None:
-    for task in load(ROLES / role / "tasks/remove.yml"):
+    tasks = load(ROLES / role / "tasks/remove.yml")
+    assert tasks
+    for task in tasks:
         gone = task.get("ansible.builtin.file", {})
         paths = render("{{ paths }}", values_of(role) | {"paths": task.get("loop", [])})
         assert not [path for path in paths if path.startswith("/var/lib/kestrel/") and gone

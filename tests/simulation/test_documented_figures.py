@@ -92,6 +92,7 @@ def test_a_simulation_gives_the_figures_of_its_page(case: Case) -> None:
 )
 def test_the_commands_of_a_table_stand_above_it(table: FlockTable | EnvironmentTable) -> None:
     commands = table.commands if isinstance(table, FlockTable) else (table.command,)
+    assert commands
     for command in commands:
         assert table_after(table.page, command) == table_after(table.page, commands[-1])
         assert words_of(command)[0] == "bench"

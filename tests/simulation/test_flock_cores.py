@@ -94,7 +94,9 @@ def mean_wait(plan: FlockWorldPlan) -> float:
 
 @pytest.mark.parametrize("joining", [0.0, 0.3], ids=["calm", "some come late"])
 def test_every_task_ends_once_and_the_cores_are_sound(joining: float) -> None:
-    for pool in cores(flock_of(core=True, joining=joining)):
+    pools = cores(flock_of(core=True, joining=joining))
+    assert pools
+    for pool in pools:
         assert set(pool.states) == {DONE}
         assert pool.done == len(pool.states) == sum(pool.ran_at.values())
         assert (len(pool.guests), pool.guests_of, pool.waiting) == (0, {}, 0)

@@ -133,6 +133,7 @@ def test_the_short_cut_to_what_is_news_agrees_with_the_rule() -> None:
     """A member asks its announcer only when the idle machines left a band around those told."""
     world = FlockWorld(TINY)
     world.agenda.run(6_000.0)
+    compared = 0
     for member in world.members:
         said = member.said.last
         assert said is not None
@@ -147,6 +148,8 @@ def test_the_short_cut_to_what_is_news_agrees_with_the_rule() -> None:
             )
             is_news = announcer._is_news((now,), willing=True)
             assert is_news == (not member._fewest <= free <= member._most)
+            compared += 1
+    assert compared
 
 
 def test_a_pool_tells_a_number_of_others_that_grows_like_a_logarithm() -> None:
@@ -155,4 +158,5 @@ def test_a_pool_tells_a_number_of_others_that_grows_like_a_logarithm() -> None:
         world = FlockWorld(FlockWorldPlan(pools=pools, scale=0.001, seed=1))
         hearers.append(sum(len(member.hearers) for member in world.members) / pools)
     steps = [later - earlier for earlier, later in pairwise(hearers)]
+    assert len(steps) == 3
     assert all(step < 8 for step in steps), hearers

@@ -180,7 +180,9 @@ def test_a_legend_has_the_dashes_of_its_curve() -> None:
     for kind in ("s0", "s1"):
         assert f'class="key curve {kind}"' in found.source
         assert f'class="curve {kind}"' in found.source
-    for number, dashes in re.findall(r"\.s(\d) { --d: ([\d ]+); }", CSS):
+    dashed = re.findall(r"\.s(\d) { --d: ([\d ]+); }", CSS)
+    assert dashed
+    for number, dashes in dashed:
         on = dashes.split()[0]
         key = re.search(rf"\.key\.curve\.s{number} {{([^}}]*)}}", CSS)
         assert key, "a dashed curve has no solid legend"

@@ -308,6 +308,7 @@ def test_every_command_has_the_common_options() -> None:
         "manager restore",
     }
     talks_to_a_pool = {*LEAVES} - WITHOUT_POOL | by_name
+    assert LEAVES
     for name, leaf in LEAVES.items():
         options = {p.name for p in leaf.params if isinstance(p, CommonOption)}
         assert {"output", "no_color", "quiet", "verbose"} <= options, name

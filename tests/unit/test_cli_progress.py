@@ -84,7 +84,9 @@ def test_of_several_jobs_the_one_at_work_has_a_line_of_its_own() -> None:
 @pytest.mark.parametrize("width", [200, 80, 60, 40, 20, 5, 1])
 def test_it_fits_any_width(width: int) -> None:
     views = [job(done=123, failed=4, running=4), job(8, done=10, running=4)]
-    for line in lines_after(10, views, views, width=width):
+    lines = lines_after(10, views, views, width=width)
+    assert lines
+    for line in lines:
         assert text_width(line) <= width
 
 

@@ -42,7 +42,9 @@ def modules_after(*lines: str) -> dict[str, set[str]]:
 
 
 def test_version_and_help_load_next_to_nothing() -> None:
-    for loaded in modules_after("--version", "--help").values():
+    found = modules_after("--version", "--help")
+    assert found.keys() == {"--version", "--help"}
+    for loaded in found.values():
         assert "click" in loaded
         assert not loaded & HEAVY
         ours = {name for name in loaded if name.startswith("kestrelctl.") and name.count(".") > 1}

@@ -265,6 +265,7 @@ def test_each_form_of_a_value_is_used() -> None:
 
 
 def test_each_command_of_the_table_leads_to_one_of_ours() -> None:
+    assert all(COMMANDS.values())
     for place, table in COMMANDS.items():
         for words, found in table.items():
             for here in filter(None, (found.here, found.with_words)):

@@ -236,7 +236,9 @@ def test_rank_sees_what_was_asked_for() -> None:
 
 
 def test_a_policy_on_the_page_is_one() -> None:
-    for text in re.findall(r"^```text\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
+    texts = re.findall(r"^```text\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    assert texts
+    for text in texts:
         driver = PoolDriver()
         driver.join("w", cpus=4, memory_bytes=1024 * MIB)
         assert put(driver, text).error is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -118,3 +118,148 @@ def test_lock_names_no_place_to_download_from(lock: str) -> None:
     text = (CHECKOUT / lock).read_text(encoding="utf-8")
     assert "://" not in text
     assert "\n--" not in text  # as --index-url and --find-links would be
+
+
+# -- tests that cannot fail ------------------------------------------------------------------------
+
+TESTS = sorted((CHECKOUT / "tests").rglob("test_*.py"))
+#: Methods and functions that make something of something.
+OF_THEIR_OWNER = ("items", "keys", "split", "splitlines", "values")
+KEEP_ALL = ("enumerate", "list", "permutations", "product", "reversed", "sorted", "tuple")
+Known = Mapping[str, ast.expr]
+
+
+def called(node: ast.Call) -> str:
+    function = node.func
+    return getattr(function, "id", None) or getattr(function, "attr", "")
+
+
+def is_never_empty(node: ast.expr, known: Known) -> bool:
+    """Whether what is looped over is written down, so that it is plain that there is something.
+
+    A name with a capital is a table or an enumeration of the product.
+    """
+    match node:
+        case ast.Constant(value=value):
+            return bool(value)
+        case ast.List(elts=elements) | ast.Tuple(elts=elements) | ast.Set(elts=elements):
+            return bool(elements)
+        case ast.Dict(keys=keys):
+            return bool(keys)
+        case ast.Name(id=name) if name in known:
+            others = {each: value for each, value in known.items() if each != name}
+            return is_never_empty(known[name], others)
+        case ast.Name(id=name):
+            return name[0].isupper()
+        case ast.BinOp(left=left, right=right):
+            return is_never_empty(left, known) or is_never_empty(right, known)
+        case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+            return all(not g.ifs and is_never_empty(g.iter, known) for g in node.generators)
+        case ast.Call(func=ast.Attribute(value=owner)) if called(node) in OF_THEIR_OWNER:
+            return is_never_empty(owner, known)
+        case ast.Call(args=arguments) if called(node) == "zip":
+            strict = any(word.arg == "strict" and ast.unparse(word.value) == "True"
+                         for word in node.keywords)  # fmt: skip
+            found = [is_never_empty(each, known) for each in arguments]
+            return any(found) if strict else all(found)
+        case ast.Call(args=arguments) if called(node) == "range":
+            bounds = [each.value for each in arguments if isinstance(each, ast.Constant)]
+            if len(bounds) == len(arguments):
+                return bool(range(*bounds))
+            return all(is_never_empty(each, known) for each in arguments)
+        case ast.Call(args=arguments) if called(node) in KEEP_ALL:
+            return bool(arguments) and all(is_never_empty(each, known) for each in arguments)
+    return False
+
+
+def assigned(nodes: Iterable[ast.AST]) -> dict[str, ast.expr]:
+    """The names that are given a value in one way alone, with it."""
+    found: dict[str, ast.expr] = {}
+    for node in nodes:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                found[name] = value
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                found[name] = value
+    return found
+
+
+def checks(node: ast.AST, known: Known, certain: bool = True) -> Iterator[bool]:
+    """Of each check in a test, whether it is made whenever the test runs through."""
+    for child in ast.iter_child_nodes(node):
+        match child:
+            case ast.Assert(
+                test=ast.Call(args=[ast.GeneratorExp() | ast.ListComp() as each]) as test
+            ):
+                yield certain and (called(test) != "all" or is_never_empty(each, known))
+            case ast.Assert() | ast.Raise():
+                yield certain
+            case ast.With(items=items) | ast.AsyncWith(items=items):
+                if any("raises" in ast.unparse(item) for item in items):
+                    yield certain
+        loops = isinstance(child, (ast.For, ast.AsyncFor))
+        runs = not loops or is_never_empty(child.iter, known)
+        yield from checks(child, known, certain and runs)
+
+
+def cases_in(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The tests of a module, but those of Hypothesis: of many examples some may be empty."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            drawn = any("given(" in ast.unparse(each) for each in node.decorator_list)
+            if node.name.startswith("test_") and not drawn:
+                yield node
+
+
+def may_check_nothing(tree: ast.Module) -> list[str]:
+    """Tests that have all their checks in loops over what might be empty."""
+    found = []
+    for test in cases_in(tree):
+        parameters = {each.arg for each in test.args.args}
+        known = assigned(tree.body) | assigned(ast.walk(test))
+        made = list(checks(test, {n: value for n, value in known.items() if n not in parameters}))
+        if made and not any(made):
+            found.append(test.name)
+    return found
+
+
+def test_no_test_passes_because_it_looks_at_nothing() -> None:
+    """`assert found` before the loop says that there is something to look at."""
+    found = {name(module): may_check_nothing(parsed(module)) for module in TESTS}
+    assert {module: tests for module, tests in found.items() if tests} == {}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for each in found(): assert each",
+        "for each in [n for n in (1, 2) if n]: assert each",
+        "for each in range(0): assert each",
+        "assert all(each for each in found())",
+        "xs = found()\n for each in xs: assert each",
+        "for a, b in zip(found(), (1, 2)): assert a",
+        "for each in (1, 2):\n  for other in found(each): assert other",
+        "for each in found():\n  with pytest.raises(E): each()",
+    ],
+)
+def test_a_test_that_may_look_at_nothing_is_found(body: str) -> None:
+    assert may_check_nothing(ast.parse(f"def test_x():\n {body}")) == ["test_x"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "assert found()",
+        "xs = found()\n assert xs\n for each in xs: assert each",
+        "for each in (1, 2): assert each",
+        "for each in range(0, 10, 5): assert each",
+        "for a, b in zip(found(), (1, 2), strict=True): assert a",
+        "xs = {1: 2}\n for each in xs.values(): assert each",
+        "for each in TABLE: assert each",
+        "for each in [n + 1 for n in (1, 2)]: assert each",
+        "for each in found():\n  return\n raise AssertionError",
+        "helper()",
+    ],
+)
+def test_a_test_that_is_certain_to_look_is_not_found(body: str) -> None:
+    assert may_check_nothing(ast.parse(f"def test_x():\n {body}")) == []

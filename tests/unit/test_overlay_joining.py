@@ -151,11 +151,14 @@ def test_who_falls_silent_is_missed_by_the_pools_beside_it_within_two_minutes() 
 def test_the_pools_beside_a_pool_are_heard_every_other_minute_at_least() -> None:
     network = Network(14)
     names = network.grow(3)
+    heard = 0
     for _ in range(30):
         network.run(MINUTE)
         for name in names:
             lines = network.pools[name].neighbours()
+            heard += len(lines)
             assert all(network.now - line.heard_at < 2 * MINUTE for line in lines)
+    assert heard
 
 
 def test_a_gap_of_some_seconds_is_no_reason_to_forget_a_pool() -> None:
@@ -193,6 +196,7 @@ def test_lost_pools_are_tried_for_a_day() -> None:
     network.run(10 * MINUTE)
     network.kill(names[3])
     network.run(60 * MINUTE)
+    assert len(network.pools) == 3
     assert all(pool.missing() == [names[3]] for pool in network.pools.values())
     network.run(25 * 60 * MINUTE)
     assert all(pool.missing() == [] for pool in network.pools.values())
