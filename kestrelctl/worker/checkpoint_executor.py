@@ -7,7 +7,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -16,23 +15,12 @@ from kestrelctl.core.model.end_reason import CANCELLED, MOVED, EndKind, ReasonTe
 from kestrelctl.errors import KestrelError
 from kestrelctl.worker.checkpoint_fetch import CheckpointFetch, CheckpointGone, CheckpointRefused
 from kestrelctl.worker.checkpoint_order import CheckpointOrder
-from kestrelctl.worker.executor import CommandSpec, Completion, Executor
+from kestrelctl.worker.executor import CommandSpec, Completion
 from kestrelctl.worker.output_archive import Marks
 from kestrelctl.worker.output_stage import OutputStage
+from kestrelctl.worker.process_executor import ProcessExecutor
 
 log = logging.getLogger(__name__)
-
-
-class ScratchExecutor(Executor, Protocol):
-    """An executor that shows what its commands have in their scratch directories."""
-
-    def runs(self, number: int) -> bool:
-        """Whether a command runs, and not yet what is done when it has ended."""
-        ...
-
-    def open_scratch(self, number: int) -> int:
-        """The open scratch directory of a command that runs. OSError if that is another now."""
-        ...
 
 
 class _Kept:
@@ -67,7 +55,7 @@ class CheckpointExecutor:
     def __init__(
         self,
         on_completion: Callable[[Completion], None],
-        inner: Callable[[Callable[[Completion], None]], ScratchExecutor],
+        inner: Callable[[Callable[[Completion], None]], ProcessExecutor],
         stage: OutputStage,
         fetch: Callable[[], CheckpointFetch],
     ) -> None:

@@ -19,6 +19,7 @@ from kestrelctl.core.model.output_globs import OutputGlobs
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.pacing.backoff import pause_seconds
 from kestrelctl.errors import NO_SPACE, KestrelError, NotAllowed, NotFound, UsageError
+from kestrelctl.worker.addresses.shared_outputs import SharedOutputs
 from kestrelctl.worker.output_archive import Marks, OutputArchive, OutputsRefused, Stopped
 from kestrelctl.worker.own_files import OwnDirectory, make_file
 
@@ -45,18 +46,6 @@ class Uploader(Protocol):
 
     async def put(self, path: Path) -> StoredFile:
         """Stores a file. KestrelError if that cannot be done."""
-        ...
-
-
-class AddressWriter(Protocol):
-    """What writes files to addresses: `addresses.shared_outputs.SharedOutputs`."""
-
-    async def put(self, archive: Path, address: str, owner: str) -> None:
-        """Writes the files of an archive below an address. KestrelError if that cannot be done."""
-        ...
-
-    def close(self) -> None:
-        """Takes no more."""
         ...
 
 
@@ -104,7 +93,7 @@ class OutputStage:
         uploader: Uploader,
         *,
         is_online: Callable[[], bool],
-        writer: AddressWriter | None = None,
+        writer: SharedOutputs | None = None,
         limit_bytes: int = DEFAULT_LIMIT_BYTES,
         now: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
