@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kestrelctl.core import events as ev
-from kestrelctl.errors import NotAllowed
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.pending_answers import PendingAnswers
@@ -20,7 +19,6 @@ class AssetRequests:
         self._pending = pending
 
     async def set(self, caller: Caller, request: rq.SetAsset) -> None:
-        _must_be_admin(caller)
         await self._pending.answer_to(
             lambda number: ev.PutToken(
                 at=self._service.now(),
@@ -33,7 +31,6 @@ class AssetRequests:
         caller.reply(an.Changed(id=request.id, what=[request.name]))
 
     async def remove(self, caller: Caller, request: rq.RemoveAsset) -> None:
-        _must_be_admin(caller)
         await self._pending.answer_to(
             lambda number: ev.DropToken(
                 at=self._service.now(), cause=caller.jid, request=number, name=request.name
@@ -43,8 +40,3 @@ class AssetRequests:
 
     async def list(self, caller: Caller, request: rq.ListAssets) -> None:
         caller.reply(an.Assets(id=request.id, assets=views.pool_assets(self._service.pool)))
-
-
-def _must_be_admin(caller: Caller) -> None:
-    if not caller.admin:
-        raise NotAllowed("only an admin of the pool may change its assets")

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kestrelctl.manager.access import bare
+from kestrelctl.manager.access import Access, bare
 from kestrelctl.protocol.answers import Reply
+
+#: The owner of what is no user's. Admins own it, too.
+THE_POOL = ""
+
+
+def no_answer(reply: Reply) -> None:
+    """How a caller is answered whom nothing is told by this way."""
 
 
 @dataclass(frozen=True)
@@ -14,6 +21,7 @@ class Caller:
     """A user's session, and how to answer it: `reply` sends one message to exactly that session.
 
     Attributes:
+        admin: what `owns` knows of the caller.
         shared: whether the pool's users see each other's jobs whole.
     """
 
@@ -22,13 +30,22 @@ class Caller:
     reply: Callable[[Reply], None]
     shared: bool = False
 
+    @classmethod
+    def of(cls, access: Access, jid: str, reply: Callable[[Reply], None]) -> Caller:
+        """The caller of that address, by the pool's rules."""
+        return cls(jid, access.is_admin(jid), reply, access.share_jobs)
+
     @property
     def user(self) -> str:
         """The account behind the session."""
         return bare(self.jid)
 
     def owns(self, owner: str) -> bool:
-        """Whether jobs of that account are the caller's to change and to read in all details."""
+        """Whether what that account has is the caller's to change, and to read in all details.
+
+        Args:
+            owner: an account, or `THE_POOL`.
+        """
         return owner == self.user or self.admin
 
     @property

@@ -154,11 +154,10 @@ class Conversations:
             self._say(message, found)
             self._then(message, others)
         else:
-            caller = Caller(
+            caller = Caller.of(
+                self._access,
                 message.sender,
-                self._access.is_admin(message.sender),
                 lambda reply: self._do(message, found.answer(reply), others),
-                self._access.share_jobs,
             )
             self._dispatcher.serve(caller, found.request)
 

@@ -20,7 +20,7 @@ from kestrelctl.manager.descent import below, ended_pairs, ended_parents
 from kestrelctl.manager.job_environments import no_environments, with_environment
 from kestrelctl.manager.parent_file_answers import check_parent, check_parents
 from kestrelctl.manager.pending_answers import PendingAnswers
-from kestrelctl.manager.selection import MAX_RECORDS, Selection, must_see
+from kestrelctl.manager.selection import MAX_RECORDS, Selected, Selection
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.graph_answers import (
@@ -100,10 +100,8 @@ class GraphRequests:
             )
         )
 
-    async def draw(self, caller: Caller, request: rq.DrawGraph) -> None:
-        records = self._selection.records(caller, request.jobs)
-        for record in records:
-            must_see(record, caller)
+    async def draw(self, caller: Caller, request: rq.DrawGraph, selected: Selected) -> None:
+        records = self._selection.records(selected, request.jobs)
         store = self._service.store
         found = {record.job_id: record for record in records}
         more = False

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Protocol
 
 from kestrelctl.errors import Busy, KestrelError, NotAllowed, NotFound
 from kestrelctl.manager.access import Access
-from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.caller import Caller, no_answer
 from kestrelctl.manager.commands import next_step
 from kestrelctl.manager.disco import Disco
 from kestrelctl.manager.request_dispatch import RequestDispatcher
@@ -66,9 +67,7 @@ class IqRequests:
         if size is None:
             self._session.answer(iq, _TOO_LARGE)
             return True
-        caller = Caller(
-            iq.sender, self._access.is_admin(iq.sender), lambda _: None, self._access.share_jobs
-        )
+        caller = Caller.of(self._access, iq.sender, no_answer)
         if not self._dispatcher.turns.take(
             iq.sender, caller.user, size, lambda: self._serve(caller, iq)
         ):
@@ -110,7 +109,7 @@ class IqRequests:
                 self._session.answer(iq, as_text(shown(answer)))
 
         self._service.stanzas.received(type(request), iq.characters() or 0)
-        self._dispatcher.serve(Caller(caller.jid, caller.admin, reply, caller.shared), request)
+        self._dispatcher.serve(replace(caller, reply=reply), request)
 
 
 def _as_iq_error(code: str, message: str, cause: str | None, hint: str | None) -> IqError:

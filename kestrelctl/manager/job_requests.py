@@ -12,6 +12,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.counting.percentile import percentile
 from kestrelctl.core.effects import Answer, JobEnded
 from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.model.account import is_called
 from kestrelctl.core.model.objection import objection_to
 from kestrelctl.core.model.records import MAX_HAPPENINGS, JobRecord, ended_tasks
 from kestrelctl.core.model.task_environment import TaskEnvironment
@@ -32,18 +33,13 @@ from kestrelctl.manager.parent_file_answers import check_parents
 from kestrelctl.manager.pending_answers import PendingAnswers
 from kestrelctl.manager.selection import (
     MAX_RECORDS,
-    Among,
     Selected,
     Selection,
     check_glob,
-    must_own,
-    must_see,
-    others_among,
 )
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.stage_sums import MOST_TASKS, stage_sums
 from kestrelctl.manager.uploads import KEPT_SECONDS, Uploads
-from kestrelctl.manager.user_requests import is_called
 from kestrelctl.manager.watchers import Watchers
 from kestrelctl.manager.where import listed_job, where_jobs
 from kestrelctl.protocol import answers as an
@@ -80,6 +76,9 @@ class JobRequests:
         #: What the tasks of a job run inside; set where there are classes of environments.
         self.inside: Callable[[TaskEnvironment], TaskEnvironment] = no_environments
         service.listen(JobEnded, self._on_job_ended)
+
+    async def submit_line(self, caller: Caller, request: rq.SubmitLine) -> None:
+        await self.submit(caller, request.submission())
 
     async def submit(self, caller: Caller, request: rq.SubmitJob) -> None:
         spec = request.spec
@@ -153,15 +152,11 @@ class JobRequests:
         if self._uploads.bytes:
             self._look_at_uploads_later()
 
-    async def cancel(self, caller: Caller, request: rq.CancelJobs) -> None:
+    async def cancel(self, caller: Caller, request: rq.CancelJobs, selected: Selected) -> None:
         indexes: list[int] = []
         if request.task_ids:
-            record = self._selection.one(caller, request.jobs)
-            must_own(record, caller)
+            record = self._selection.one(selected, request.jobs)
             indexes = self._selection.indexes(record, request.task_ids)
-            selected = Selected([record.job_id])
-        else:
-            selected = self._selection.jobs(caller, request.jobs, Among.ACTIVE)
         ids = selected.ids
         found = await self._pending.answers_to(
             lambda token, job_id=job_id: ev.Cancel(  # type: ignore[misc]
@@ -190,8 +185,7 @@ class JobRequests:
             )
         )
 
-    async def hold(self, caller: Caller, request: rq.HoldJobs) -> None:
-        selected = self._selection.jobs(caller, request.jobs, Among.UNHELD)
+    async def hold(self, caller: Caller, request: rq.HoldJobs, selected: Selected) -> None:
         found = await self._pending.answers_to(
             lambda token, job_id=job_id: ev.PutOnHold(  # type: ignore[misc]
                 at=self._service.now(),
@@ -207,8 +201,7 @@ class JobRequests:
         self._selection.refuse_others(selected, len(found))
         caller.reply(_changed(request.id, found, selected))
 
-    async def release(self, caller: Caller, request: rq.ReleaseJobs) -> None:
-        selected = self._selection.jobs(caller, request.jobs, Among.HELD)
+    async def release(self, caller: Caller, request: rq.ReleaseJobs, selected: Selected) -> None:
         found = await self._pending.answers_to(
             lambda token, job_id=job_id: ev.Release(  # type: ignore[misc]
                 at=self._service.now(),
@@ -223,11 +216,10 @@ class JobRequests:
         self._selection.refuse_others(selected, len(found))
         caller.reply(_changed(request.id, found, selected))
 
-    async def retry(self, caller: Caller, request: rq.RetryJobs) -> None:
+    async def retry(self, caller: Caller, request: rq.RetryJobs, selected: Selected) -> None:
         done: list[str] = []
         tasks = 0
-        records = self._selection.records(caller, request.jobs)
-        self._selection.refuse_others(others_among(records, caller), 0)
+        records = self._selection.records(selected, request.jobs)
         ids = {record.job_id for record in records}
         for record in records:
             if record.spec.after_each not in ids:  # otherwise its tasks come back with those
@@ -355,9 +347,7 @@ class JobRequests:
             )
         return bad
 
-    async def scale(self, caller: Caller, request: rq.ScaleJob) -> None:
-        record = self._selection.one(caller, request.job)
-        must_own(record, caller)
+    async def scale(self, caller: Caller, request: rq.ScaleJob, record: JobRecord) -> None:
         answer = await self._pending.answer_to(
             lambda token: ev.ScaleService(
                 at=self._service.now(),
@@ -371,8 +361,7 @@ class JobRequests:
         )
         caller.reply(an.Changed(id=request.id, what=[str(record.job_id)], tasks=answer.tasks))
 
-    async def forget(self, caller: Caller, request: rq.ForgetJobs) -> None:
-        selected = self._selection.jobs(caller, request.jobs, Among.ENDED)
+    async def forget(self, caller: Caller, request: rq.ForgetJobs, selected: Selected) -> None:
         is_waited_for = self._service.pool.is_waited_for
         free = [job_id for job_id in selected.ids if not is_waited_for(job_id)]
         if not free:
@@ -484,7 +473,8 @@ class JobRequests:
         caller.reply(an.Jobs(id=request.id, jobs=page, before=before, total=total))
 
     async def watch(self, caller: Caller, request: rq.Watch) -> None:
-        records = self._selection.records(caller, request.jobs)
+        selected = self._selection.jobs(caller, request.jobs)
+        records = self._selection.records(selected, request.jobs)
         for record in records:
             if self._service.pool.job(record.job_id):
                 self._watchers.add(record.job_id, caller, self._service.now())
@@ -541,9 +531,7 @@ class JobRequests:
             rank=spec.rank,
         )
 
-    async def explain(self, caller: Caller, request: rq.ExplainJob) -> None:
-        record = self._selection.one(caller, request.job)
-        must_see(record, caller)
+    async def explain(self, caller: Caller, request: rq.ExplainJob, record: JobRecord) -> None:
         job = self._service.pool.job(record.job_id)
         if job is None or not job.remaining:
             raise UsageError(

@@ -481,5 +481,4 @@ class ManagerListener:
             reply(failed(codec.id_in(payload), refusal))
             return
         self._service.stanzas.received(type(request), len(payload))
-        caller = Caller(sender, self._access.is_admin(sender), reply, self._access.share_jobs)
-        self._dispatcher.serve(caller, request)
+        self._dispatcher.serve(Caller.of(self._access, sender, reply), request)

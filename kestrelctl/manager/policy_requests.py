@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 from kestrelctl.core import events as ev
-from kestrelctl.errors import NotAllowed, UsageError
+from kestrelctl.errors import UsageError
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.pending_answers import PendingAnswers
 from kestrelctl.manager.service import Service
@@ -25,7 +25,6 @@ class PolicyRequests:
         self._pending = pending
 
     async def set(self, caller: Caller, request: rq.SetPolicy) -> None:
-        _must_be_admin(caller)
         if not _NAME.fullmatch(request.name):
             raise UsageError(
                 f"{request.name[:80]!r} cannot be the name of a policy",
@@ -44,7 +43,6 @@ class PolicyRequests:
         caller.reply(an.Changed(id=request.id, what=[request.name], tasks=answer.tasks))
 
     async def remove(self, caller: Caller, request: rq.RemovePolicy) -> None:
-        _must_be_admin(caller)
         await self._pending.answer_to(
             lambda token: ev.DropPolicy(
                 at=self._service.now(), cause=caller.jid, request=token, name=request.name
@@ -69,8 +67,3 @@ class PolicyRequests:
                 ],
             )
         )
-
-
-def _must_be_admin(caller: Caller) -> None:
-    if not caller.admin:
-        raise NotAllowed("only an admin of the pool may change its policies")

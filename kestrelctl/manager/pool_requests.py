@@ -98,7 +98,7 @@ class PoolRequests:
         return self._service.member_log.groups.of(worker.jid, worker.ad)
 
     async def drain(self, caller: Caller, request: rq.DrainWorkers) -> None:
-        jids = self._selection.workers(caller, request.names)
+        jids = self._selection.workers(request.names)
         for jid in jids:
             self._service.handle(
                 ev.Drain(at=self._service.now(), cause=caller.jid, worker=jid, by=caller.user)
@@ -106,13 +106,13 @@ class PoolRequests:
         caller.reply(an.Changed(id=request.id, what=jids))
 
     async def resume(self, caller: Caller, request: rq.ResumeWorkers) -> None:
-        jids = self._selection.workers(caller, request.names)
+        jids = self._selection.workers(request.names)
         for jid in jids:
             self._service.handle(ev.Resume(at=self._service.now(), cause=caller.jid, worker=jid))
         caller.reply(an.Changed(id=request.id, what=jids))
 
     async def resize(self, caller: Caller, request: rq.ResizeWorker) -> None:
-        jids = self._selection.workers(caller, [request.name])
+        jids = self._selection.workers([request.name])
         if len(jids) > 1:
             raise UsageError(
                 f"{len(jids):,} workers are called so",

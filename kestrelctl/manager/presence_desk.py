@@ -20,6 +20,7 @@ from kestrelctl.core.pacing.presence_board import (
 )
 from kestrelctl.manager.access import Access, bare
 from kestrelctl.manager.addresses import Addresses
+from kestrelctl.manager.caller import Caller, no_answer
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.views import shown
 
@@ -68,7 +69,7 @@ class PresenceDesk:
     def may_see_job(self, jid: str, job_id: int) -> bool:
         """Whether a job is that account's, or anybody's to an admin."""
         owner = self._owner(job_id)
-        return owner is not None and (self._access.is_admin(jid) or owner == bare(jid))
+        return owner is not None and Caller.of(self._access, jid, no_answer).owns(owner)
 
     def _may_see(self, jid: str, contact: str) -> bool:
         if not self._access.may_submit(jid):

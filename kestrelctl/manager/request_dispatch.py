@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias, get_args
+from typing import Protocol, TypeAlias
 
 from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.manager.asset_requests import AssetRequests
@@ -22,6 +22,7 @@ from kestrelctl.manager.policy_requests import PolicyRequests
 from kestrelctl.manager.pool_requests import PoolRequests, Usage
 from kestrelctl.manager.properties.property_desk import PropertyDesk
 from kestrelctl.manager.resizes import Resizes
+from kestrelctl.manager.rights import Rights
 from kestrelctl.manager.selection import Selection
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.share_requests import ShareRequests
@@ -36,7 +37,6 @@ from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.command_messages import ListCommands, RunAtWorkers
 from kestrelctl.protocol.environment_answers import EnvironmentList
 from kestrelctl.protocol.environment_requests import EnvironmentRequest
-from kestrelctl.protocol.flock_requests import FlockRequest
 from kestrelctl.protocol.joining import Join, ToJoiner
 from kestrelctl.protocol.member_requests import (
     ListEvents,
@@ -49,8 +49,8 @@ from kestrelctl.protocol.trigger_messages import TriggerRequest
 
 log = logging.getLogger(__name__)
 
-#: What serves each kind of request.
-Handlers: TypeAlias = Mapping[type, Callable[[Caller, Any], Awaitable[None]]]
+#: What serves each type of request: called with the caller, the request, and what is granted.
+Handlers: TypeAlias = Mapping[type, Callable[..., Awaitable[None]]]
 
 
 class Enrollment(Protocol):
@@ -100,6 +100,7 @@ class RequestDispatcher:
         )
         self.turns = Turns(service.now, USER_LINES, self.outbox.has_room)
         selection = Selection(service.pool, service.store)
+        self._rights = Rights(selection)
         pending = self.pending = PendingAnswers(service)
         jobs = self._jobs = JobRequests(service, selection, pending)
         graphs = self._graphs = GraphRequests(service, selection, pending, jobs.uploaded)
@@ -111,9 +112,9 @@ class RequestDispatcher:
         assets = AssetRequests(service, pending)
         shares = ShareRequests(service, pending)
         members = MemberDesk(service, pending)
-        self._serve: dict[type, Callable[[Caller, Any], Awaitable[None]]] = {
+        self._serve: dict[type, Callable[..., Awaitable[None]]] = {
             rq.SubmitJob: jobs.submit,
-            rq.SubmitLine: lambda caller, line: jobs.submit(caller, line.submission()),
+            rq.SubmitLine: jobs.submit_line,
             rq.SubmitJobs: graphs.submit,
             rq.UploadItems: jobs.upload_items,
             rq.CancelJobs: jobs.cancel,
@@ -160,10 +161,7 @@ class RequestDispatcher:
             RunAtWorkers: self.worker_commands.run_for,
             SetWorkerGroup: members.set_group,
             RemoveWorkerGroup: members.remove_group,
-            **dict.fromkeys(get_args(FlockRequest), _in_no_flock),
-            **dict.fromkeys(get_args(EnvironmentRequest), _without_environments),
             erq.ListEnvironments: _no_environments,
-            **dict.fromkeys(get_args(TriggerRequest), _without_triggers),
         }
 
     def serve_flock(self, handlers: Handlers, neighbours: Neighbourhood) -> None:
@@ -205,7 +203,10 @@ class RequestDispatcher:
 
     async def _guarded(self, caller: Caller, request: rq.AnyRequest) -> None:
         try:
-            await self._serve[type(request)](caller, request)
+            serve = self._serve.get(type(request))
+            if serve is None:
+                raise _not_here(request)
+            await serve(caller, request, *self._rights.check(caller, request))
         except KestrelError as error:
             caller.reply(failed(request.id, error))
         except Exception:
@@ -213,28 +214,25 @@ class RequestDispatcher:
             caller.reply(failed(request.id, KestrelError("the manager failed at this request")))
 
 
-async def _without_environments(caller: Caller, request: rq.AnyRequest) -> None:
-    raise NotFound(
-        "this pool has no classes of environments",
-        cause="its manager was started without any",
-        hint="docs/environments.md says how environments are written and started",
-    )
-
-
 async def _no_environments(caller: Caller, request: erq.ListEnvironments) -> None:
     caller.reply(EnvironmentList(id=request.id, classes=[]))
 
 
-async def _without_triggers(caller: Caller, request: rq.AnyRequest) -> None:
-    raise NotFound(
-        "this pool has no triggers",
-        cause="its manager was started without any",
-        hint="docs/triggers.md says how triggers are written",
-    )
-
-
-async def _in_no_flock(caller: Caller, request: rq.AnyRequest) -> None:
-    raise NotFound(
+def _not_here(request: rq.AnyRequest) -> NotFound:
+    """That the pool was started without what a request is about."""
+    if isinstance(request, EnvironmentRequest):
+        return NotFound(
+            "this pool has no classes of environments",
+            cause="its manager was started without any",
+            hint="docs/environments.md says how environments are written and started",
+        )
+    if isinstance(request, TriggerRequest):
+        return NotFound(
+            "this pool has no triggers",
+            cause="its manager was started without any",
+            hint="docs/triggers.md says how triggers are written",
+        )
+    return NotFound(
         "this pool is in no flock",
         cause="its manager was started without one",
         hint="docs/flock.md says how pools find each other",

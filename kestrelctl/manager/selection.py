@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable, Set
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
 from kestrelctl.grammar.id_ranges import ALL, LAST
 from kestrelctl.grammar.quantities import short_address
 from kestrelctl.manager.caller import Caller
+from kestrelctl.protocol.request import Among
 from kestrelctl.store.port import Store
 
 MAX_SELECTED = 10_000
@@ -31,16 +31,6 @@ _MOST_GLOB_CHARACTERS = 1000
 BY_NAME = "name:"
 
 
-class Among(enum.Enum):
-    """Which jobs a selection of several is about; in `all` and ranges, others are passed over."""
-
-    ANY = "any"
-    ACTIVE = "active"
-    ENDED = "ended"
-    HELD = "held"
-    UNHELD = "unheld"  #: active, not on hold, and not being cancelled
-
-
 class Ids(NamedTuple):
     """The ids in `3,5-9`: those that are named one by one, and those in ranges."""
 
@@ -55,7 +45,7 @@ class Selected(NamedTuple):
         ids: ascending.
         passed_over: how many jobs it meant that are not of the kind that was asked for.
         left: how many more it means than one request may.
-        others: jobs that it names and that are not the user's to change; ascending.
+        others: jobs that it names and that are not the user's, if it is about his own; ascending.
         missing: how many ids of its ranges are of no job.
     """
 
@@ -73,14 +63,19 @@ class Selection:
         self._pool = pool
         self._store = store
 
-    def jobs(self, caller: Caller, selector: str, among: Among = Among.ANY) -> Selected:
+    def jobs(
+        self,
+        caller: Caller,
+        selector: str,
+        among: Among = Among.ANY,
+        *,
+        only_own: bool = False,
+    ) -> Selected:
         """The jobs that a selector names (see `select_jobs`)."""
-        return select_jobs(
-            selector, caller.user, self._pool, self._store, among, admin=caller.admin
-        )
+        return select_jobs(selector, caller.user, self._pool, self._store, among, only_own=only_own)
 
     def refuse_others(self, selected: Selected, done: int) -> None:
-        """Raises NotAllowed if a selection names jobs that are not the user's to change.
+        """Raises NotAllowed if a selection of a user's own jobs names jobs of others.
 
         Args:
             done: for how many jobs it was done.
@@ -99,13 +94,13 @@ class Selection:
         cause = f"it was done for {plural(done, 'other job')}" if done else None
         raise NotAllowed(f"{which} to {whose}", cause=cause)
 
-    def records(self, caller: Caller, selector: str) -> list[JobRecord]:
-        """The records of the jobs that a selector names, each with the head of its spec.
+    def records(self, selected: Selected, selector: str) -> list[JobRecord]:
+        """The records of the jobs that a selector has selected, each with the head of its spec.
 
         Raises:
             UsageError: they are too many for one answer.
         """
-        ids = self.jobs(caller, selector).ids
+        ids = selected.ids
         if len(ids) > MAX_RECORDS:
             raise UsageError(
                 f"{_shown(selector)} selects {len(ids):,} jobs; {MAX_RECORDS} is the most at once",
@@ -113,13 +108,13 @@ class Selection:
             )
         return self._store.jobs(ids=ids, limit=len(ids)) if ids else []
 
-    def one(self, caller: Caller, selector: str) -> JobRecord:
-        """The record of the one job that a selector names.
+    def one(self, selected: Selected, selector: str) -> JobRecord:
+        """The record of the one job that a selector has selected.
 
         Raises:
-            UsageError: it names several, or none.
+            UsageError: it has selected several, or none.
         """
-        ids = self.jobs(caller, selector).ids
+        ids = [*selected.ids, *selected.others]
         if len(ids) != 1:
             raise UsageError(f"{_shown(selector)} selects {len(ids)} jobs; this needs exactly one")
         return self.record(ids[0])
@@ -159,16 +154,13 @@ class Selection:
             found.append(index)
         return found
 
-    def workers(self, caller: Caller, names: list[str]) -> list[str]:
-        """The workers of these names (see `workers_named`), for an admin to change.
+    def workers(self, names: list[str]) -> list[str]:
+        """The workers of these names (see `workers_named`).
 
         Raises:
-            NotAllowed: the caller is none.
             NotFound: a name fits no worker.
             UsageError: a name is empty.
         """
-        if not caller.admin:
-            raise NotAllowed("only an admin of the pool may drain and resume workers")
         found: set[str] = set()
         for name in names:
             if not name:
@@ -197,24 +189,6 @@ def _names_of(jid: str) -> tuple[str, ...]:
     return (jid, *jid.partition("/")[::2], short_address(jid))
 
 
-def must_own(record: JobRecord, caller: Caller) -> None:
-    """Raises NotAllowed unless the job is the caller's, or he is an admin."""
-    if not caller.owns(record.owner):
-        raise NotAllowed(f"job {record.job_id} belongs to {record.owner}")
-
-
-def others_among(records: Iterable[JobRecord], caller: Caller) -> Selected:
-    """Those jobs that are not the caller's to change, as `others` of a selection."""
-    others = [record.job_id for record in records if not caller.owns(record.owner)]
-    return Selected([], others=tuple(sorted(others)))
-
-
-def must_see(record: JobRecord, caller: Caller) -> None:
-    """Raises NotAllowed if the caller may know no more of the job than that it is there."""
-    if not caller.sees(record.owner):
-        raise NotAllowed(f"job {record.job_id} belongs to {record.owner}")
-
-
 def must_be_readable(job_ids: Iterable[int], store: Store) -> None:
     """Raises KestrelError for a job that is there, but damaged."""
     for job_id in job_ids:
@@ -234,17 +208,16 @@ def select_jobs(
     store: Store,
     among: Among = Among.ANY,
     *,
-    admin: bool = False,
+    only_own: bool = False,
 ) -> Selected:
     """What a selector names, for a user.
 
     `last`, `all` and `name:GLOB` mean jobs of his own: `all` the active ones unless ended ones are
     asked for. An id by itself must be that of a job, whatever its state, and so is `last`; of a
-    range and of `all`, only jobs that are there and of the kind that is asked for count. Jobs of
-    others are apart where a kind is asked for: that is of jobs that somebody wants to change.
+    range and of `all`, only jobs that are there and of the kind that is asked for count.
 
     Args:
-        admin: whether he may change jobs of others.
+        only_own: whether jobs of others that it names are apart, whatever their state.
 
     Raises:
         UsageError: the selector has another form.
@@ -281,7 +254,7 @@ def select_jobs(
     gaps = len(ranged) - len(meant)
     meant.difference_update(store.damaged)
     others: frozenset[int] = frozenset()
-    if among is not Among.ANY and not admin:
+    if only_own:
         others = named.union(meant) - _own(named.union(meant), owner, pool, store)
     if ALL in words:
         meant.update(_all(owner, pool, store, among))

@@ -7,6 +7,7 @@ from collections import Counter
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.jobs.sharer import Sharer
+from kestrelctl.core.model.account import is_called
 from kestrelctl.core.model.assets import natural
 from kestrelctl.core.model.records import GroupRecord
 from kestrelctl.errors import NotAllowed, NotFound, UsageError
@@ -14,7 +15,6 @@ from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.pending_answers import PendingAnswers
 from kestrelctl.manager.service import Service
-from kestrelctl.manager.user_requests import is_called
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.share_views import GroupView, UserView
@@ -72,17 +72,14 @@ class ShareRequests:
         caller.reply(an.Changed(id=request.id, what=[account]))
 
     def _meant(self, caller: Caller, request: rq.ChangeUser) -> str:
-        """Whom a caller changes; who is no admin may only say where he himself is sent mail.
+        """Whom a caller changes.
 
-        Nobody else is looked for then: it would tell who there is.
+        Of one who says where he himself is sent mail, nobody else is looked for: it would tell who
+        there is.
         """
-        if caller.admin:
-            return self._account(request.user) if request.user else caller.user
-        if request != rq.ChangeUser(id=request.id, user=request.user, mail=request.mail):
-            _must_be_admin(caller)
-        if request.user and not is_called(caller.user, request.user.lower()):
-            raise NotAllowed("where another user is sent mail is not yours to set")
-        return caller.user
+        if not request.user or not request.objection(caller.user):
+            return caller.user
+        return self._account(request.user)
 
     def _account(self, name: str) -> str:
         """Who is meant: somebody known, or an account that was never seen.
@@ -124,7 +121,6 @@ class ShareRequests:
         caller.reply(an.Groups(id=request.id, groups=page, after=after))
 
     async def set_group(self, caller: Caller, request: rq.ChangeGroup) -> None:
-        _must_be_admin(caller)
         if not _GROUP.fullmatch(request.name):
             raise UsageError(
                 f"{request.name[:80]!r} cannot be the name of a group",
@@ -142,7 +138,6 @@ class ShareRequests:
         caller.reply(an.Changed(id=request.id, what=[request.name]))
 
     async def remove_group(self, caller: Caller, request: rq.RemoveGroup) -> None:
-        _must_be_admin(caller)
         await self._pending.answer_to(
             lambda token: ev.DropGroup(
                 at=self._service.now(), cause=caller.jid, request=token, name=request.name
@@ -208,8 +203,3 @@ class _Standing:
 
     def _usage(self, sharer: Sharer) -> float:
         return sharer.usage(self._now, self._sharers.half_life_seconds)
-
-
-def _must_be_admin(caller: Caller) -> None:
-    if not caller.admin:
-        raise NotAllowed("only an admin of the pool may set this for users and groups")

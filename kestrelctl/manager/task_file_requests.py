@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import UsageError
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
-from kestrelctl.manager.selection import Selection, must_own
+from kestrelctl.manager.selection import Selection
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.task_file_views import OutputPage, TaskFiles
@@ -22,15 +23,12 @@ class TaskFileRequests:
         self._service = service
         self._selection = selection
 
-    async def list(self, caller: Caller, request: rq.ListOutputs) -> None:
+    async def list(self, caller: Caller, request: rq.ListOutputs, record: JobRecord) -> None:
         """Answers with the page that is asked for.
 
         Raises:
-            NotAllowed: it is somebody else's job.
             UsageError: it leaves no files here, or too many tasks are named.
         """
-        record = self._selection.one(caller, request.job)
-        must_own(record, caller)
         if not record.spec.outputs:
             raise UsageError(
                 f"job {record.job_id} leaves no files",

@@ -29,7 +29,7 @@ from kestrelctl.manager.outputs import (
     whole_in_tail,
     with_what_was_cut,
 )
-from kestrelctl.manager.selection import Selection, must_own, must_see
+from kestrelctl.manager.selection import Selection
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
@@ -69,9 +69,7 @@ class TaskRequests:
 
     # -- tasks -------------------------------------------------------------------------------------
 
-    async def list_tasks(self, caller: Caller, request: rq.ListTasks) -> None:
-        record = self._selection.one(caller, request.job)
-        must_see(record, caller)
+    async def list_tasks(self, caller: Caller, request: rq.ListTasks, record: JobRecord) -> None:
         job = self._service.pool.job(record.job_id)
         limit = max(1, min(request.limit, MAX_TASKS))
         states = frozenset(request.states)
@@ -175,9 +173,7 @@ class TaskRequests:
 
     # -- stories -----------------------------------------------------------------------------------
 
-    async def story(self, caller: Caller, request: rq.TellStory) -> None:
-        record = self._selection.one(caller, request.job)
-        must_own(record, caller)
+    async def story(self, caller: Caller, request: rq.TellStory, record: JobRecord) -> None:
         if len(request.task_ids) > MAX_TASKS:
             raise UsageError(
                 f"{len(request.task_ids):,} tasks are too many for one story",
@@ -223,10 +219,8 @@ class TaskRequests:
 
     # -- output ------------------------------------------------------------------------------------
 
-    async def all_logs(self, caller: Caller, request: rq.AllLogs) -> None:
+    async def all_logs(self, caller: Caller, request: rq.AllLogs, record: JobRecord) -> None:
         _must_be_a_stream(request.stream)
-        record = self._selection.one(caller, request.job)
-        must_own(record, caller)
         job = self._service.pool.job(record.job_id)
         rows = self._rows(record, after=request.after, limit=MAX_TASKS)
         live = job.live if job is not None else {}
@@ -247,15 +241,13 @@ class TaskRequests:
             after = index
         caller.reply(an.LogPage(id=request.id, outputs=page, after=None if whole else after))
 
-    def _asked(self, caller: Caller, request: rq.Logs | rq.FollowLogs) -> tuple[JobRecord, int]:
-        """The job, and the index of the task, whose output the caller may have.
+    def _index(self, record: JobRecord, request: rq.Logs | rq.FollowLogs) -> int:
+        """The index of the task whose output is asked for.
 
         Raises:
             UsageError: no task is named, and the job has several.
         """
         _must_be_a_stream(request.stream)
-        record = self._selection.one(caller, request.job)
-        must_own(record, caller)
         task_id = request.task_id
         if task_id is None:
             task_id = record.spec.first
@@ -265,10 +257,10 @@ class TaskRequests:
                     hint=f"kestrelctl job logs {record.job_id} {task_id}, or --all",
                 )
         (index,) = self._selection.indexes(record, [task_id])
-        return record, index
+        return index
 
-    async def logs(self, caller: Caller, request: rq.Logs) -> None:
-        record, index = self._asked(caller, request)
+    async def logs(self, caller: Caller, request: rq.Logs, record: JobRecord) -> None:
+        index = self._index(record, request)
         task_id = record.spec.task_id(index)
         job = self._service.pool.job(record.job_id)
         live = job.live.get(index) if job is not None else None
@@ -303,8 +295,8 @@ class TaskRequests:
         name = record.spec.name
         caller.reply(replace(fetched, job_id=record.job_id, name=name, task_id=task_id))
 
-    async def follow_logs(self, caller: Caller, request: rq.FollowLogs) -> None:
-        record, index = self._asked(caller, request)
+    async def follow_logs(self, caller: Caller, request: rq.FollowLogs, record: JobRecord) -> None:
+        index = self._index(record, request)
         job = self._service.pool.job(record.job_id)
         live = job.live.get(index) if job is not None else None
         row = self._rows(record, indexes=[index]).get(index)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from kestrelctl.core.model.account import is_called
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import NotAllowed, UsageError
 from kestrelctl.manager import views
@@ -80,8 +81,3 @@ class UserRequests:
             group = sharer.record.group if sharer is not None else ""
             groups[group] = groups.get(group, Used()).plus(used)
         return groups
-
-
-def is_called(account: str, name: str) -> bool:
-    """Whether somebody is meant by a name: his account, or what is before its `@`."""
-    return name in (account, account.partition("@")[0])

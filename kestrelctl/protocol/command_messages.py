@@ -18,7 +18,7 @@ from kestrelctl.commands.command_definition import (
 )
 from kestrelctl.protocol.properties import Value
 from kestrelctl.protocol.reply import Reply
-from kestrelctl.protocol.request import Request
+from kestrelctl.protocol.request import AdminRequest, UserRequest
 from kestrelctl.protocol.work import Message
 
 #: Workers that one request has run something.
@@ -79,11 +79,11 @@ class ReadProperties(Message, frozen=True, kw_only=True, tag="read_properties"):
     names: list[str] = []
 
 
-class ListCommands(Request, frozen=True, kw_only=True, tag="commands"):
+class ListCommands(UserRequest, frozen=True, kw_only=True, tag="commands"):
     """What may be run at workers. Answered by `commands`."""
 
 
-class RunAtWorkers(Request, frozen=True, kw_only=True, tag="run_command"):
+class RunAtWorkers(AdminRequest, frozen=True, kw_only=True, tag="run_command"):
     """Run a command at workers (admins only). Answered by `command_results` when all have.
 
     Attributes:
@@ -91,6 +91,8 @@ class RunAtWorkers(Request, frozen=True, kw_only=True, tag="run_command"):
         workers: names of workers; empty for all.
         group: only of those that are in it; empty for any.
     """
+
+    only_admins_may = "run commands at workers"
 
     name: CommandName
     values: dict[str, Annotated[str, msgspec.Meta(max_length=1_024)]] = {}

@@ -11,16 +11,16 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from kestrelctl.core.model.result import Count
-from kestrelctl.protocol.request import Request
+from kestrelctl.protocol.request import AdminRequest, UserRequest
 
 Name = Annotated[str, msgspec.Meta(max_length=100)]
 
 
-class ListEnvironments(Request, frozen=True, kw_only=True, tag="environment_list"):
+class ListEnvironments(UserRequest, frozen=True, kw_only=True, tag="environment_list"):
     """The classes and what there is of each. Answered by `environments`."""
 
 
-class StartOneEnvironment(Request, frozen=True, kw_only=True, tag="environment_start"):
+class StartOneEnvironment(AdminRequest, frozen=True, kw_only=True, tag="environment_start"):
     """Start an environment (admins only); it stays until it is stopped. Answered by `changed`.
 
     Attributes:
@@ -28,16 +28,20 @@ class StartOneEnvironment(Request, frozen=True, kw_only=True, tag="environment_s
         host: the worker at whose machine; empty for the one with the most room.
     """
 
+    only_admins_may = "start and stop environments"
+
     of: Name
     host: Annotated[str, msgspec.Meta(max_length=3_000)] = ""
 
 
-class StopEnvironments(Request, frozen=True, kw_only=True, tag="environment_stop"):
+class StopEnvironments(AdminRequest, frozen=True, kw_only=True, tag="environment_stop"):
     """Stop environments (admins only). Answered by `changed`.
 
     Attributes:
         numbers: which; those of a class that work still needs are started anew.
     """
+
+    only_admins_may = "start and stop environments"
 
     numbers: Annotated[list[Count], msgspec.Meta(min_length=1, max_length=1_000)]
 

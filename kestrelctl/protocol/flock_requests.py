@@ -10,14 +10,14 @@ from typing import TypeAlias
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.result import Count
 from kestrelctl.protocol.flock import Domain
-from kestrelctl.protocol.request import Request
+from kestrelctl.protocol.request import AdminRequest, UserRequest
 
 
-class AskFlock(Request, frozen=True, kw_only=True, tag="flock_status"):
+class AskFlock(UserRequest, frozen=True, kw_only=True, tag="flock_status"):
     """How the pool stands in its flock. Answered by `flock`."""
 
 
-class ListNeighbours(Request, frozen=True, kw_only=True, tag="flock_pools"):
+class ListNeighbours(UserRequest, frozen=True, kw_only=True, tag="flock_pools"):
     """The pools that this one knows. Answered by `flock_pools`: a page, by domain.
 
     Attributes:
@@ -28,7 +28,7 @@ class ListNeighbours(Request, frozen=True, kw_only=True, tag="flock_pools"):
     after: str = ""
 
 
-class JoinFlock(Request, frozen=True, kw_only=True, tag="flock_join"):
+class JoinFlock(AdminRequest, frozen=True, kw_only=True, tag="flock_join"):
     """Join the flock that a pool is in (admins only), now and after each restart.
 
     Answered by `changed`, once that is durable; `flock_status` tells when it has come to pass.
@@ -37,10 +37,12 @@ class JoinFlock(Request, frozen=True, kw_only=True, tag="flock_join"):
         domain: any one pool of it.
     """
 
+    only_admins_may = "change what it does in its flock"
+
     domain: Domain
 
 
-class ForgetPool(Request, frozen=True, kw_only=True, tag="flock_forget"):
+class ForgetPool(AdminRequest, frozen=True, kw_only=True, tag="flock_forget"):
     """Join through a pool no more (admins only). Answered by `changed`, once that is durable.
 
     A pool that answers stays in the flock. One that knows no other pool then is in none.
@@ -49,39 +51,49 @@ class ForgetPool(Request, frozen=True, kw_only=True, tag="flock_forget"):
         domain: the pool, as `flock_join` named it.
     """
 
+    only_admins_may = "change what it does in its flock"
+
     domain: Domain
 
 
-class LeaveFlock(Request, frozen=True, kw_only=True, tag="flock_leave"):
+class LeaveFlock(AdminRequest, frozen=True, kw_only=True, tag="flock_leave"):
     """Leave the flock (admins only). Answered by `changed`, once that is durable.
 
     What runs for others, and what others run for this pool, may end.
     """
 
+    only_admins_may = "change what it does in its flock"
 
-class PingPool(Request, frozen=True, kw_only=True, tag="flock_ping"):
+
+class PingPool(AdminRequest, frozen=True, kw_only=True, tag="flock_ping"):
     """Whether another pool's manager answers, and how soon (admins only). Answered by
     `flock_pong`.
     """
 
+    only_admins_may = "change what it does in its flock"
+
     domain: Domain
 
 
-class ListFlockRules(Request, frozen=True, kw_only=True, tag="flock_rules"):
+class ListFlockRules(UserRequest, frozen=True, kw_only=True, tag="flock_rules"):
     """Answered by `flock_rules`."""
 
 
-class SetFlockRule(Request, frozen=True, kw_only=True, tag="flock_rule_set"):
+class SetFlockRule(AdminRequest, frozen=True, kw_only=True, tag="flock_rule_set"):
     """Put a rule on lending or borrowing in force, or replace the one of its name (admins only).
 
     Answered by `changed`, once it is durable. What runs goes on under the rules that let it pass.
     """
 
+    only_admins_may = "change what it does in its flock"
+
     rule: FlockRule
 
 
-class RemoveFlockRule(Request, frozen=True, kw_only=True, tag="flock_rule_remove"):
+class RemoveFlockRule(AdminRequest, frozen=True, kw_only=True, tag="flock_rule_remove"):
     """Take such a rule out of force (admins only). Answered by `changed`."""
+
+    only_admins_may = "change what it does in its flock"
 
     name: str
 

@@ -20,7 +20,7 @@ from kestrelctl.properties.property_reading import (
 )
 from kestrelctl.properties.property_summary import PropertySummary
 from kestrelctl.protocol.reply import Reply
-from kestrelctl.protocol.request import Request
+from kestrelctl.protocol.request import UserRequest
 from kestrelctl.protocol.work import Message
 
 #: So many readings travel in one message: all texts together are smaller than a payload may be.
@@ -66,7 +66,7 @@ class PropertiesHere(Message, frozen=True, kw_only=True, tag="properties"):
     anew: bool = False
 
 
-class ListProperties(Request, frozen=True, kw_only=True, tag="properties"):
+class ListProperties(UserRequest, frozen=True, kw_only=True, tag="properties"):
     """What the properties of workers add up to. Answered by `properties`.
 
     Attributes:

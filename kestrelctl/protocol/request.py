@@ -1,8 +1,13 @@
-"""What all requests of users have in common."""
+"""What all requests of users have in common, and whose each of them is to make.
+
+A request is an `AdminRequest`, a `JobRequest` or `JobsRequest` (those of an owner of jobs), or a
+`UserRequest`. The manager checks that in one place, `manager.rights`, before anything serves it.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import enum
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -12,7 +17,81 @@ from kestrelctl.protocol.work import Message
 RequestId = Annotated[str, msgspec.Meta(max_length=100)]
 
 
+class Among(enum.Enum):
+    """Which jobs a selection of several is about; in `all` and ranges, others are passed over."""
+
+    ANY = "any"
+    ACTIVE = "active"
+    ENDED = "ended"
+    HELD = "held"
+    UNHELD = "unheld"  #: active, not on hold, and not being cancelled
+
+
 class Request(Message, frozen=True, kw_only=True):
-    """Anything a user asks."""
+    """Anything a user asks.
+
+    Raises:
+        TypeError: a request is defined that does not say whose it is.
+    """
 
     id: RequestId = ""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if Request in cls.__bases__ and cls.__module__ != __name__:
+            raise TypeError(
+                f"{cls.__name__} must say whose it is: AdminRequest, JobRequest, JobsRequest or "
+                "UserRequest"
+            )
+
+
+class UserRequest(Request, frozen=True, kw_only=True):
+    """Any user may make it. Its answer is about the pool, or shows of others what users may see."""
+
+
+class AdminRequest(Request, frozen=True, kw_only=True):
+    """Only an admin of the pool may make it.
+
+    Attributes:
+        only_admins_may: what it does, as an error says it.
+    """
+
+    only_admins_may: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if not getattr(cls, "only_admins_may", ""):
+            raise TypeError(f"{cls.__name__} must say what it does: only_admins_may")
+
+    def objection(self, account: str) -> str:
+        """Why an account that is no admin may not make it; empty if it may nevertheless."""
+        return f"only an admin of the pool may {self.only_admins_may}"
+
+
+class JobRequest(Request, frozen=True, kw_only=True):
+    """About exactly one job: its owner and admins may make it.
+
+    Attributes:
+        shared: in a pool that shares jobs, any user may make it.
+    """
+
+    shared: ClassVar[bool] = False
+
+    job: str
+
+
+class JobsRequest(Request, frozen=True, kw_only=True):
+    """About several jobs: their owner and admins may make it.
+
+    Attributes:
+        shared: in a pool that shares jobs, any user may make it.
+        among: which of the jobs that it selects are meant.
+        in_part: it is served for jobs of one's own, though it also selects jobs of others, and is
+            refused when that is done; otherwise it is refused whole.
+    """
+
+    shared: ClassVar[bool] = False
+    among: ClassVar[Among] = Among.ANY
+    in_part: ClassVar[bool] = True
+
+    jobs: str

@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from kestrelctl.core.classad.syntax import MAX_CHARACTERS as MAX_EXPRESSION_CHARACTERS
 from kestrelctl.core.members.enrollment import DEFAULT_SECONDS
+from kestrelctl.core.model.account import is_called
 from kestrelctl.core.model.ad import AssetChange
 from kestrelctl.core.model.byte_limit import ByteLimit
 from kestrelctl.core.model.hold import MAX_HOLD_REASON_CHARACTERS
@@ -29,6 +30,13 @@ from kestrelctl.protocol.environment_requests import EnvironmentRequest
 from kestrelctl.protocol.flock_requests import FlockRequest
 from kestrelctl.protocol.member_requests import MemberRequest
 from kestrelctl.protocol.properties import ListProperties
+from kestrelctl.protocol.request import (
+    AdminRequest,
+    Among,
+    JobRequest,
+    JobsRequest,
+    UserRequest,
+)
 from kestrelctl.protocol.request import Request as Request
 from kestrelctl.protocol.trigger_messages import TriggerRequest
 
@@ -37,7 +45,7 @@ MAX_KEY_CHARACTERS = 200
 UsageBy = Literal["user", "group"]
 
 
-class SubmitJob(Request, frozen=True, kw_only=True, tag="submit"):
+class SubmitJob(UserRequest, frozen=True, kw_only=True, tag="submit"):
     """Run a job. Answered by `submitted` once it is durable.
 
     Attributes:
@@ -57,7 +65,7 @@ class SubmitJob(Request, frozen=True, kw_only=True, tag="submit"):
     key: Annotated[str, msgspec.Meta(max_length=MAX_KEY_CHARACTERS)] = ""
 
 
-class SubmitLine(Request, frozen=True, kw_only=True, tag="job"):
+class SubmitLine(UserRequest, frozen=True, kw_only=True, tag="job"):
     """A job as the first Kestrel's job files put it. Answered by `submitted`.
 
     As then, its owner gets a chat message when it has ended.
@@ -88,7 +96,7 @@ class SubmitLine(Request, frozen=True, kw_only=True, tag="job"):
         return SubmitJob(id=self.id, spec=spec)
 
 
-class SubmitJobs(Request, frozen=True, kw_only=True, tag="submit_jobs"):
+class SubmitJobs(UserRequest, frozen=True, kw_only=True, tag="submit_jobs"):
     """Run several jobs, of which some wait for others: all of them or none. Answered by
     `graph_submitted` once they are durable.
 
@@ -101,46 +109,48 @@ class SubmitJobs(Request, frozen=True, kw_only=True, tag="submit_jobs"):
     key: Annotated[str, msgspec.Meta(max_length=MAX_KEY_CHARACTERS)] = ""
 
 
-class UploadItems(Request, frozen=True, kw_only=True, tag="upload_items"):
+class UploadItems(UserRequest, frozen=True, kw_only=True, tag="upload_items"):
     """Lines for a job to come, in pieces that fit into a stanza. Kept for a minute."""
 
     upload: str
     lines: list[str]
 
 
-class CancelJobs(Request, frozen=True, kw_only=True, tag="cancel"):
+class CancelJobs(JobsRequest, frozen=True, kw_only=True, tag="cancel"):
     """Stop jobs, running tasks included. Answered by `changed`.
 
     Attributes:
         task_ids: only these tasks, of exactly one job; empty for all.
     """
 
-    jobs: str
+    among = Among.ACTIVE
+
     task_ids: list[Whole] = []
 
 
-class HoldJobs(Request, frozen=True, kw_only=True, tag="hold"):
+class HoldJobs(JobsRequest, frozen=True, kw_only=True, tag="hold"):
     """Hand nothing more of these jobs out; what is under way goes on. Answered by `changed`.
 
     Of ranges, `all` and `name:GLOB`, jobs that are on hold are passed over. One that is named is
     `kept` as it is: with the reason that it has.
     """
 
-    jobs: str
+    among = Among.UNHELD
+
     reason: Annotated[str, msgspec.Meta(max_length=MAX_HOLD_REASON_CHARACTERS)] = ""
 
 
-class ReleaseJobs(Request, frozen=True, kw_only=True, tag="release"):
+class ReleaseJobs(JobsRequest, frozen=True, kw_only=True, tag="release"):
     """Let jobs go on that are on hold. Answered by `changed`.
 
     Of ranges, `all` and `name:GLOB`, jobs that are not on hold are passed over. One that is named
     is `kept` as it is.
     """
 
-    jobs: str
+    among = Among.HELD
 
 
-class ListJobs(Request, frozen=True, kw_only=True, tag="job_status"):
+class ListJobs(UserRequest, frozen=True, kw_only=True, tag="job_status"):
     """Answered by `jobs`: a page, newest last. The first page has the newest.
 
     Jobs of others that have ended, and that the user may not see whole, are there only if `jobs` or
@@ -172,7 +182,7 @@ class ListJobs(Request, frozen=True, kw_only=True, tag="job_status"):
     used: bool = False
 
 
-class ListTasks(Request, frozen=True, kw_only=True, tag="tasks"):
+class ListTasks(JobRequest, frozen=True, kw_only=True, tag="tasks"):
     """Answered by `tasks`: a page, in the order of the array.
 
     Attributes:
@@ -181,7 +191,8 @@ class ListTasks(Request, frozen=True, kw_only=True, tag="tasks"):
         items: whether each task comes with its item.
     """
 
-    job: str
+    shared = True
+
     states: list[TaskState] = []
     after: Whole = -1
     limit: Count = 1000
@@ -189,7 +200,7 @@ class ListTasks(Request, frozen=True, kw_only=True, tag="tasks"):
     items: bool = False
 
 
-class ListOutputs(Request, frozen=True, kw_only=True, tag="outputs"):
+class ListOutputs(JobRequest, frozen=True, kw_only=True, tag="outputs"):
     """Where the files are that tasks of one's own job left. Answered by `output_page`.
 
     Attributes:
@@ -197,12 +208,11 @@ class ListOutputs(Request, frozen=True, kw_only=True, tag="outputs"):
         ids: only of these tasks, at most a thousand; empty for all.
     """
 
-    job: str
     after: Whole = -1
     ids: list[Whole] = []
 
 
-class Watch(Request, frozen=True, kw_only=True, tag="watch"):
+class Watch(UserRequest, frozen=True, kw_only=True, tag="watch"):
     """Be told when jobs end. Answered by `jobs` at once, then `ended` for each.
 
     Holds for a minute; ask again to keep it (and to see how far they are).
@@ -211,7 +221,7 @@ class Watch(Request, frozen=True, kw_only=True, tag="watch"):
     jobs: str
 
 
-class Logs(Request, frozen=True, kw_only=True, tag="logs"):
+class Logs(JobRequest, frozen=True, kw_only=True, tag="logs"):
     """Output of a task: what the manager has, or from the worker that ran it. Answered by `log`.
 
     Attributes:
@@ -219,14 +229,13 @@ class Logs(Request, frozen=True, kw_only=True, tag="logs"):
         stored: whether to be told where it is, instead, if all of it is in the file share.
     """
 
-    job: str
     task_id: Whole | None = None
     stream: str = "stdout"
     offset: Count = 0
     stored: bool = False
 
 
-class FollowLogs(Request, frozen=True, kw_only=True, tag="follow_logs"):
+class FollowLogs(JobRequest, frozen=True, kw_only=True, tag="follow_logs"):
     """What a task has written by now. Answered by `followed_log`.
 
     Attributes:
@@ -234,7 +243,6 @@ class FollowLogs(Request, frozen=True, kw_only=True, tag="follow_logs"):
         besides: an attempt of which all has been read: of 0 that is not meant, unless it runs.
     """
 
-    job: str
     task_id: Whole
     stream: str = "stdout"
     attempt: Count = 0
@@ -242,7 +250,7 @@ class FollowLogs(Request, frozen=True, kw_only=True, tag="follow_logs"):
     besides: Count = 0
 
 
-class AllLogs(Request, frozen=True, kw_only=True, tag="all_logs"):
+class AllLogs(JobRequest, frozen=True, kw_only=True, tag="all_logs"):
     """Output of all tasks of a job that have, or may have, written something. Answered by
     `log_page`: as many as fit, in the order of the array.
 
@@ -250,38 +258,38 @@ class AllLogs(Request, frozen=True, kw_only=True, tag="all_logs"):
         after: the index after which the page starts.
     """
 
-    job: str
     stream: str = "stdout"
     after: Whole = -1
 
 
-class RetryJobs(Request, frozen=True, kw_only=True, tag="retry"):
+class RetryJobs(JobsRequest, frozen=True, kw_only=True, tag="retry"):
     """Run tasks again that ended badly. Answered by `changed`."""
 
-    jobs: str
+    in_part = False
+
     task_ids: list[Whole] = []
 
 
-class ScaleJob(Request, frozen=True, kw_only=True, tag="scale"):
+class ScaleJob(JobRequest, frozen=True, kw_only=True, tag="scale"):
     """Keep so many copies of a service running. Answered by `changed`."""
 
-    job: str
     copies: Count
 
 
-class ExplainJob(Request, frozen=True, kw_only=True, tag="explain"):
+class ExplainJob(JobRequest, frozen=True, kw_only=True, tag="explain"):
     """Why tasks of a job wait. Answered by `explanation`."""
 
-    job: str
+    shared = True
 
 
-class DrawGraph(Request, frozen=True, kw_only=True, tag="job_graph"):
+class DrawGraph(JobsRequest, frozen=True, kw_only=True, tag="job_graph"):
     """What jobs wait for, and what waits for them. Answered by `graph`."""
 
-    jobs: str
+    shared = True
+    in_part = False
 
 
-class TellStory(Request, frozen=True, kw_only=True, tag="story"):
+class TellStory(JobRequest, frozen=True, kw_only=True, tag="story"):
     """What happened to a job and its tasks. Answered by `story`.
 
     Attributes:
@@ -291,21 +299,20 @@ class TellStory(Request, frozen=True, kw_only=True, tag="story"):
             before early ones.
     """
 
-    job: str
     task_ids: list[Whole] = []
     limit: Count = 200
 
 
-class ForgetJobs(Request, frozen=True, kw_only=True, tag="forget"):
+class ForgetJobs(JobsRequest, frozen=True, kw_only=True, tag="forget"):
     """Delete ended jobs and their results. Answered by `changed`.
 
     Of ranges, `all` and `name:GLOB`, jobs that have not ended are kept.
     """
 
-    jobs: str
+    among = Among.ENDED
 
 
-class ListWorkers(Request, frozen=True, kw_only=True, tag="workers"):
+class ListWorkers(UserRequest, frozen=True, kw_only=True, tag="workers"):
     """Answered by `workers`.
 
     Attributes:
@@ -319,29 +326,35 @@ class ListWorkers(Request, frozen=True, kw_only=True, tag="workers"):
     where: str = ""
 
 
-class DrainWorkers(Request, frozen=True, kw_only=True, tag="drain"):
+class DrainWorkers(AdminRequest, frozen=True, kw_only=True, tag="drain"):
     """Give workers nothing new (admins only). Answered by `changed`."""
 
+    only_admins_may = "drain and resume workers"
+
     names: list[str]
 
 
-class ResumeWorkers(Request, frozen=True, kw_only=True, tag="resume"):
+class ResumeWorkers(AdminRequest, frozen=True, kw_only=True, tag="resume"):
     """End a drain or quarantine (admins only). Answered by `changed`."""
 
+    only_admins_may = "drain and resume workers"
+
     names: list[str]
 
 
-class ResizeWorker(Request, frozen=True, kw_only=True, tag="resize"):
+class ResizeWorker(AdminRequest, frozen=True, kw_only=True, tag="resize"):
     """Have a worker offer more or less, until its process ends (admins only).
 
     Answered by `workers`, when the worker has done so.
     """
 
+    only_admins_may = "drain and resume workers"
+
     name: str
     change: AssetChange
 
 
-class EnrollWorker(Request, frozen=True, kw_only=True, tag="enroll"):
+class EnrollWorker(AdminRequest, frozen=True, kw_only=True, tag="enroll"):
     """Let a machine join as a worker (admins only). Answered by `enrolled`.
 
     Attributes:
@@ -349,25 +362,29 @@ class EnrollWorker(Request, frozen=True, kw_only=True, tag="enroll"):
         valid_seconds: how long it may take to do so, from a minute to 30 days.
     """
 
+    only_admins_may = "let machines join"
+
     name: str = ""
     valid_seconds: float = DEFAULT_SECONDS
 
 
-class RevokeWorkers(Request, frozen=True, kw_only=True, tag="revoke"):
+class RevokeWorkers(AdminRequest, frozen=True, kw_only=True, tag="revoke"):
     """Delete workers' accounts, and so end their sessions (admins only). Answered by `changed`.
 
     Attributes:
         names: whole names or addresses of accounts; parts of them do not count.
     """
 
+    only_admins_may = "revoke workers"
+
     names: list[str]
 
 
-class PoolStatus(Request, frozen=True, kw_only=True, tag="pool_status"):
+class PoolStatus(UserRequest, frozen=True, kw_only=True, tag="pool_status"):
     """Answered by `pool`."""
 
 
-class PoolOverview(Request, frozen=True, kw_only=True, tag="pool_overview"):
+class PoolOverview(UserRequest, frozen=True, kw_only=True, tag="pool_overview"):
     """Answered by `overview`, which is made anew at most once a second however many ask.
 
     Attributes:
@@ -377,11 +394,11 @@ class PoolOverview(Request, frozen=True, kw_only=True, tag="pool_overview"):
     jobs: Count = 100
 
 
-class PoolTraffic(Request, frozen=True, kw_only=True, tag="pool_traffic"):
+class PoolTraffic(UserRequest, frozen=True, kw_only=True, tag="pool_traffic"):
     """What the manager has received and sent. Answered by `traffic`."""
 
 
-class SetPolicy(Request, frozen=True, kw_only=True, tag="policy_set"):
+class SetPolicy(AdminRequest, frozen=True, kw_only=True, tag="policy_set"):
     """Put a consumption policy in force, or replace the one of its name (admins only).
 
     Answered by `changed`, which counts the workers that it is in force for.
@@ -391,39 +408,47 @@ class SetPolicy(Request, frozen=True, kw_only=True, tag="policy_set"):
         text: the policy, lines `Name = expression`.
     """
 
+    only_admins_may = "change its policies"
+
     name: str
     workers: Annotated[str, msgspec.Meta(max_length=MAX_EXPRESSION_CHARACTERS)]
     text: Annotated[str, msgspec.Meta(max_length=MAX_POLICY_CHARACTERS)]
 
 
-class RemovePolicy(Request, frozen=True, kw_only=True, tag="policy_remove"):
+class RemovePolicy(AdminRequest, frozen=True, kw_only=True, tag="policy_remove"):
     """Take a consumption policy out of force (admins only). Answered by `changed`."""
+
+    only_admins_may = "change its policies"
 
     name: str
 
 
-class ListPolicies(Request, frozen=True, kw_only=True, tag="policies"):
+class ListPolicies(UserRequest, frozen=True, kw_only=True, tag="policies"):
     """Answered by `policies`."""
 
 
-class SetAsset(Request, frozen=True, kw_only=True, tag="asset_set"):
+class SetAsset(AdminRequest, frozen=True, kw_only=True, tag="asset_set"):
     """Say how many tokens of an asset the whole pool has (admins only). Answered by `changed`."""
+
+    only_admins_may = "change its assets"
 
     name: str
     total: Count
 
 
-class RemoveAsset(Request, frozen=True, kw_only=True, tag="asset_remove"):
+class RemoveAsset(AdminRequest, frozen=True, kw_only=True, tag="asset_remove"):
     """The pool itself has none of an asset any more (admins only). Answered by `changed`."""
+
+    only_admins_may = "change its assets"
 
     name: str
 
 
-class ListAssets(Request, frozen=True, kw_only=True, tag="assets"):
+class ListAssets(UserRequest, frozen=True, kw_only=True, tag="assets"):
     """Answered by `assets`."""
 
 
-class UserUsage(Request, frozen=True, kw_only=True, tag="user_usage"):
+class UserUsage(UserRequest, frozen=True, kw_only=True, tag="user_usage"):
     """What users have used. Answered by `user_usage`.
 
     Who is no admin sees himself, unless the pool shares jobs.
@@ -443,7 +468,7 @@ class UserUsage(Request, frozen=True, kw_only=True, tag="user_usage"):
     by: UsageBy = "user"
 
 
-class ListUsers(Request, frozen=True, kw_only=True, tag="users"):
+class ListUsers(UserRequest, frozen=True, kw_only=True, tag="users"):
     """What is set for users, and what they run and have used lately. Answered by `users`.
 
     Who is no admin sees himself, unless the pool shares jobs.
@@ -457,7 +482,7 @@ class ListUsers(Request, frozen=True, kw_only=True, tag="users"):
     after: str = ""
 
 
-class ChangeUser(Request, frozen=True, kw_only=True, tag="user_set"):
+class ChangeUser(AdminRequest, frozen=True, kw_only=True, tag="user_set"):
     """Set something for a user. Answered by `changed`.
 
     Who is no admin may set `mail` and nothing else, and for nobody but himself.
@@ -474,6 +499,8 @@ class ChangeUser(Request, frozen=True, kw_only=True, tag="user_set"):
             likewise.
     """
 
+    only_admins_may = "set this for users and groups"
+
     user: str
     change: ShareChange = ShareChange()
     group: str | None = None
@@ -482,8 +509,16 @@ class ChangeUser(Request, frozen=True, kw_only=True, tag="user_set"):
     max_stored_bytes: ByteLimit | UnsetType = UNSET
     max_queued_bytes: ByteLimit | UnsetType = UNSET
 
+    def objection(self, account: str) -> str:
+        """None to one who sets nothing but his own address for mail."""
+        if self != ChangeUser(id=self.id, user=self.user, mail=self.mail):
+            return AdminRequest.objection(self, account)
+        if self.user and not is_called(account, self.user.lower()):
+            return "where another user is sent mail is not yours to set"
+        return ""
 
-class ListGroups(Request, frozen=True, kw_only=True, tag="groups"):
+
+class ListGroups(UserRequest, frozen=True, kw_only=True, tag="groups"):
     """The same of groups of users. Answered by `groups`.
 
     Who is no admin sees the group that he is in, unless the pool shares jobs.
@@ -496,15 +531,19 @@ class ListGroups(Request, frozen=True, kw_only=True, tag="groups"):
     after: str = ""
 
 
-class ChangeGroup(Request, frozen=True, kw_only=True, tag="group_set"):
+class ChangeGroup(AdminRequest, frozen=True, kw_only=True, tag="group_set"):
     """Make a group, or set something for one (admins only). Answered by `changed`."""
+
+    only_admins_may = "set this for users and groups"
 
     name: str
     change: ShareChange = ShareChange()
 
 
-class RemoveGroup(Request, frozen=True, kw_only=True, tag="group_remove"):
+class RemoveGroup(AdminRequest, frozen=True, kw_only=True, tag="group_remove"):
     """Remove a group that has no members (admins only). Answered by `changed`."""
+
+    only_admins_may = "set this for users and groups"
 
     name: str
 

@@ -8,17 +8,17 @@ import msgspec
 
 from kestrelctl.core.model.pool_moment import PoolMoment
 from kestrelctl.protocol.reply import Reply
-from kestrelctl.protocol.request import Request
+from kestrelctl.protocol.request import AdminRequest, UserRequest
 
 Name = Annotated[str, msgspec.Meta(max_length=100)]
 MOST_TEXT_CHARACTERS = 10_000
 
 
-class ListTriggers(Request, frozen=True, kw_only=True, tag="triggers"):
+class ListTriggers(UserRequest, frozen=True, kw_only=True, tag="triggers"):
     """The triggers. Answered by `triggers`."""
 
 
-class ListFired(Request, frozen=True, kw_only=True, tag="triggers_fired"):
+class ListFired(AdminRequest, frozen=True, kw_only=True, tag="triggers_fired"):
     """When triggers fired, the latest last, at most 1,000 (admins only).
 
     Answered by `triggers_fired`.
@@ -27,10 +27,12 @@ class ListFired(Request, frozen=True, kw_only=True, tag="triggers_fired"):
         name: of which; empty for all.
     """
 
+    only_admins_may = "test and switch triggers, and see what they did"
+
     name: Name = ""
 
 
-class TryTrigger(Request, frozen=True, kw_only=True, tag="trigger_test"):
+class TryTrigger(AdminRequest, frozen=True, kw_only=True, tag="trigger_test"):
     """What a trigger would do now, and when it would have fired (admins only).
 
     Nothing is done. Answered by `trigger_test`.
@@ -39,12 +41,16 @@ class TryTrigger(Request, frozen=True, kw_only=True, tag="trigger_test"):
         text: a definition to be tested instead of that which the pool has, as in a file.
     """
 
+    only_admins_may = "test and switch triggers, and see what they did"
+
     name: Name
     text: Annotated[str, msgspec.Meta(max_length=MOST_TEXT_CHARACTERS)] = ""
 
 
-class EnableTrigger(Request, frozen=True, kw_only=True, tag="trigger_enable"):
+class EnableTrigger(AdminRequest, frozen=True, kw_only=True, tag="trigger_enable"):
     """Have a trigger looked at, or not (admins only). Answered by `changed`."""
+
+    only_admins_may = "test and switch triggers, and see what they did"
 
     name: Name
     enabled: bool

@@ -88,8 +88,8 @@ class House:
         temporary = TemporaryAccounts(self.directory / "invited")
         self.enrollment = EnrollmentRequests(service, accounts, Access(options), temporary)
 
-    def caller(self, *, admin: bool = True) -> Caller:
-        return Caller("ada@users.example.org/x", admin, self.replies.append)
+    def caller(self) -> Caller:
+        return Caller("ada@users.example.org/x", True, self.replies.append)
 
     async def enroll(self, name: str = "", seconds: float = 3600.0) -> str:
         """The address of a temporary account."""
@@ -111,9 +111,9 @@ class House:
         await self.quiet()
         return answers
 
-    async def revoke(self, *names: str, admin: bool = True) -> list[str]:
+    async def revoke(self, *names: str) -> list[str]:
         request = rq.RevokeWorkers(names=list(names))
-        await self.enrollment.revoke(self.caller(admin=admin), request)
+        await self.enrollment.revoke(self.caller(), request)
         found: list[str] = self.replies.pop().what
         return found
 
@@ -231,14 +231,6 @@ async def test_without_rights_at_the_server_an_admin_hears_what_to_configure(hou
     [refused] = await house.join(f"{Invitation(int(NOW) + 9, 'w').account}@{HOME}", "lab7")
     assert house.accounts.passwords == {}
     assert (refused.reason, refused.hint) == ("the manager may not", "admins = ...")
-
-
-async def test_only_admins_enroll_and_revoke(house: House) -> None:
-    with pytest.raises(NotAllowed, match="only an admin"):
-        await house.enrollment.enroll(house.caller(admin=False), rq.EnrollWorker())
-    with pytest.raises(NotAllowed, match="only an admin"):
-        await house.revoke("lab7", admin=False)
-    assert house.accounts.story == []
 
 
 async def test_a_name_that_is_taken_is_refused_when_it_is_asked_for(house: House) -> None:

@@ -23,6 +23,7 @@ from kestrelctl.manager import job_story
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.job_story import Asked, Whereabouts, tell
 from kestrelctl.manager.outputs import Outputs
+from kestrelctl.manager.rights import Rights
 from kestrelctl.manager.selection import Selection
 from kestrelctl.manager.task_requests import TaskRequests
 from kestrelctl.protocol import codec
@@ -280,10 +281,12 @@ class Counter:
             now=lambda: self.driver.now,
             unstored=dict,
         )
-        requests = TaskRequests(service, Selection(self.driver.pool, store), Outputs())
+        selection = Selection(self.driver.pool, store)
+        requests = TaskRequests(service, selection, Outputs())
         caller = Caller(f"{who}/home", admin, self.replies.append)
         request = TellStory(id="7", job=job, task_ids=list(task_ids), limit=limit)
-        await requests.story(caller, request)
+        record = Rights(selection).job(caller, request)
+        await requests.story(caller, request, record)
         found = self.replies[-1]
         assert isinstance(found, Story)
         assert found.id == "7"

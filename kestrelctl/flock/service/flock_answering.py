@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from kestrelctl.errors import NotAllowed, UsageError
+from kestrelctl.errors import UsageError
 from kestrelctl.flock.rules.flock_rule_check import problem_with_rule
 from kestrelctl.flock.rules.policy import Policy
 from kestrelctl.flock.service.flock_desk import FlockDesk
@@ -58,23 +58,19 @@ class FlockAnswering:
         caller.reply(fa.Neighbours(id=request.id, pools=page, after=after))
 
     async def join(self, caller: Caller, request: fr.JoinFlock) -> None:
-        _must_be_admin(caller)
         await self._desk.join(request.domain.lower(), caller.jid)
         caller.reply(an.Changed(id=request.id, what=[request.domain.lower()]))
 
     async def forget(self, caller: Caller, request: fr.ForgetPool) -> None:
-        _must_be_admin(caller)
         await self._desk.forget(request.domain.lower(), caller.jid)
         caller.reply(an.Changed(id=request.id, what=[request.domain.lower()]))
 
     async def leave(self, caller: Caller, request: fr.LeaveFlock) -> None:
-        _must_be_admin(caller)
         through = list(self._desk.status().joined_through)
         await self._desk.leave(caller.jid)
         caller.reply(an.Changed(id=request.id, what=through))
 
     async def ping(self, caller: Caller, request: fr.PingPool) -> None:
-        _must_be_admin(caller)
         seconds = await self._desk.ping(request.domain.lower())
         caller.reply(fa.FlockPong(id=request.id, pool=request.domain.lower(), seconds=seconds))
 
@@ -92,7 +88,6 @@ class FlockAnswering:
         )
 
     async def put_rule(self, caller: Caller, request: fr.SetFlockRule) -> None:
-        _must_be_admin(caller)
         problem = problem_with_rule(request.rule)
         if problem is not None:
             what = f"rule {request.rule.name[:80]} is refused"
@@ -101,7 +96,6 @@ class FlockAnswering:
         caller.reply(an.Changed(id=request.id, what=[request.rule.name]))
 
     async def drop_rule(self, caller: Caller, request: fr.RemoveFlockRule) -> None:
-        _must_be_admin(caller)
         await self._desk.drop_rule(request.name, caller.jid)
         caller.reply(an.Changed(id=request.id, what=[request.name]))
 
@@ -109,8 +103,3 @@ class FlockAnswering:
 def _largest(loans: Sequence[LoanView]) -> list[LoanView]:
     """Those with the most tasks first."""
     return sorted(loans, key=lambda loan: (-loan.running, loan.pool, loan.loan))[:MOST_LOANS]
-
-
-def _must_be_admin(caller: Caller) -> None:
-    if not caller.admin:
-        raise NotAllowed("only an admin of the pool may change what it does in its flock")

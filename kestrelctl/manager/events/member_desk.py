@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kestrelctl.errors import NotAllowed, NotFound
+from kestrelctl.errors import NotFound
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.pending_answers import PendingAnswers
 from kestrelctl.manager.service import Service
@@ -68,7 +68,6 @@ class MemberDesk:
         )
 
     async def set_group(self, caller: Caller, request: SetWorkerGroup) -> None:
-        _must_be_admin(caller)
         log, group = self._service.member_log, request.group
         await self._pending.when_durable(lambda answer: log.put_group(group, answer))
         found = sum(
@@ -78,7 +77,6 @@ class MemberDesk:
         caller.reply(an.Changed(id=request.id, what=[group.name], tasks=found))
 
     async def remove_group(self, caller: Caller, request: RemoveWorkerGroup) -> None:
-        _must_be_admin(caller)
         log = self._service.member_log
         if all(group.name != request.name for group in log.groups.all):
             raise NotFound(
@@ -87,8 +85,3 @@ class MemberDesk:
             )
         await self._pending.when_durable(lambda answer: log.drop_group(request.name, answer))
         caller.reply(an.Changed(id=request.id, what=[request.name]))
-
-
-def _must_be_admin(caller: Caller) -> None:
-    if not caller.admin:
-        raise NotAllowed("only an admin of the pool may change its groups of workers")
