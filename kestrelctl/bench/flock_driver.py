@@ -14,6 +14,7 @@ import msgspec
 
 from kestrelctl.bench.flock_record import PoolRecords, RanHere, TracedTask, lender_of
 from kestrelctl.bench.stall import STALL_SECONDS
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import Busy, TimedOut, Unreachable
 from kestrelctl.protocol import answers as an
@@ -167,7 +168,12 @@ class TraceDriver:
     async def _submit(self, number: int, task: Arrival) -> None:
         key = self.key(number)
         argv = ("/bin/sleep", f"{self._sleep_seconds(task):g}")
-        spec = JobSpec(name=key, argv=argv, max_losses=_MOST_LOSSES, requires=self._tags(number))
+        spec = JobSpec(
+            name=key,
+            program=Program(argv=argv),
+            max_losses=_MOST_LOSSES,
+            requires=self._tags(number),
+        )
         await self._ask(rq.SubmitJob(spec=spec, key=f"{key} {self._began_at:.6f}"))
 
     async def _ask(

@@ -28,6 +28,7 @@ from kestrelctl.bench.reference import had_workers
 from kestrelctl.bench.spawn_rate import bare_rate
 from kestrelctl.bench.stall import STALL_SECONDS, Stall
 from kestrelctl.core.model.placeholders import Placeholders
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import KestrelError, TimedOut, UsageError
 from kestrelctl.local.control import connect_local, throw_away_pool
@@ -280,14 +281,16 @@ async def _job(plan: BenchPlan, sleep: Sleep, connection: UserConnection) -> tup
     name = f"bench sleep {sleep}"
     if sleep.shortest == sleep.longest:
         argv = ("/bin/sleep", f"{sleep.longest:g}")
-        return JobSpec(name=name, argv=argv, count=plan.jobs), ""
+        return JobSpec(name=name, program=Program(argv=argv), count=plan.jobs), ""
     upload = f"bench-{sleep}"
     lines = [f"{sleep.seconds(index):g}" for index in range(plan.jobs)]
     for first in range(0, len(lines), UPLOAD_LINES):
         piece = lines[first : first + UPLOAD_LINES]
         await connection.ask(rq.UploadItems(upload=upload, lines=piece), STALL_SECONDS)
     argv, filled = ("/bin/sleep", "{}"), Placeholders.ARRAY
-    return JobSpec(name=name, argv=argv, placeholders=filled, count=plan.jobs), upload
+    return JobSpec(
+        name=name, program=Program(argv=argv, placeholders=filled), count=plan.jobs
+    ), upload
 
 
 async def _ended(

@@ -20,6 +20,7 @@ from statistics import median
 
 from kestrelctl.core.agent.agent import LocalAttempt
 from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.template import Template
 from kestrelctl.errors import KestrelError, MissingTool
@@ -64,7 +65,7 @@ async def bare_rate() -> float:
 
 def task_environment() -> dict[str, str]:
     """What a worker on this machine gives a task of a bench: a larger one makes starts slower."""
-    spec = JobSpec(name="bench sleep 0", argv=("/bin/sleep", "0"), count=1)
+    spec = JobSpec(name="bench sleep 0", program=Program(argv=("/bin/sleep", "0")), count=1)
     attempt = LocalAttempt(1, Template.of(1, spec), 0, None, Claim({}), (1, 1, 0, 1, 0), 0.0)
     return Environments("w1@workers.localhost").of(attempt)
 

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 
 from kestrelctl.core.jobs.job import how_stopped
 from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.program import cut_words
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.result import how_it_ended
-from kestrelctl.core.model.spec import Notify, cut_words
+from kestrelctl.core.model.spec import Notify
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.grammar.flock_words import neighbour_words
 from kestrelctl.grammar.one_line import one_line

@@ -130,7 +130,7 @@ def unfilled_in(spec: JobSpec) -> str:
     if not left:
         return ""
     filled = "only {}, {n} and {i} are filled"
-    if spec.placeholders is Placeholders.NONE:
+    if spec.program.placeholders is Placeholders.NONE:
         filled = "only --array fills it"
     return f"\n{left} stays as it is: {filled}"
 

@@ -262,7 +262,7 @@ def _submission(request: rq.SubmitJob) -> Step:
 
     def then(reply: an.Reply) -> str | Step:
         answer = cast(an.Submitted, reply)
-        return sentences.submitted(answer, spec.argv, spec.notify) + beside
+        return sentences.submitted(answer, spec.program.argv, spec.notify) + beside
 
     return Step(request, then, changes=True)
 

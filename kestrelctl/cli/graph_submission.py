@@ -105,11 +105,10 @@ def _job(
     left = parse_parent_files(inputs, outside, last, places.get, placed.after_each)
     changed = msgspec.structs.replace(
         spec,
-        argv=job.argv,
+        program=msgspec.structs.replace(spec.program, argv=job.argv, parent_files=left),
         name=str(name),
         after=waiting_for(after, left),
         after_each=outside,
-        parent_files=left,
     )
     if placed.after_each is not None:
         changed = msgspec.structs.replace(changed, after_each=0)

@@ -265,13 +265,17 @@ def submit(
     spec = _with_surroundings(invocation, spec, options)
     left = parse_parent_files(options["inputs"], spec.after_each, ctx.meta[LAST_JOB])
     after = waiting_for(spec.after, left)
-    spec = checked_job(msgspec.structs.replace(spec, parent_files=left, after=after))
-    if fetch_to is not None and spec.output_to:
+    spec = checked_job(
+        msgspec.structs.replace(
+            spec, program=msgspec.structs.replace(spec.program, parent_files=left), after=after
+        )
+    )
+    if fetch_to is not None and spec.program.output_to:
         raise UsageError(
             "--fetch and --output-to exclude each other",
-            cause=f"the pool will have none of the files: they go to {spec.output_to}",
+            cause=f"the pool will have none of the files: they go to {spec.program.output_to}",
         )
-    if fetch_to is not None and not spec.outputs:
+    if fetch_to is not None and not spec.program.outputs:
         raise UsageError(
             "there will be nothing to fetch", hint="--output GLOB says what tasks leave"
         )
@@ -285,12 +289,12 @@ def submit(
     if key is None:
         key = secrets.token_hex(16)
     _warn_of_placeholders(invocation, spec)
-    if ctx.meta.get(_JOB_FILE) is None and any(map(os.path.isfile, spec.argv[:2])):
+    if ctx.meta.get(_JOB_FILE) is None and any(map(os.path.isfile, spec.program.argv[:2])):
         from kestrelctl.cli.other_systems import unread_directives
 
         root = ctx.find_root().command
         assert isinstance(root, click.Group)
-        unread = unread_directives(root, spec.argv)
+        unread = unread_directives(root, spec.program.argv)
         if unread is not None:
             invocation.screen.warn(unread.notes[0], hint=unread.hint or None)
     look = Look.ANYWHERE if progress else Look.TERMINAL
@@ -357,7 +361,7 @@ def _warn_of_placeholders(invocation: Invocation, spec: JobSpec, which: str = ""
     stay = left_in(spec, spec.items[0] if spec.items else None)
     if not stay:
         return False
-    if spec.placeholders is Placeholders.NONE:
+    if spec.program.placeholders is Placeholders.NONE:
         hint = "--array fills {}, {n} and {i} with numbers, --each-line FILE fills {} with lines"
     elif spec.items is None:
         hint = "a field of a JSON item fills it (--from-json); {} and {n} are the task's number"
@@ -405,11 +409,14 @@ def _with_surroundings(
             "inputs are put into scratch directories, and --workdir has the tasks start elsewhere",
             hint="leave one of --input and --workdir out",
         )
-    in_scratch = bool(options["inputs"] or spec.outputs or spec.checkpoints)
+    in_scratch = bool(options["inputs"] or spec.program.outputs or spec.program.checkpoints)
     return msgspec.structs.replace(
         spec,
-        workdir=_directory(invocation, workdir, in_scratch),
-        env=_exported(invocation, options["export"]) | spec.env,
+        program=msgspec.structs.replace(
+            spec.program,
+            workdir=_directory(invocation, workdir, in_scratch),
+            env=_exported(invocation, options["export"]) | spec.program.env,
+        ),
     )
 
 
@@ -423,7 +430,10 @@ async def _with_files(
     sent = await send_inputs(files.all, share, record, invocation.screen)
     count = len(files.inputs)
     return msgspec.structs.replace(
-        spec, inputs=sent[:count], stdin=sent[count] if files.stdin else None
+        spec,
+        program=msgspec.structs.replace(
+            spec.program, inputs=sent[:count], stdin=sent[count] if files.stdin else None
+        ),
     )
 
 
@@ -466,7 +476,10 @@ def _submit_graph(
             have = sent.get(each.files)
             if have is None:
                 return each.job
-            spec = msgspec.structs.replace(each.job.spec, inputs=have.inputs, stdin=have.stdin)
+            program = msgspec.structs.replace(
+                each.job.spec.program, inputs=have.program.inputs, stdin=have.program.stdin
+            )
+            spec = msgspec.structs.replace(each.job.spec, program=program)
             return msgspec.structs.replace(each.job, spec=spec)
 
         all_lines = lines_of([whole(each) for each in described]) if sent else lines

@@ -57,8 +57,8 @@ def check_size(request: SubmitJob | UploadItems) -> None:
     if needed > codec.MAX_PAYLOAD_BYTES:
         cause = f"{size(codec.MAX_PAYLOAD_BYTES)} is the most"
         hint = "put data into files, and use --each-line or --from-json for what differs"
-        if isinstance(request, SubmitJob) and request.spec.env:
-            of_env = codec.text_bytes(msgspec.json.encode(request.spec.env).decode())
+        if isinstance(request, SubmitJob) and request.spec.program.env:
+            of_env = codec.text_bytes(msgspec.json.encode(request.spec.program.env).decode())
             if 2 * of_env > needed:
                 cause += f"; its environment alone takes {size(of_env)}"
                 hint = "export by name what tasks need"

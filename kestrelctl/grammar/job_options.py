@@ -12,6 +12,7 @@ from kestrelctl.core.model.exits import MAX_EXIT_CODE
 from kestrelctl.core.model.isolation import RUNGS, tag
 from kestrelctl.core.model.objection import objection_to
 from kestrelctl.core.model.placeholders import Placeholders, has_braces
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec, Notify, OnWorkerLost
 from kestrelctl.core.model.task_array import TaskArray
 from kestrelctl.core.model.task_environment import TaskEnvironment
@@ -454,11 +455,28 @@ def job_of(
     cleanup = options["cleanup"]
     commands = (argv, cleanup, *(stage.argv for stage in stages))
     differ = options["array"] is not None or items is not None
-    return JobSpec(
+    program = Program(
         argv=argv,
-        items=items,
         placeholders=_placeholders(commands, differ=differ, paste_items=paste_items),
+        env=_environment(options["env"]),
         cleanup=cleanup,
+        time_limit_seconds=options["time_limit"],
+        outputs=tuple(options["outputs"]),
+        output_to=options["output_to"],
+        stages=stages,
+        checkpoints=tuple(options["checkpoints"]),
+        checkpoint_seconds=options["checkpoint_every"],
+        checkpoint_exit=options["checkpoint_exit"],
+        success_exits=options["success_exit"],
+        stop_signal=options["stop_signal"],
+        stop_grace_seconds=options["stop_grace"],
+        join=options["join"],
+        keep_logs=options["keep_logs"],
+        environment=TaskEnvironment(environment) if environment else None,
+    )
+    return JobSpec(
+        program=program,
+        items=items,
         count=array.count,
         first=array.first,
         step=array.step,
@@ -471,14 +489,12 @@ def job_of(
         requirements=options["requirements"].strip(),
         rank=options["rank"].strip(),
         stays=options["no_flock"],
-        environment=TaskEnvironment(environment) if environment else None,
         max_running=options["max_running"],
         max_failures=options["max_failures"],
         retry_memory_bytes=options["retry_memory"],
         service=options["service"],
         time_request_seconds=options["time_request"],
         **_deadline(options["deadline"]),
-        success_exits=options["success_exit"],
         retry_on=options["retry_on"],
         no_retry_on=options["no_retry_on"],
         backoff_seconds=options["backoff"],
@@ -489,20 +505,8 @@ def job_of(
         after=options["after"],
         after_each=options["after_each"],
         if_parent_fails=IfParentFails(options["if_parent_fails"]),
-        stop_signal=options["stop_signal"],
-        stop_grace_seconds=options["stop_grace"],
-        join=options["join"],
-        keep_logs=options["keep_logs"],
         max_losses=options["max_losses"],
-        time_limit_seconds=options["time_limit"],
         on_worker_lost=OnWorkerLost(options["on_worker_lost"]),
-        outputs=tuple(options["outputs"]),
-        output_to=options["output_to"],
-        stages=stages,
-        checkpoints=tuple(options["checkpoints"]),
-        checkpoint_seconds=options["checkpoint_every"],
-        checkpoint_exit=options["checkpoint_exit"],
-        env=_environment(options["env"]),
         notify=Notify(options["notify"]),
     )
 

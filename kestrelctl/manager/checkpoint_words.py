@@ -6,7 +6,8 @@ import msgspec
 
 from kestrelctl.core.model.checkpoint import Checkpoint
 from kestrelctl.core.model.checkpoint_rules import DEFAULT_SECONDS
-from kestrelctl.core.model.spec import JobSpec, cut_words
+from kestrelctl.core.model.program import cut_words
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.protocol.checkpoint_views import CheckpointView, JobCheckpoints
 
 #: Characters of globs in an answer about many jobs.
@@ -30,12 +31,12 @@ def job_checkpoints(spec: JobSpec, resumed: int) -> JobCheckpoints | None:
     Args:
         resumed: how many attempts were begun from one.
     """
-    if not spec.checkpoints:
+    if not spec.program.checkpoints:
         return None
     return JobCheckpoints(
-        globs=list(spec.checkpoints),
-        every_seconds=spec.checkpoint_seconds or DEFAULT_SECONDS,
-        exit_code=spec.checkpoint_exit,
+        globs=list(spec.program.checkpoints),
+        every_seconds=spec.program.checkpoint_seconds or DEFAULT_SECONDS,
+        exit_code=spec.program.checkpoint_exit,
         resumed=resumed,
     )
 

@@ -148,7 +148,7 @@ class GraphRequests:
         counts = record.counts if job is None else job.counts
         return GraphNode(
             job_id=record.job_id,
-            name=record.spec.name or " ".join(record.spec.argv)[:_MOST_OF_A_COMMAND],
+            name=record.spec.name or " ".join(record.spec.program.argv)[:_MOST_OF_A_COMMAND],
             state=state,
             tasks=record.spec.count,
             ended=counts.total(),
@@ -194,7 +194,7 @@ def _jobs(lines: list[str], inside: Callable[[TaskEnvironment], TaskEnvironment]
             or problem_with_parents(job.after, least=0)
         )
         if not problem:
-            placed = [each for each in job.spec.parent_files if each.placed]
+            placed = [each for each in job.spec.program.parent_files if each.placed]
             early = not_waited_for(placed, job.after, job.after_each)
             if early is not None:
                 problem = f"files of job {early + 1} of them are wanted, and it is not waited for"
@@ -212,7 +212,7 @@ def _jobs(lines: list[str], inside: Callable[[TaskEnvironment], TaskEnvironment]
             name = f" ({job.spec.name[:40]})" if job.spec.name else ""
             raise UsageError(f"{which}{name} cannot be accepted", cause=problem, hint=hint)
         jobs.append(job)
-        for each in job.spec.parent_files:
+        for each in job.spec.program.parent_files:
             if each.placed:
                 which = f"job {each.job_id + 1} of {len(lines):,}"
                 check_parent(jobs[each.job_id].spec, which)

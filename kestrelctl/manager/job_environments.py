@@ -33,6 +33,11 @@ def with_environment(
         NotFound: there is no such class.
         UsageError: tasks cannot run inside.
     """
-    if spec.environment is None:
+    if spec.program.environment is None:
         return spec
-    return msgspec.structs.replace(spec, environment=of_pool(spec.environment))
+    return msgspec.structs.replace(
+        spec,
+        program=msgspec.structs.replace(
+            spec.program, environment=of_pool(spec.program.environment)
+        ),
+    )

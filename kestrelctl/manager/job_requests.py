@@ -500,7 +500,7 @@ class JobRequests:
         store = self._service.store
         used = store.used([record.job_id]).get(record.job_id, Used())
         view = views.with_spread(views.with_used(view, used), used, store.spread(record.job_id))
-        if spec.stages:
+        if spec.program.stages:
             rows = store.tasks(record.job_id, states=FINAL_STATES, limit=MOST_TASKS)
             view = msgspec.structs.replace(view, stage_sums=stage_sums(rows))
         if job is not None:
@@ -525,7 +525,7 @@ class JobRequests:
         spec = (job or self._selection.whole(record.job_id)).spec
         return msgspec.structs.replace(
             view,
-            argv=list(spec.argv),
+            argv=list(spec.program.argv),
             requires=list(spec.requires),
             requirements=spec.requirements,
             rank=spec.rank,

@@ -120,7 +120,7 @@ def _active(job: Job, unstored: Counts | None) -> JobLine:
     counts, running = shown(job, unstored)
     return JobLine(
         job_id=job.id,
-        name=_name(job.spec.name, job.spec.argv),
+        name=_name(job.spec.name, job.spec.program.argv),
         owner=job.owner,
         state="cancelling" if job.cancelling else "active" if job.hold is None else "held",
         tasks=job.spec.count,
@@ -139,7 +139,7 @@ def _over(record: JobRecord) -> JobLine:
     spec, counts = record.spec, record.counts
     return JobLine(
         job_id=record.job_id,
-        name=_name(spec.name, spec.argv),
+        name=_name(spec.name, spec.program.argv),
         owner=record.owner,
         state=record.state,
         tasks=spec.count,

@@ -75,7 +75,7 @@ def check_parents(service: Service, spec: JobSpec) -> None:
     Raises:
         UsageError: there is such a parent.
     """
-    wanted = [each.job_id for each in spec.parent_files if not each.placed]
+    wanted = [each.job_id for each in spec.program.parent_files if not each.placed]
     for record in service.store.jobs(ids=wanted, limit=len(wanted)) if wanted else ():
         check_parent(record.spec, f"job {record.job_id}")
 
@@ -89,13 +89,14 @@ def check_parent(parent: JobSpec, which: str) -> None:
     Raises:
         UsageError: it leaves none there.
     """
-    if parent.outputs and not parent.output_to:
+    address = parent.program.output_to
+    if parent.program.outputs and not address:
         return
-    if parent.output_to:
+    if address:
         raise UsageError(
             f"the files of {which} are not in the file share",
-            cause=f"they go to {parent.output_to}",
-            hint=f"--after has a job wait, and --input {parent.output_to.rstrip('/')}/ read them",
+            cause=f"they go to {address}",
+            hint=f"--after has a job wait, and --input {address.rstrip('/')}/ read them",
         )
     raise UsageError(
         f"{which} leaves no files that tasks could find",
@@ -104,4 +105,4 @@ def check_parent(parent: JobSpec, which: str) -> None:
 
 
 def _wanted(job: Job, parent: int) -> ParentFiles | None:
-    return next((each for each in job.spec.parent_files if each.job_id == parent), None)
+    return next((each for each in job.spec.program.parent_files if each.job_id == parent), None)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from kestrelctl.core.agent.agent import Agent, LocalAttempt
 from kestrelctl.core.model.ad import WorkerAd, bookable, unit_ids
 from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.template import Template
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol import codec, profile, work
@@ -56,7 +57,10 @@ class _Worker:
         for task in tasks:
             if task.number not in running:
                 # Another manager, or an earlier session, had sent it.
-                template, claim = Template(job_id=task.job_id, argv=()), claim_of(task.job_id)
+                template, claim = (
+                    Template(job_id=task.job_id, program=Program(argv=())),
+                    claim_of(task.job_id),
+                )
                 running[task.number] = LocalAttempt(
                     task.number, template, task.index, None, claim, task.seal, now
                 )

@@ -29,14 +29,14 @@ class TaskFileRequests:
         Raises:
             UsageError: it leaves no files here, or too many tasks are named.
         """
-        if not record.spec.outputs:
+        if not record.spec.program.outputs:
             raise UsageError(
                 f"job {record.job_id} leaves no files",
                 hint="`kestrelctl submit --output GLOB` says which files of tasks are kept",
             )
-        if record.spec.output_to:
+        if record.spec.program.output_to:
             raise UsageError(
-                f"the files of job {record.job_id} are at {record.spec.output_to}",
+                f"the files of job {record.job_id} are at {record.spec.program.output_to}",
                 cause="--output-to had them written there, and the pool has none of them",
                 hint="read them there: those of task 7 are in its directory 7",
             )

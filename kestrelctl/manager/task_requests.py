@@ -107,7 +107,7 @@ class TaskRequests:
             after = page[-1].index
         if after is None:
             self._being_read = None
-        stages = [stage.name for stage in record.spec.stages]
+        stages = [stage.name for stage in record.spec.program.stages]
         caller.reply(an.Tasks(id=request.id, tasks=page, after=after, stages=stages))
 
     def _items(self, record: JobRecord, job: Job | None) -> Sequence[str] | None:

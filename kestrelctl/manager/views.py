@@ -16,9 +16,10 @@ from kestrelctl.core.model.assets import MILLI, natural, unit_key, without_units
 from kestrelctl.core.model.end_reason import NO_REASON
 from kestrelctl.core.model.ending_rules import rules_text
 from kestrelctl.core.model.job_inputs import shown_input
+from kestrelctl.core.model.program import cut_words
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.result import logs_are_stored
-from kestrelctl.core.model.spec import JobSpec, cut_words
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.core.model.use import Use
 from kestrelctl.core.pool import Pool
@@ -126,7 +127,7 @@ def job_view(record: JobRecord, job: Job | None, unstored: Counts | None = None)
         lost=counts.lost,
         cancelled=counts.cancelled,
         priority=spec.priority,
-        argv=list(spec.argv),
+        argv=list(spec.program.argv),
         first=spec.first,
         step=spec.step,
         ids=spec.ids(),
@@ -135,13 +136,13 @@ def job_view(record: JobRecord, job: Job | None, unstored: Counts | None = None)
         requirements=spec.requirements,
         rank=spec.rank,
         max_running=spec.max_running,
-        workdir=spec.workdir,
-        outputs=list(spec.outputs),
-        output_to=spec.output_to,
+        workdir=spec.program.workdir,
+        outputs=list(spec.program.outputs),
+        output_to=spec.program.output_to,
         checkpoints=job_checkpoints(spec, job.resumed if job else record.resumed),
         max_failures=spec.max_failures,
         max_losses=spec.max_losses,
-        time_limit_seconds=spec.time_limit_seconds,
+        time_limit_seconds=spec.program.time_limit_seconds,
         on_worker_lost=spec.on_worker_lost.value,
         endings=rules_text(spec),
         service=spec.service,
@@ -153,15 +154,15 @@ def job_view(record: JobRecord, job: Job | None, unstored: Counts | None = None)
         retry_memory_bytes=list(spec.retry_memory_bytes),
         backoff_seconds=spec.backoff_seconds,
         max_backoff_seconds=spec.max_backoff_seconds,
-        stop_signal=spec.stop_signal,
-        stop_grace_seconds=spec.stop_grace_seconds,
+        stop_signal=spec.program.stop_signal,
+        stop_grace_seconds=spec.program.stop_grace_seconds,
         hold=job.hold if job else record.hold,
         hold_after=spec.hold_after,
         stop_after=spec.stop_after,
-        join=spec.join,
+        join=spec.program.join,
         after_each=spec.after_each,
-        keep_logs=spec.keep_logs,
-        environment=spec.environment.of if spec.environment else "",
+        keep_logs=spec.program.keep_logs,
+        environment=spec.program.environment.of if spec.program.environment else "",
         stays=spec.stays,
         guest_of=home_of(spec),
         mean_seconds=job.mean_seconds if job else None,
@@ -279,11 +280,15 @@ def detailed(view: JobView, spec: JobSpec) -> JobView:
     """
     whole = msgspec.structs.replace(
         view,
-        env=spec.env,
-        cleanup=list(spec.cleanup),
-        stages=list(spec.stages) or None,
-        inputs=[*map(shown_input, spec.inputs), *(p.name for p in spec.parent_files)] or None,
-        stdin=shown_input(spec.stdin) if spec.stdin else "",
+        env=spec.program.env,
+        cleanup=list(spec.program.cleanup),
+        stages=list(spec.program.stages) or None,
+        inputs=[
+            *map(shown_input, spec.program.inputs),
+            *(p.name for p in spec.program.parent_files),
+        ]
+        or None,
+        stdin=shown_input(spec.program.stdin) if spec.program.stdin else "",
     )
     return whole if _json_bytes(whole) + _FRAME_BYTES <= codec.MAX_PAYLOAD_BYTES else view
 

@@ -40,15 +40,15 @@ def problem_with_size(spec: JobSpec) -> str | None:
         if len(item) * _MOST_BYTES > MAX_ITEM_BYTES and item_bytes(item) > MAX_ITEM_BYTES:
             return f"the item of task {index} takes more than {MAX_ITEM_BYTES:,} bytes"
     room = codec.MAX_PAYLOAD_BYTES - _FRAME_BYTES - (MAX_ITEM_BYTES if items else 0)
-    if spec.checkpoints:
+    if spec.program.checkpoints:
         room -= MOST_STORED_BYTES
     if spec.span > 1:
         room -= spec.span * (MOST_HOST_CHARACTERS + _QUOTES)
     needed = codec.text_bytes(msgspec.json.encode(Template.of(0, spec)).decode())
     if needed > room:
         parts = ["command", "environment"]
-        parts += ["inputs"] if spec.inputs or spec.stdin else []
-        parts += ["stages"] if spec.stages else []
+        parts += ["inputs"] if spec.program.inputs or spec.program.stdin else []
+        parts += ["stages"] if spec.program.stages else []
         what = f"{', '.join(parts[:-1])} and {parts[-1]}"
         return f"{what} take {needed:,} bytes; {room:,} is the most"
     return None

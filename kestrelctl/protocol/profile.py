@@ -183,9 +183,9 @@ def task_message(attempt: LocalAttempt) -> RunTask:
     """What a worker is sent of an attempt that is to run now."""
     template = attempt.template
     task_id, index, item = template.task_id(attempt.index), attempt.index, attempt.item
-    command = fill_for(template, template.argv, index, item)
-    cleanup = fill_for(template, template.cleanup, index, item)
-    joined = "exec 2>&1; " if template.join else ""
+    command = fill_for(template, template.program.argv, index, item)
+    cleanup = fill_for(template, template.program.cleanup, index, item)
+    joined = "exec 2>&1; " if template.program.join else ""
     return RunTask(
         id=str(TaskId(attempt.number, attempt.seal)),
         job=template.job_id,
@@ -193,7 +193,7 @@ def task_message(attempt: LocalAttempt) -> RunTask:
         command=joined + as_line(command, task_id),
         cleanup=joined + as_line(cleanup, task_id) if cleanup else "",
         env=variables(template, index, item, attempt.count, attempt.hosts),
-        time_limit_seconds=template.time_limit_seconds,
+        time_limit_seconds=template.program.time_limit_seconds,
     )
 
 

@@ -19,6 +19,7 @@ from kestrelctl.core.model.ad import AssetChange
 from kestrelctl.core.model.byte_limit import ByteLimit
 from kestrelctl.core.model.hold import MAX_HOLD_REASON_CHARACTERS
 from kestrelctl.core.model.placeholders import Placeholders
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import Count, Seconds, Whole
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.shell_line import numbered
@@ -86,9 +87,11 @@ class SubmitLine(UserRequest, frozen=True, kw_only=True, tag="job"):
         """The same as any other submission."""
         requires = self.requires
         spec = JobSpec(
-            argv=numbered(self.command),
-            cleanup=numbered(self.cleanup),
-            placeholders=Placeholders.ARRAY if self.queue > 1 else Placeholders.NONE,
+            program=Program(
+                argv=numbered(self.command),
+                cleanup=numbered(self.cleanup),
+                placeholders=Placeholders.ARRAY if self.queue > 1 else Placeholders.NONE,
+            ),
             count=self.queue,
             requires=tuple(requires.split() if isinstance(requires, str) else requires),
             notify=Notify.ALWAYS,

@@ -14,7 +14,7 @@ from kestrelctl.core.model.template import Template
 from kestrelctl.core.model.use import Use
 
 #: Both sides say it when they meet; a worker of another version is refused with a reason.
-VERSION = 5
+VERSION = 6
 
 #: (number, job id, index, n, mark), as a worker was sent it: `core.model.seal`.
 ShownSeal = tuple[Count, Count, Count, Count, Count]

@@ -8,6 +8,7 @@ import msgspec
 
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.simulate.faults import CHECKPOINT_FAULTS, KINDS, RESTARTS, Kind
@@ -166,14 +167,16 @@ def checkpointing(seed: int) -> WorldSettings:
         Submission(
             at_seconds=random.uniform(0.0, 5.0),
             spec=JobSpec(
-                argv=("task",),
                 name="steps",
                 count=random.choice((1, 4, 9)),
                 max_failures=random.choice((1, 4)),
                 max_losses=random.choice((2, 50)),
-                checkpoints=("state",),
-                checkpoint_seconds=random.choice((1.0, 2.0)),
-                checkpoint_exit=goes_on,
+                program=Program(
+                    argv=("task",),
+                    checkpoints=("state",),
+                    checkpoint_seconds=random.choice((1.0, 2.0)),
+                    checkpoint_exit=goes_on,
+                ),
             ),
             retry_after_seconds=random.choice((None, 15.0)),
             cancel_after_seconds=random.choice((None, None, None, 6.0)),
@@ -209,7 +212,7 @@ def licensed(seed: int) -> WorldSettings:
             at_seconds=random.uniform(0.0, 5.0),
             owner=owner,
             spec=JobSpec(
-                argv=("task",),
+                program=Program(argv=("task",)),
                 name="long",
                 count=random.randint(1, 9),
                 request={"cpus": 0.5, "seats": float(random.choice((1, 1, 2)))},
@@ -238,7 +241,9 @@ def calm(seed: int) -> WorldSettings:
     hidden = tuple({DB: float(random.randint(1, 12))} for _ in range(random.randint(1, 4)))
     tasks = 30 * int(sum(there[DB] for there in hidden))
     kind = random.choice(("second", "medium"))
-    spec = JobSpec(argv=("task",), name=kind, count=tasks, request={"cpus": 1.0, DB: 1.0})
+    spec = JobSpec(
+        program=Program(argv=("task",)), name=kind, count=tasks, request={"cpus": 1.0, DB: 1.0}
+    )
     return WorldSettings(
         ads=[WorkerAd(assets={"cpus": 16.0}, unknown={DB: NO_MORE_STATUS})] * len(hidden),
         hidden=hidden,
@@ -273,7 +278,11 @@ def shared(seed: int) -> WorldSettings:
         submissions=[
             Submission(
                 at_seconds=1.0,
-                spec=JobSpec(argv=("task",), name=random.choice(("long", "minute")), count=50_000),
+                spec=JobSpec(
+                    program=Program(argv=("task",)),
+                    name=random.choice(("long", "minute")),
+                    count=50_000,
+                ),
                 owner=name,
                 cancel_after_seconds=CONTEST_SECONDS + 10.0,
             )
@@ -293,7 +302,7 @@ def crowded(seed: int) -> WorldSettings:
     first, *others = MANY_OWNERS[: random.randint(2, 4)]
     kind = random.choice(("short", "medium", "second"))
     workers, cpus = random.choice(((10, 1), (20, 1), (5, 4), (2, 16)))
-    many = JobSpec(argv=("task",), name=kind, count=20_000)
+    many = JobSpec(program=Program(argv=("task",)), name=kind, count=20_000)
     few = msgspec.structs.replace(many, count=FEW)
     return WorldSettings(
         ads=[WorkerAd(assets={"cpus": float(cpus)})] * workers,
@@ -313,7 +322,7 @@ def streaming(seed: int) -> WorldSettings:
     """Small tasks take whatever becomes free, and one comes that needs a whole worker."""
     random = Random(f"streaming {seed}")
     workers, cpus = random.randint(2, 4), 4
-    small = JobSpec(argv=("task",), name="second", count=20_000)
+    small = JobSpec(program=Program(argv=("task",)), name="second", count=20_000)
     whole = msgspec.structs.replace(small, count=1, request={"cpus": float(cpus)})
     few, many = MANY_OWNERS[:2]
     at_seconds = random.uniform(5.0, 10.0)
@@ -339,7 +348,7 @@ def large(seed: int, *, workers: int = 200, tasks: int = 5000) -> WorldSettings:
             Submission(
                 at_seconds=random.uniform(0.0, 5.0),
                 spec=JobSpec(
-                    argv=("task", "{}"),
+                    program=Program(argv=("task", "{}")),
                     name=kind,
                     count=tasks // len(kinds),
                     max_failures=3,

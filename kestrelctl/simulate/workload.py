@@ -9,6 +9,7 @@ import msgspec
 
 from kestrelctl.core.model.ad import GPUS, AssetUnit, WorkerAd
 from kestrelctl.core.model.after import IfParentFails, WantedEnd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.core.model.stage import Stage
@@ -236,7 +237,9 @@ def _staged(random: Random, submission: Submission) -> Submission:
         for name in COMMANDED
         if random.random() < 0.6
     )
-    spec = msgspec.structs.replace(submission.spec, stages=stages)
+    spec = msgspec.structs.replace(
+        submission.spec, program=msgspec.structs.replace(submission.spec.program, stages=stages)
+    )
     return msgspec.structs.replace(submission, spec=spec)
 
 
@@ -407,7 +410,7 @@ def _one(random: Random, count: int, within_seconds: float) -> Submission:
     kind = random.choice(KINDS)
     never_runs = sometimes(0.05)
     spec = JobSpec(
-        argv=("task", "{}"),
+        program=Program(argv=("task", "{}")),
         name=kind,
         count=count,
         items=tuple(f"line {i}" for i in range(count)) if sometimes(0.2) else None,

@@ -10,6 +10,7 @@ import sqlite3
 from pathlib import Path
 
 from kestrelctl.errors import StoreUnusable
+from kestrelctl.store.earlier_specs import with_program
 from kestrelctl.store.opening import APPLICATION_ID
 
 _FIRST = (
@@ -433,6 +434,9 @@ _TWENTY_EIGHTH = (
 _TWENTY_NINTH = (
     # How long a task takes at least, as far as a lender's limit has shown; 0 if none has.
     "ALTER TABLE tasks ADD COLUMN least_seconds REAL NOT NULL DEFAULT 0",
+    # What a worker runs is one object in a spec, `program`: row by row, by a function of Python.
+    "UPDATE specs SET spec = with_program(spec)",
+    "UPDATE heads SET head = with_program(head)",
 )
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
@@ -484,6 +488,7 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
             cause=f"its schema has version {version}; this program knows up to {len(MIGRATIONS)}",
             hint="start the newer Kestrel, or give this one another --data-dir",
         )
+    connection.create_function("with_program", 1, with_program, deterministic=True)
     for number, statements in enumerate(MIGRATIONS[version:], start=version + 1):
         with connection:
             connection.execute("BEGIN IMMEDIATE")

@@ -278,7 +278,7 @@ def _must_make_sense(record: JobRecord) -> None:
         raise ValueError(problem)
     if spec.after_each < 0:
         raise ValueError(f"its tasks wait for those of job {spec.after_each}")
-    if record.cursor > spec.count or not spec.argv:
+    if record.cursor > spec.count or not spec.program.argv:
         raise ValueError(f"a cursor of {record.cursor} in {spec.count} tasks")
     if spec.items is not None and len(spec.items) != spec.count:
         raise ValueError(f"{len(spec.items)} items for {spec.count} tasks")

@@ -359,38 +359,48 @@ class WorkerSession:
         task_id = template.task_id(attempt.index)
         command = CommandSpec(
             attempt.number,
-            fill_for(template, template.argv, attempt.index, attempt.item),
+            fill_for(template, template.program.argv, attempt.index, attempt.item),
             self._environments.of(attempt),
-            template.time_limit_seconds,
-            fill_for(template, template.cleanup, attempt.index, attempt.item),
+            template.program.time_limit_seconds,
+            fill_for(template, template.program.cleanup, attempt.index, attempt.item),
             attempt.limits.get("memory", 0) // MILLI,
             attempt.limits.get("disk", 0) // MILLI,
-            template.workdir,
-            stop_signal_number(template.stop_signal),
-            template.stop_grace_seconds or DEFAULT_GRACE_SECONDS,
+            template.program.workdir,
+            stop_signal_number(template.program.stop_signal),
+            template.program.stop_grace_seconds or DEFAULT_GRACE_SECONDS,
             host_lines(attempt.hosts, attempt.claim),
         )
-        if template.checkpoints:
+        if template.program.checkpoints:
             command = replace(command, checkpoints=self._checkpoints.order(attempt))
-        files = template.owner or template.outputs or template.keep_logs or template.checkpoints
-        if not (files or template.join or template.stages or template.environment):
+        files = (
+            template.owner
+            or template.program.outputs
+            or template.program.keep_logs
+            or template.program.checkpoints
+        )
+        if not (
+            files
+            or template.program.join
+            or template.program.stages
+            or template.program.environment
+        ):
             return command  # most: it has none of the rest
         return replace(
             command,
-            join=template.join,
-            keep_logs=template.keep_logs,
-            inputs=template.inputs,
-            parent_files=template.parent_files,
-            stdin=template.stdin,
+            join=template.program.join,
+            keep_logs=template.program.keep_logs,
+            inputs=template.program.inputs,
+            parent_files=template.program.parent_files,
+            stdin=template.program.stdin,
             owner=template.owner,
             group=template.group,
-            outputs=template.outputs,
-            output_to=template.output_to and place_of(template.output_to, task_id),
-            environment=template.environment,
-            success_exits=template.success_exits,
+            outputs=template.program.outputs,
+            output_to=template.program.output_to and place_of(template.program.output_to, task_id),
+            environment=template.program.environment,
+            success_exits=template.program.success_exits,
             stages=tuple(
                 replace(stage, argv=fill_for(template, stage.argv, attempt.index, attempt.item))
-                for stage in template.stages
+                for stage in template.program.stages
             ),
             held=HeldAttempt.of(attempt, self.account),
         )
@@ -416,7 +426,7 @@ class WorkerSession:
             number=end.number,
             job_id=job_id,
             index=index,
-            outcome=_outcome(end, template.success_exits),
+            outcome=_outcome(end, template.program.success_exits),
             started_at=round(end.started_at, 6),
             wall_seconds=round(end.wall_seconds, 6),
             cpu_seconds=round(end.cpu_seconds, 6),
@@ -438,8 +448,8 @@ class WorkerSession:
                 stdout_stored=end.stdout_stored,
                 stderr_stored=end.stderr_stored,
             )
-            self._host.stored.count(result, keep_logs=template.keep_logs)
-        if template.stages:
+            self._host.stored.count(result, keep_logs=template.program.keep_logs)
+        if template.program.stages:
             rounded = [replace(run, wall_seconds=round(run.wall_seconds, 6)) for run in end.stages]
             result = replace(result, stages=tuple(rounded))
             self._stages.ended(end.number)

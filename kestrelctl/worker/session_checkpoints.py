@@ -39,9 +39,9 @@ class SessionCheckpoints:
         """What is to be done about the checkpoints of an attempt that is about to start."""
         template = attempt.template
         return CheckpointOrder(
-            template.checkpoints,
-            max(LEAST_SECONDS, template.checkpoint_seconds or DEFAULT_SECONDS),
-            template.checkpoint_exit,
+            template.program.checkpoints,
+            max(LEAST_SECONDS, template.program.checkpoint_seconds or DEFAULT_SECONDS),
+            template.program.checkpoint_exit,
             attempt.checkpoint,
             partial(self._made, attempt.number),
         )

@@ -29,6 +29,7 @@ from blows import KINDS, schedule
 from brokenpool import left_behind
 from storm import OWN_WORKERS, Storm, storm
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import KestrelError
@@ -99,7 +100,7 @@ class Run:
             for _ in range(count)
         ]
         return JobSpec(
-            argv=("/bin/sh", "-c", script),
+            program=Program(argv=("/bin/sh", "-c", script)),
             name=f"storm-{number}",
             count=count,
             items=tuple(f"{seconds:.2f}" for seconds in lengths),
@@ -188,7 +189,7 @@ class Run:
         roll.touch()
         for _ in range(3):
             script = f'echo "$KESTREL_WORKER" >> {roll}; sleep 1.5'
-            spec = JobSpec(argv=("/bin/sh", "-c", script), count=workers)
+            spec = JobSpec(program=Program(argv=("/bin/sh", "-c", script)), count=workers)
             job = await again(lambda spec=spec: self._ask(rq.SubmitJob(spec=spec), an.Submitted))
             try:
                 await self.pool.ended(job.job_id, STUCK_SECONDS)

@@ -16,6 +16,7 @@ import psutil
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import Snapshot
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
@@ -46,7 +47,7 @@ class Bench:
         self._do(self.pool.schedule(self.now))
 
     def submit(self, tasks: int, owner: str = "ada") -> None:
-        spec = JobSpec(argv=("true",), count=tasks)
+        spec = JobSpec(program=Program(argv=("true",)), count=tasks)
         self.tell(ev.Submit(at=self.now, request="1", owner=owner, spec=spec))
         self.schedule()
 

@@ -26,6 +26,7 @@ from podman_apart import podman_apart
 from puppet import run_job
 from servers import running
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
@@ -62,7 +63,7 @@ class Round(NamedTuple):
 
 async def one_round(house: House) -> Round:
     began = time.time()
-    spec = JobSpec(argv=("sh", "-c", TASK), requires=("BOX",))
+    spec = JobSpec(program=Program(argv=("sh", "-c", TASK)), requires=("BOX",))
     job = await run_job(house.user, spec, seconds=120)
     log = await house.user.ask(rq.Logs(job=str(job.job_id), task_id=0))
     assert isinstance(log, an.Log)

@@ -10,13 +10,14 @@ import sys
 import time
 from collections.abc import Callable
 
+from jobkit import job_spec
+
 from kestrelctl import garbage
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.handlers.submission import MOST_EXPRESSIONS
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.records import Snapshot
-from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.pool import Pool
 
 REQUIREMENTS = 'Memory >= 512 && Rack < 100 && Machine != "h3" && Cpus >= 64 && isUndefined(Site)'
@@ -42,7 +43,7 @@ def join(pool: Pool, workers: int, racks: int, first_rack: int = 0) -> None:
 
 
 def submit(pool: Pool, tasks: int = 10, **spec: str) -> int:
-    job = JobSpec(argv=("true",), count=tasks, **spec)  # type: ignore[arg-type]
+    job = job_spec(count=tasks, **spec)
     job_id = 0
     for effect in pool.handle(ev.Submit(at=0.0, request="1", owner="ada", spec=job)):
         if isinstance(effect, fx.Feed):

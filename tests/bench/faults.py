@@ -19,6 +19,7 @@ from pathlib import Path
 
 import psutil
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import KestrelError
 from kestrelctl.local.control import connect_local, throw_away_pool
@@ -84,7 +85,7 @@ async def kill_one(pool: PoolState, starts: Path) -> float:
     starts.touch()
     script = f'echo "$KESTREL_WORKER" >> {starts}; exec sleep 60'
     async with connect_local(pool) as user:
-        await user.ask(rq.SubmitJob(spec=JobSpec(argv=("/bin/sh", "-c", script))))
+        await user.ask(rq.SubmitJob(spec=JobSpec(program=Program(argv=("/bin/sh", "-c", script)))))
     await started(starts, 1)
     index = int(starts.read_text()[1:].partition("@")[0]) - 1
     [worker] = psutil.Process(pool.worker_pids[index]).children()
@@ -104,7 +105,9 @@ async def measure(workers: int) -> None:
                 return read_state(directory) or first
 
             async with connect_local(first) as user:
-                spec = JobSpec(argv=("/bin/sh", "-c", script), count=TASKS, max_losses=50)
+                spec = JobSpec(
+                    program=Program(argv=("/bin/sh", "-c", script)), count=TASKS, max_losses=50
+                )
                 submitted = await user.ask(rq.SubmitJob(spec=spec))
             assert isinstance(submitted, an.Submitted)
             await asyncio.sleep(5)

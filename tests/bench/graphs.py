@@ -15,13 +15,14 @@ import time
 
 from kestrelctl.cli.graph_submission import lines_of, send_graph
 from kestrelctl.core.model.after import After
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.control import connect_local, throw_away_pool
 from kestrelctl.protocol.graph_answers import GraphJob
 from kestrelctl.protocol.requests import SubmitJob, Watch
 from kestrelctl.xmpp.user import UserConnection
 
-TRUE = JobSpec(argv=("/bin/true",))
+TRUE = JobSpec(program=Program(argv=("/bin/true",)))
 CHAIN = [GraphJob(spec=TRUE, after=(After(n - 1, n - 1),) if n else ()) for n in range(1_000)]
 LAYERS = [
     GraphJob(spec=TRUE, after=(After(100 * n - 100, 100 * n - 1),) if n else ())
@@ -44,7 +45,7 @@ async def graph(user: UserConnection, jobs: list[GraphJob], key: str) -> tuple[f
 
 async def array(user: UserConnection, tasks: int) -> float:
     """The same of one job of so many tasks, from the acknowledgement."""
-    await user.ask(SubmitJob(spec=JobSpec(argv=TRUE.argv, count=tasks)))
+    await user.ask(SubmitJob(spec=JobSpec(program=Program(argv=TRUE.argv), count=tasks)))
     sent = time.perf_counter()
     await ended(user, "last")
     return time.perf_counter() - sent

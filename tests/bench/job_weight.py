@@ -17,6 +17,7 @@ import psutil
 from kestrelctl.core import events as ev
 from kestrelctl.core.jobs.queued_bytes import encoded_bytes
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import Snapshot
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.pool import Pool
@@ -25,15 +26,15 @@ from kestrelctl.store.memory import MemoryStore
 MOST_BYTES = 200_000_000
 WORDS = 20_000
 KINDS = {
-    "a job of one word": JobSpec(argv=("true",), held=True),
-    "words of 1 letter": JobSpec(argv=("true", *["x"] * WORDS), held=True),
-    "words of 2 letters": JobSpec(argv=("true", *["xx"] * WORDS), held=True),
-    "words of 8 letters": JobSpec(argv=("true", *["x" * 8] * WORDS), held=True),
+    "a job of one word": JobSpec(program=Program(argv=("true",)), held=True),
+    "words of 1 letter": JobSpec(program=Program(argv=("true", *["x"] * WORDS)), held=True),
+    "words of 2 letters": JobSpec(program=Program(argv=("true", *["xx"] * WORDS)), held=True),
+    "words of 8 letters": JobSpec(program=Program(argv=("true", *["x" * 8] * WORDS)), held=True),
     "lines of 24 letters": JobSpec(
-        argv=("true", "{}"), items=("x" * 24,) * WORDS, count=WORDS, held=True
+        program=Program(argv=("true", "{}")), items=("x" * 24,) * WORDS, count=WORDS, held=True
     ),
     "variables of 4 letters": JobSpec(
-        argv=("true",), env={f"{n:04x}": "xxxx" for n in range(WORDS)}, held=True
+        program=Program(argv=("true",), env={f"{n:04x}": "xxxx" for n in range(WORDS)}), held=True
     ),
 }
 

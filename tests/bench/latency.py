@@ -10,6 +10,7 @@ import statistics
 import sys
 import time
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.control import connect_local, throw_away_pool
 from kestrelctl.protocol.requests import CancelJobs, SubmitJob
@@ -23,14 +24,18 @@ async def measure(rounds: int) -> None:
         for _ in range(rounds):
             await asyncio.sleep(0.1)
             started = time.perf_counter()
-            await user.ask(SubmitJob(spec=JobSpec(argv=("/bin/true",)), watch=True))
+            await user.ask(
+                SubmitJob(spec=JobSpec(program=Program(argv=("/bin/true",))), watch=True)
+            )
             await anext(aiter(user.pushed()))
             took.append(1000 * (time.perf_counter() - started))
         slow = []
         for _ in range(MILLIONS):
             await asyncio.sleep(0.1)
             started = time.perf_counter()
-            await user.ask(SubmitJob(spec=JobSpec(argv=("sleep", "60"), count=1_000_000)))
+            await user.ask(
+                SubmitJob(spec=JobSpec(program=Program(argv=("sleep", "60")), count=1_000_000))
+            )
             slow.append(1000 * (time.perf_counter() - started))
             await user.ask(CancelJobs(jobs="last"))
     cuts = statistics.quantiles(took, n=100)

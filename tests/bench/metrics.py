@@ -13,6 +13,7 @@ import sys
 import time
 import urllib.request
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.control import connect_local, throw_away_pool
 from kestrelctl.protocol import answers as an
@@ -67,7 +68,7 @@ async def measure(pairs: int, workers: int, executor: str) -> None:
     ratios: list[float] = []
     async with throw_away_pool(workers, executor) as state, connect_local(state) as user:
         urls = [state.metrics, *state.worker_metrics]
-        spec = JobSpec(argv=COMMANDS[executor], count=TASKS)
+        spec = JobSpec(program=Program(argv=COMMANDS[executor]), count=TASKS)
         submitted = await user.ask(rq.SubmitJob(spec=spec))
         assert isinstance(submitted, an.Submitted)
         await asyncio.sleep(5)

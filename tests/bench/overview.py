@@ -14,6 +14,7 @@ import msgspec
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import Snapshot
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.pool import Pool
@@ -34,7 +35,9 @@ def busy_pool(workers: int, jobs: int) -> Pool:
         pool.handle(ev.Joined(at=1.0, worker=jid, incarnation="a", ad=ad, holds=[]))
     for number in range(jobs):
         wanted = 64.0 + number if number % 4 == 0 else 1.0
-        spec = JobSpec(argv=("./fit", "{n}"), count=10_000, request={"cpus": wanted})
+        spec = JobSpec(
+            program=Program(argv=("./fit", "{n}")), count=10_000, request={"cpus": wanted}
+        )
         pool.handle(ev.Submit(at=1.0, request=str(number), owner="ada@example.org", spec=spec))
         pool.handle(ev.JobStored(at=1.0, job_id=number + 1))
     pool.schedule(1.0)

@@ -18,6 +18,7 @@ from statistics import median
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import Snapshot
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
@@ -53,7 +54,11 @@ class Bench:
             for n in range(SHAPES)
         ]
         for n in range(JOBS):
-            spec = JobSpec(argv=("true",), count=TASKS // JOBS, request=self.rng.choice(shapes))
+            spec = JobSpec(
+                program=Program(argv=("true",)),
+                count=TASKS // JOBS,
+                request=self.rng.choice(shapes),
+            )
             owner = f"user{self.rng.randrange(USERS)}"
             self.tell(ev.Submit(at=self.now, request=str(n), owner=owner, spec=spec))
 

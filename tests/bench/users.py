@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
 from daemons import spawning
 from servers import running
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec, Notify
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
@@ -57,7 +58,9 @@ async def rate(tasks: int, users: int, jobs_of_each: int) -> float:
                 for name, password in passwords.items()
             ]
             of_each = tasks // (users * jobs_of_each)
-            spec = JobSpec(argv=("true",), count=of_each, held=True, notify=Notify.NEVER)
+            spec = JobSpec(
+                program=Program(argv=("true",)), count=of_each, held=True, notify=Notify.NEVER
+            )
             for user in connections:
                 for _ in range(jobs_of_each):
                     assert isinstance(await user.ask(rq.SubmitJob(spec=spec)), an.Submitted)

@@ -23,6 +23,7 @@ from audit import WITNESS, Told, Witness, accepted, audit
 from brokenpool import BrokenPool, left_behind
 from puppet import Puppet
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.control import connect_local
 from kestrelctl.local.pool_state import pool_directory, read_state
@@ -179,7 +180,13 @@ class Attacked:
     async def keep(self) -> None:
         """An innocent user's job that the attack must leave alone."""
         self._kept = await self._submit_as_abel(
-            JobSpec(argv=("true",), count=3, name="kept", held=True, requirements=self._honest)
+            JobSpec(
+                program=Program(argv=("true",)),
+                count=3,
+                name="kept",
+                held=True,
+                requirements=self._honest,
+            )
         )
 
     def innocent(self, count: int = 2, seconds: float = 0.0) -> JobSpec:
@@ -187,7 +194,10 @@ class Attacked:
         leave = f'"{{}} {WITNESS}" >>{self._witness}'
         script = f"echo {leave.format('s')}; sleep {seconds}; echo {leave.format('e')}"
         return JobSpec(
-            argv=("/bin/sh", "-c", script), count=count, priority=255, requirements=self._honest
+            program=Program(argv=("/bin/sh", "-c", script)),
+            count=count,
+            priority=255,
+            requirements=self._honest,
         )
 
     async def submit_innocent(self, count: int = 2, seconds: float = 0.0) -> int:
@@ -275,7 +285,7 @@ class Attacked:
 
     async def type_commands(self) -> None:
         """What people look at, as those who read it: whatever is shown, it is no traceback."""
-        newest = await self.pool.submit(JobSpec(argv=("true",)))
+        newest = await self.pool.submit(JobSpec(program=Program(argv=("true",))))
         ids = sorted(Random(newest).sample(range(1, newest + 1), min(newest, 3)))
         await asyncio.gather(
             self._type(

@@ -23,6 +23,7 @@ from attacked import NAME, Attacked
 from nasty import Nasty
 
 from kestrelctl.cli.main import COMMANDS, kestrelctl
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.pool_state import pool_directory, read_state
 from kestrelctl.protocol import answers as an
@@ -288,7 +289,9 @@ class CarelessOperator:
         if status:
             self._attacked.found(f"no backup is made: {told}")
             return
-        await self._attacked.pool.submit(JobSpec(argv=("true",), count=5, name="forgotten"))
+        await self._attacked.pool.submit(
+            JobSpec(program=Program(argv=("true",)), count=5, name="forgotten")
+        )
         restore = ("manager", "restore", file, "--pool", NAME)
         status, told = await self._attacked.command(*restore)
         if status == 0:
@@ -379,7 +382,11 @@ class CarelessOperator:
         ):
             await self._attacked.command(*words, "--pool", NAME)
         job = await self._attacked.pool.submit(
-            JobSpec(argv=("sleep", "0.3"), count=6, request={"cpus": 1.0, "matlab": 1.0})
+            JobSpec(
+                program=Program(argv=("sleep", "0.3")),
+                count=6,
+                request={"cpus": 1.0, "matlab": 1.0},
+            )
         )
         innocent = await self._attacked.submit_innocent(4, 0.3)
         await asyncio.sleep(0.3)

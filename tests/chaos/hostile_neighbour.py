@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
 
 from flock_servers import Component, Servers
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.flock.overlay.overlay import Overlay
@@ -128,11 +129,13 @@ class HostileNeighbour:
         """Hands the loan an attempt; returns its number."""
         number = next(self._numbers)
         fields = {"job_id": number, "argv": ["true"], "owner": f"ada@users.{HOSTILE}"} | template
+        names = Program.__struct_fields__
+        program = {name: fields.pop(name) for name in names if name in fields}
         run = {
             "type": "run",
             "spans": [[number, number, 0, 1, 0, 7]],
             "claims": [{"cpus": 1000}],
-            "jobs": [fields],
+            "jobs": [fields | {"program": program}],
         }
         self.tell_loan(json.dumps(run, separators=(",", ":")))
         return number
@@ -208,7 +211,7 @@ async def one_at_a_time(neighbour: HostileNeighbour, witness: Path) -> None:
 async def own_users_are_served(state: PoolState) -> None:
     """Passes if a user of the attacked pool has a job done there."""
     async with connect_local(state) as user:
-        spec = JobSpec(argv=("/bin/sh", "-c", "exit 0"), count=4)
+        spec = JobSpec(program=Program(argv=("/bin/sh", "-c", "exit 0")), count=4)
         answer = await user.ask(rq.SubmitJob(spec=spec))
         assert isinstance(answer, an.Submitted), answer
         async with asyncio.timeout(SECONDS):

@@ -27,6 +27,7 @@ from half_login import BIND, HalfLogin, Refused, log_in_by_half
 from puppet import Puppet
 
 from kestrelctl.core.model.after import After
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec, Notify
 from kestrelctl.local.pool_state import pool_directory
 from kestrelctl.protocol import codec
@@ -104,10 +105,15 @@ class RemovedPerson:
         """Does what keeps a pool busy for long."""
         sleeps = ("sleep", mark)
         specs = (
-            JobSpec(argv=sleeps, count=3, notify=Notify.ALWAYS, service=True),
-            JobSpec(argv=sleeps, count=2, outputs=("o",), keep_logs=True),
-            JobSpec(argv=("true",), count=2_000, held=True),
-            JobSpec(argv=("false",), count=5, max_failures=1_000, backoff_seconds=0.1),
+            JobSpec(program=Program(argv=sleeps), count=3, notify=Notify.ALWAYS, service=True),
+            JobSpec(
+                program=Program(argv=sleeps, outputs=("o",), keep_logs=True),
+                count=2,
+            ),
+            JobSpec(program=Program(argv=("true",)), count=2_000, held=True),
+            JobSpec(
+                program=Program(argv=("false",)), count=5, max_failures=1_000, backoff_seconds=0.1
+            ),
         )
         async with self._session(name, password) as puppet:
             to = f"jobs@{self._attacked.pool.state.domain}"
@@ -117,7 +123,7 @@ class RemovedPerson:
                 if "job_id" not in told:
                     raise AssertionError(f"{jid} may not submit {spec}: {told}")
                 first = int(told["job_id"])
-            waits = JobSpec(argv=("true",), after=(After(first, first),))
+            waits = JobSpec(program=Program(argv=("true",)), after=(After(first, first),))
             await self._asks(puppet, to, rq.SubmitJob(spec=waits, watch=True))
             await self._asks(puppet, to, rq.ChangeUser(user="", mail=f"{name}@example.org"))
             for body in ("jobs", f"why {first}", "help"):
@@ -159,7 +165,9 @@ class RemovedPerson:
         while True:
             number += 1
             key = f"f{self._round}-{number}"
-            spec = JobSpec(argv=("sleep", mark), count=self._dice.choice((1, 1, 500)))
+            spec = JobSpec(
+                program=Program(argv=("sleep", mark)), count=self._dice.choice((1, 1, 500))
+            )
             request = self._dice.choice(
                 (
                     rq.SubmitJob(id=key, spec=spec, key=key),
@@ -281,10 +289,12 @@ class RemovedPerson:
         self._passwords[name].append(password)
         async with self._session(name, password) as puppet:
             to = f"jobs@{self._attacked.pool.state.domain}"
-            done = await self._asks(puppet, to, rq.SubmitJob(spec=JobSpec(argv=("true",))))
+            done = await self._asks(
+                puppet, to, rq.SubmitJob(spec=JobSpec(program=Program(argv=("true",))))
+            )
             if "job_id" not in done:
                 self._attacked.found(f"{jid} came back, and is told {done}")
-            spec = JobSpec(argv=("echo", "{}"))
+            spec = JobSpec(program=Program(argv=("echo", "{}")))
             told = await self._asks(puppet, to, rq.SubmitJob(spec=spec, upload="u"))
             await self._is_no_admin(puppet)
             if told.get("type") != "error":

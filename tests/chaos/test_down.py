@@ -12,6 +12,7 @@ import psutil
 import pytest
 from brokenpool import BrokenPool
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.pool_state import pool_directory, read_state
 
@@ -36,7 +37,7 @@ async def busy_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
     assert state is not None
     pool = BrokenPool(state, tmp_path / "witness")
     try:
-        await pool.submit(JobSpec(argv=("/bin/sh", "-c", TASK), count=2))
+        await pool.submit(JobSpec(program=Program(argv=("/bin/sh", "-c", TASK)), count=2))
         await pool.until(lambda: sum(each.name() == "sleep" for each in everything(pool)) == 4)
         yield pool
     finally:

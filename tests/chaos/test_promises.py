@@ -16,6 +16,7 @@ import pytest
 from brokenpool import BrokenPool
 
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.protocol.requests import CancelJobs
 
@@ -92,7 +93,7 @@ async def test_a_killed_workers_task_is_sent_elsewhere_because_the_server_says_s
             starts = pool.witness.with_name("starts")
             starts.write_text("")
             script = f'echo "$KESTREL_WORKER" >> {starts}; exec sleep 60'
-            job_id = await pool.submit(JobSpec(argv=("/bin/sh", "-c", script)))
+            job_id = await pool.submit(JobSpec(program=Program(argv=("/bin/sh", "-c", script))))
             await pool.until(lambda starts=starts: starts.read_text())
             first = starts.read_text().split()[0]
             index = int(first[1 : first.index("@")]) - 1

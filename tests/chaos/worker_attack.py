@@ -11,6 +11,7 @@ from attacked import Attacked
 from nasty import TAME, Nasty, kinds
 from puppet import Puppet
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.protocol import codec, work
 
@@ -83,9 +84,17 @@ class WorkerAttack:
 async def bait(attacked: Attacked) -> None:
     """Jobs for workers that attack: whatever they do with them."""
     for spec in (
-        JobSpec(argv=("sleep", "0.2"), count=300, max_failures=3, items=tuple("ab" * 150)),
-        JobSpec(argv=("true",), count=50, checkpoints=("c",), priority=200),
-        JobSpec(argv=("true",), count=20, outputs=("o",), keep_logs=True),
-        JobSpec(argv=("true",), count=4, span=4),
+        JobSpec(
+            program=Program(argv=("sleep", "0.2")),
+            count=300,
+            max_failures=3,
+            items=tuple("ab" * 150),
+        ),
+        JobSpec(program=Program(argv=("true",), checkpoints=("c",)), count=50, priority=200),
+        JobSpec(
+            program=Program(argv=("true",), outputs=("o",), keep_logs=True),
+            count=20,
+        ),
+        JobSpec(program=Program(argv=("true",)), count=4, span=4),
     ):
         await attacked.pool.submit(spec)

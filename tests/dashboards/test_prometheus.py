@@ -25,6 +25,7 @@ from dashboardkit import (
 )
 from prometheuskit import Prometheus, Series, results, seen_by_prometheus, until, watched
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.control import connect_local
 from kestrelctl.local.pool_state import PoolState, read_state
@@ -46,7 +47,7 @@ tags = ["tiny"]
 
 async def test_every_panel_and_alert_finds_its_data_in_a_pool_at_work(tmp_path: Path) -> None:
     script = "sleep 0.02; exit $((KESTREL_TASK_ID % 80 == 0))"
-    work = JobSpec(argv=("/bin/sh", "-c", script), count=400, max_failures=2)
+    work = JobSpec(program=Program(argv=("/bin/sh", "-c", script)), count=400, max_failures=2)
     (tmp_path / "flock").mkdir()
     classes = tmp_path / "classes.toml"
     classes.write_text(CLASSES)
@@ -63,14 +64,20 @@ async def test_every_panel_and_alert_finds_its_data_in_a_pool_at_work(tmp_path: 
         await user.ask(rq.SubmitJob(spec=work, watch=True))
         async with asyncio.timeout(60):
             assert (await anext(user.pushed())).job.done == 395
-            tiny = JobSpec(argv=("/bin/true",), requires=("TINY",))
+            tiny = JobSpec(program=Program(argv=("/bin/true",)), requires=("TINY",))
             await user.ask(rq.SubmitJob(spec=tiny, watch=True))
             assert (await anext(user.pushed())).job.done == 1
         async with connect_local(pool, admin=True) as admin:
             await admin.ask(rq.SetAsset(name="licences", total=3))
         licensed = {"cpus": 1.0, "licences": 1.0}
-        await user.ask(rq.SubmitJob(spec=JobSpec(argv=("/bin/sleep", "300"), request=licensed)))
-        await user.ask(rq.SubmitJob(spec=JobSpec(argv=("/bin/sleep", "300"), count=20)))
+        await user.ask(
+            rq.SubmitJob(
+                spec=JobSpec(program=Program(argv=("/bin/sleep", "300")), request=licensed)
+            )
+        )
+        await user.ask(
+            rq.SubmitJob(spec=JobSpec(program=Program(argv=("/bin/sleep", "300")), count=20))
+        )
 
         async def seen() -> bool:
             twice = 'count_over_time(kestrel_stanzas_total{kind="unreadable"}[1m])'
@@ -131,8 +138,10 @@ async def choices(prometheus: Prometheus, definition: str) -> list[str]:
 
 async def test_what_breaks_raises_its_alert_and_what_mends_ends_it(tmp_path: Path) -> None:
     workers = 12
-    nowhere = JobSpec(argv=("/bin/true",), requires=("a-tag-that-nobody-has",), count=3)
-    work = JobSpec(argv=("/bin/sleep", "300"), count=workers)
+    nowhere = JobSpec(
+        program=Program(argv=("/bin/true",)), requires=("a-tag-that-nobody-has",), count=3
+    )
+    work = JobSpec(program=Program(argv=("/bin/sleep", "300")), count=workers)
     async with watched(tmp_path, workers) as (pool, prometheus):
 
         async def fires(*names: str, seconds: float = 20) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from puppet import Puppet, run_job
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.template import Template
 from kestrelctl.errors import NotAllowed
@@ -29,7 +30,7 @@ async def test_a_users_account_cannot_join_as_a_worker(local_pool: PoolState) ->
 
 async def test_a_workers_account_cannot_submit(local_pool: PoolState) -> None:
     async with Puppet(local_pool, "w99", "workers") as worker:
-        request = requests.SubmitJob(id="1", spec=JobSpec(argv=("true",)))
+        request = requests.SubmitJob(id="1", spec=JobSpec(program=Program(argv=("true",))))
         worker.session.send(encode(request), f"jobs@{local_pool.domain}")
         answer = await worker.answer()
     assert (answer["type"], answer["code"], answer["id"]) == ("error", "not-allowed", "1")
@@ -38,8 +39,8 @@ async def test_a_workers_account_cannot_submit(local_pool: PoolState) -> None:
 async def test_a_user_cannot_touch_or_read_anothers_job_but_an_admin_can(
     local_pool: PoolState, user: UserConnection, admin: UserConnection
 ) -> None:
-    ended = str((await run_job(user, JobSpec(argv=("true",)))).job_id)
-    spec = JobSpec(argv=("sleep", "60"))
+    ended = str((await run_job(user, JobSpec(program=Program(argv=("true",))))).job_id)
+    spec = JobSpec(program=Program(argv=("sleep", "60")))
     submitted = await user.ask(requests.SubmitJob(spec=spec, watch=True))
     assert isinstance(submitted, answers.Submitted)
     at_work = str(submitted.job_id)
@@ -79,7 +80,9 @@ async def test_only_an_admin_drains_workers(user: UserConnection, admin: UserCon
 
 async def test_a_forged_sender_is_not_believed(local_pool: PoolState, user: UserConnection) -> None:
     """Mallory sends a result in a real worker's name. The server does not pass that on."""
-    submitted = await user.ask(requests.SubmitJob(spec=JobSpec(argv=("sleep", "2")), watch=True))
+    submitted = await user.ask(
+        requests.SubmitJob(spec=JobSpec(program=Program(argv=("sleep", "2"))), watch=True)
+    )
     assert isinstance(submitted, answers.Submitted)
     forged = f'{{"type":"report","results":[[1,{submitted.job_id},0,1,0.0,0.0]]}}'
     async with Puppet(local_pool, "mallory", "users") as mallory:
@@ -97,13 +100,14 @@ async def test_a_worker_ignores_work_from_anybody_but_its_pool(
     witness = f"{tmp_path}/witness"
     workers = await user.ask(requests.ListWorkers())
     assert isinstance(workers, answers.Workers)
-    template = Template(job_id=99, argv=("touch", str(witness)))
+    template = Template(job_id=99, program=Program(argv=("touch", str(witness))))
     run = encode(Run(spans=[(1, 99, 0, 1)], jobs=[template]))
     async with Puppet(local_pool, "mallory", "users") as mallory:
         for worker in workers.workers:
             mallory.session.send(run, worker.worker)
         job = await run_job(
-            user, JobSpec(argv=("/bin/sh", "-c", f"sleep 0.5; test ! -e {witness}"))
+            user,
+            JobSpec(program=Program(argv=("/bin/sh", "-c", f"sleep 0.5; test ! -e {witness}"))),
         )
     assert job.done == 1
 

@@ -12,6 +12,7 @@ from daemons import Spawn, until
 from test_daemons import joined, worker_words
 
 from kestrelctl.core.model.ad import AssetChange
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import UsageError
 from kestrelctl.local.pool_state import PoolState
@@ -40,7 +41,7 @@ async def worker(
 
 async def submitted(user: UserConnection, script: str, count: int = 1, **request: float) -> int:
     spec = JobSpec(
-        argv=("/bin/sh", "-c", script),
+        program=Program(argv=("/bin/sh", "-c", script)),
         count=count,
         requires=("assets",),
         request={"cpus": 0.5, **request},

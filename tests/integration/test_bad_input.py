@@ -11,6 +11,7 @@ import psutil
 import pytest
 from puppet import Puppet, run_job
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import StoreFull, UsageError
 from kestrelctl.local.pool_state import PoolState
@@ -31,7 +32,7 @@ async def nothing_else_is_disturbed(local_pool: PoolState, user: UserConnection)
     yield
     for pid in before:
         assert psutil.pid_exists(pid)
-    job = await run_job(user, JobSpec(argv=("true",), count=2))
+    job = await run_job(user, JobSpec(program=Program(argv=("true",)), count=2))
     assert job.done == 2
 
 
@@ -40,12 +41,16 @@ async def nothing_else_is_disturbed(local_pool: PoolState, user: UserConnection)
     [
         ("{not json", "malformed"),
         ('{"type": "dance", "id": "7"}', "dance"),
-        ('{"type": "submit", "id": "7", "spec": {"argv": "sleep 1"}}', "argv"),
+        ('{"type": "submit", "id": "7", "spec": {"program": {"argv": "sleep 1"}}}', "argv"),
         (
-            '{"type": "submit", "id": "7", "spec": {"argv": ["x"], "request": {"cpus": "two"}}}',
+            '{"type": "submit", "id": "7", "spec": {"program": {"argv": ["x"]}, '
+            '"request": {"cpus": "two"}}}',
             "request",
         ),
-        ('{"type": "submit", "id": "7", "spec": {"argv": ["x"], "count": 1e99}}', "count"),
+        (
+            '{"type": "submit", "id": "7", "spec": {"program": {"argv": ["x"]}, "count": 1e99}}',
+            "count",
+        ),
         ('{"type": "submit", "id": "7"}', "spec"),
         ("[]", "object"),
         ('{"type": "logs", "id": "7", "job": "last", "task_id": {}}', "task_id"),
@@ -84,14 +89,14 @@ async def test_a_refusal_does_not_grow_until_the_server_ends_the_connection(
 
 
 async def test_a_job_that_no_message_can_hand_out_is_refused(local_pool: PoolState) -> None:
-    payload = json.dumps({"type": "submit", "spec": {"argv": ["true", ">" * 300_000]}})
+    payload = json.dumps({"type": "submit", "spec": {"program": {"argv": ["true", ">" * 300_000]}}})
     async with Puppet(local_pool, "grace", "users") as grace:
         grace.shout(payload, f"jobs@{local_pool.domain}")
         assert "limit" in (await grace.answer())["cause"]
 
 
 async def test_large_items_and_long_commands_go_through(user: UserConnection) -> None:
-    spec = JobSpec(argv=("true", "x" * 50_000), env={"LARGE": "y" * 60_000})
+    spec = JobSpec(program=Program(argv=("true", "x" * 50_000), env={"LARGE": "y" * 60_000}))
     for _ in range(12):
         assert (await run_job(user, spec)).done == 1
     listed = await user.ask(requests.ListJobs(limit=12))
@@ -99,11 +104,13 @@ async def test_large_items_and_long_commands_go_through(user: UserConnection) ->
     assert [len(view.argv[1]) < 1000 for view in listed.jobs] == [True] * 12
     last = await user.ask(requests.ListJobs(jobs="last"))
     assert isinstance(last, answers.Jobs)
-    assert last.jobs[0].argv == list(spec.argv)
+    assert last.jobs[0].argv == list(spec.program.argv)
     items = tuple("<" * 40_000 for _ in range(60))
     for start in range(0, 60, 3):
         await user.ask(requests.UploadItems(upload="u", lines=list(items[start : start + 3])))
-    await user.ask(requests.SubmitJob(spec=JobSpec(argv=("true",)), upload="u", watch=True))
+    await user.ask(
+        requests.SubmitJob(spec=JobSpec(program=Program(argv=("true",))), upload="u", watch=True)
+    )
     async with asyncio.timeout(30.0):
         async for ended in user.pushed():
             assert ended.job.done == 60
@@ -113,13 +120,13 @@ async def test_large_items_and_long_commands_go_through(user: UserConnection) ->
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
-        (JobSpec(argv=()), "empty"),
-        (JobSpec(argv=("x",), count=0), "0"),
-        (JobSpec(argv=("x",), request={"cpus": 0}), "cpus"),
-        (JobSpec(argv=("x",), priority=300), "priorities"),
-        (JobSpec(argv=("x\0y",)), "NUL"),
-        (JobSpec(argv=("x",), items=("a", "b")), "2 items"),
-        (JobSpec(argv=("x",), env={"A=B": "1"}), "="),
+        (JobSpec(program=Program(argv=())), "empty"),
+        (JobSpec(program=Program(argv=("x",)), count=0), "0"),
+        (JobSpec(program=Program(argv=("x",)), request={"cpus": 0}), "cpus"),
+        (JobSpec(program=Program(argv=("x",)), priority=300), "priorities"),
+        (JobSpec(program=Program(argv=("x\0y",))), "NUL"),
+        (JobSpec(program=Program(argv=("x",)), items=("a", "b")), "2 items"),
+        (JobSpec(program=Program(argv=("x",), env={"A=B": "1"})), "="),
     ],
 )
 async def test_a_job_that_makes_no_sense_is_refused(
@@ -162,14 +169,16 @@ async def test_a_payload_above_the_protocols_limit_is_refused(local_pool: PoolSt
 
 
 async def test_a_command_that_does_not_exist_fails_with_its_name(user: UserConnection) -> None:
-    job = await run_job(user, JobSpec(argv=("no-such-command",)))
+    job = await run_job(user, JobSpec(program=Program(argv=("no-such-command",))))
     assert job.failed == 1
     task = await first_task(user, job.job_id)
     assert "no-such-command" in task.reason
 
 
 async def test_a_task_that_writes_a_gigabyte_fails_with_its_reason(user: UserConnection) -> None:
-    job = await run_job(user, JobSpec(argv=("head", "-c", "1000000000", "/dev/zero")), 60)
+    job = await run_job(
+        user, JobSpec(program=Program(argv=("head", "-c", "1000000000", "/dev/zero"))), 60
+    )
     assert job.failed == 1
     task = await first_task(user, job.job_id)
     assert task.reason == "output-limit"
@@ -177,7 +186,7 @@ async def test_a_task_that_writes_a_gigabyte_fails_with_its_reason(user: UserCon
 
 async def test_a_task_that_prints_what_xml_cannot_carry_is_reported(user: UserConnection) -> None:
     printed = r"\377\376 \001 \033[31m \357\277\277 <&>\"'"
-    job = await run_job(user, JobSpec(argv=("printf", printed)))
+    job = await run_job(user, JobSpec(program=Program(argv=("printf", printed))))
     assert job.done == 1
     log = await user.ask(requests.Logs(job=str(job.job_id), task_id=0))
     assert isinstance(log, answers.Log)
@@ -191,7 +200,7 @@ async def test_a_daemon_that_a_task_leaves_behind_dies_with_it(
     script = (
         f"setsid sh -c 'echo $$ > {note}; exec sleep 1000' & while ! test -s {note}; do :; done"
     )
-    job = await run_job(user, JobSpec(argv=("/bin/sh", "-c", script)))
+    job = await run_job(user, JobSpec(program=Program(argv=("/bin/sh", "-c", script))))
     assert job.done == 1
     pid = int(note.read_text())
     for _ in range(100):
@@ -208,9 +217,15 @@ async def test_a_full_disk_at_the_store_is_said_and_healed(
     unlimited = resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
     try:
         with pytest.raises(StoreFull):
-            await user.ask(requests.SubmitJob(spec=JobSpec(argv=("true",))), timeout_seconds=10)
+            await user.ask(
+                requests.SubmitJob(spec=JobSpec(program=Program(argv=("true",)))),
+                timeout_seconds=10,
+            )
         with pytest.raises(StoreFull):
-            await user.ask(requests.SubmitJob(spec=JobSpec(argv=("true",))), timeout_seconds=10)
+            await user.ask(
+                requests.SubmitJob(spec=JobSpec(program=Program(argv=("true",)))),
+                timeout_seconds=10,
+            )
         status = await user.ask(requests.PoolStatus())
         assert isinstance(status, answers.PoolSummary)
         assert status.store_error
@@ -232,7 +247,7 @@ async def test_a_full_disk_at_the_spool_loses_no_result(
     for pid in agents:
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
     try:
-        job = await run_job(user, JobSpec(argv=("true",), count=50))
+        job = await run_job(user, JobSpec(program=Program(argv=("true",)), count=50))
     finally:
         for pid in agents:
             resource.prlimit(
@@ -251,7 +266,7 @@ async def test_numbers_that_no_store_can_hold_are_refused(local_pool: PoolState)
         for request in (
             f'{{"type":"tasks","job":"last","after":{2**64}}}',
             f'{{"type":"job_status","jobs":"{2**70}"}}',
-            f'{{"type":"submit","spec":{{"argv":["x"],"first":{2**70}}}}}',
+            f'{{"type":"submit","spec":{{"program":{{"argv":["x"]}},"first":{2**70}}}}}',
         ):
             ada.session.send(request, f"jobs@{local_pool.domain}")
             answer = await ada.answer()

@@ -13,6 +13,7 @@ from test_stages import Stages, a_stage
 from test_task_outputs import Share
 
 from kestrelctl.core.agent.held_attempt import HeldAttempt
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.stage import OUT, RUN, SETUP
 from kestrelctl.core.model.template import Template
 from kestrelctl.worker.executor import CommandSpec, Completion
@@ -25,7 +26,7 @@ def held(number: int = NUMBER) -> HeldAttempt:
     return HeldAttempt(
         account="w1@pool",
         number=number,
-        template=Template(job_id=1, argv=("true",)),
+        template=Template(job_id=1, program=Program(argv=("true",))),
         index=0,
         item=None,
         amounts={"cpus": 1000},

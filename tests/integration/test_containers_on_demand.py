@@ -16,6 +16,7 @@ from environment_house import House, house_of
 from podman_apart import podman_apart
 from puppet import run_job
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
@@ -94,7 +95,9 @@ def containers(before: tuple[str, ...]) -> list[str]:
 async def test_a_container_comes_for_the_tasks_that_need_it_and_goes_after_them(
     house: House, podman: tuple[str, ...]
 ) -> None:
-    job = await run_job(house.user, JobSpec(argv=WHERE, requires=("BOX",), count=3), seconds=120)
+    job = await run_job(
+        house.user, JobSpec(program=Program(argv=WHERE), requires=("BOX",), count=3), seconds=120
+    )
     assert (job.done, job.failed) == (3, 0)
     log = await house.user.ask(rq.Logs(job=str(job.job_id), task_id=2))
     assert isinstance(log, an.Log)
@@ -111,10 +114,12 @@ async def test_a_container_comes_for_the_tasks_that_need_it_and_goes_after_them(
 async def test_an_image_that_is_not_there_is_said_and_tried_again_and_others_are_started(
     house: House, podman: tuple[str, ...]
 ) -> None:
-    spec = JobSpec(argv=WHERE, requires=("GHOST",))
+    spec = JobSpec(program=Program(argv=WHERE), requires=("GHOST",))
     ghost = await house.user.ask(rq.SubmitJob(spec=spec))
     assert isinstance(ghost, an.Submitted)
-    job = await run_job(house.user, JobSpec(argv=WHERE, requires=("BOX",), count=3), seconds=120)
+    job = await run_job(
+        house.user, JobSpec(program=Program(argv=WHERE), requires=("BOX",), count=3), seconds=120
+    )
     assert (job.done, job.failed) == (3, 0)
     async with asyncio.timeout(120):
         while not (failures := (await house.class_of("ghost")).failures):
@@ -138,7 +143,7 @@ async def test_an_image_that_is_not_there_is_said_and_tried_again_and_others_are
 async def test_a_container_goes_with_its_host_and_one_that_was_left_is_removed(
     house: House, podman: tuple[str, ...]
 ) -> None:
-    spec = JobSpec(argv=("sleep", "1000"), requires=("BOX",))
+    spec = JobSpec(program=Program(argv=("sleep", "1000")), requires=("BOX",))
     submitted = await house.user.ask(rq.SubmitJob(spec=spec))
     assert isinstance(submitted, an.Submitted)
     async with asyncio.timeout(120):

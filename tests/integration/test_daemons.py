@@ -12,6 +12,7 @@ import psutil
 from daemons import Spawn, until
 from puppet import run_job
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.control import connect_local
 from kestrelctl.local.pool_state import PoolState, is_alive, read_state
@@ -56,7 +57,7 @@ async def test_the_first_sigterm_drains_a_worker(
     worker = spawn(*worker_words(local_pool, tmp_path, "drained"))
     await joined(user, "drained")
     script = f"touch {tmp_path}/begun; sleep 1"
-    spec = JobSpec(argv=("/bin/sh", "-c", script), count=3, requires=("drained",))
+    spec = JobSpec(program=Program(argv=("/bin/sh", "-c", script)), count=3, requires=("drained",))
     submitted = await user.ask(rq.SubmitJob(spec=spec))
     assert isinstance(submitted, an.Submitted)
     await until((tmp_path / "begun").exists)
@@ -77,7 +78,9 @@ async def test_a_worker_that_pulls_runs_what_it_asks_for(
 ) -> None:
     spawn(*worker_words(local_pool, tmp_path, "puller"), "--pull")
     await joined(user, "puller")
-    job = await run_job(user, JobSpec(argv=("true",), count=200, requires=("puller",)))
+    job = await run_job(
+        user, JobSpec(program=Program(argv=("true",)), count=200, requires=("puller",))
+    )
     assert job.done == 200
     answer = await user.ask(rq.PoolTraffic())
     assert isinstance(answer, an.Traffic)
@@ -91,8 +94,8 @@ async def test_a_worker_leaves_when_its_lifetime_is_over_and_gives_back_what_run
     worker = spawn(*worker_words(local_pool, tmp_path, "lent"), "--lifetime", "8s")
     await joined(user, "lent")
     script = f"touch {tmp_path}/begun; exec sleep 60"
-    runs = JobSpec(argv=("/bin/sh", "-c", script), requires=("lent",))
-    never = JobSpec(argv=("true",), requires=("lent",), time_request_seconds=20.0)
+    runs = JobSpec(program=Program(argv=("/bin/sh", "-c", script)), requires=("lent",))
+    never = JobSpec(program=Program(argv=("true",)), requires=("lent",), time_request_seconds=20.0)
     ids = []
     for spec in (runs, never):
         submitted = await user.ask(rq.SubmitJob(spec=spec))
@@ -116,7 +119,7 @@ async def test_the_second_sigterm_stops_it(
     worker = spawn(*worker_words(local_pool, tmp_path, "stopped"))
     await joined(user, "stopped")
     script = f"touch {tmp_path}/begun; exec sleep 60"
-    spec = JobSpec(argv=("/bin/sh", "-c", script), requires=("stopped",))
+    spec = JobSpec(program=Program(argv=("/bin/sh", "-c", script)), requires=("stopped",))
     submitted = await user.ask(rq.SubmitJob(spec=spec))
     assert isinstance(submitted, an.Submitted)
     await until((tmp_path / "begun").exists)
@@ -223,9 +226,9 @@ async def test_two_local_pools_side_by_side_and_nothing_of_them_after_down(
     assert len(processes) == 14, "supervisor, server, manager, two keepers, two workers; twice"
     for state in (one, two):
         async with connect_local(state) as user:
-            job = await run_job(user, JobSpec(argv=("true",), count=20))
+            job = await run_job(user, JobSpec(program=Program(argv=("true",)), count=20))
             assert job.done == 20
-            await user.ask(rq.SubmitJob(spec=JobSpec(argv=("sleep", "1000"))))
+            await user.ask(rq.SubmitJob(spec=JobSpec(program=Program(argv=("sleep", "1000")))))
             async with asyncio.timeout(10):
                 while not any(p.name() == "sleep" for p in descendants(state)):
                     await asyncio.sleep(0.05)
@@ -243,7 +246,7 @@ async def test_a_crash_of_the_supervisor_leaves_no_process_behind(
 ) -> None:
     state = local_up(spawn, tmp_path, "crash")
     async with connect_local(state) as user:
-        await user.ask(rq.SubmitJob(spec=JobSpec(argv=("sleep", "1000"), count=2)))
+        await user.ask(rq.SubmitJob(spec=JobSpec(program=Program(argv=("sleep", "1000")), count=2)))
         async with asyncio.timeout(10):
             while sum(p.name() == "sleep" for p in descendants(state)) < 2:
                 await asyncio.sleep(0.05)

@@ -14,13 +14,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-import msgspec
 import pytest
 from daemons import Spawn
+from jobkit import changed
 from puppet import Puppet, run_job
 from servers import Authority, encrypted_server
 
 from kestrelctl.core.members.enrollment import Invitation
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, Unreachable, Untrusted, UsageError
 from kestrelctl.local.pool_state import PoolState
@@ -35,7 +36,7 @@ from kestrelctl.xmpp.joiner import join
 from kestrelctl.xmpp.prosody import PrivateServer
 from kestrelctl.xmpp.user import UserConnection
 
-JOB_FOR_NEWCOMERS = JobSpec(argv=("true",), requires=("NEWCOMER",))
+JOB_FOR_NEWCOMERS = JobSpec(program=Program(argv=("true",)), requires=("NEWCOMER",))
 
 
 class Command:
@@ -186,7 +187,7 @@ async def test_a_running_task_of_a_revoked_worker_goes_to_another(
         words = ("worker", "join", "-", "--cpus", "1", "--tags", "newcomer")
         processes.append(await machine(name).start(*words, stdin=token))
     async with ended(processes[0]), ended(processes[1]):
-        spec = msgspec.structs.replace(JOB_FOR_NEWCOMERS, argv=("sleep", "1"))
+        spec = changed(JOB_FOR_NEWCOMERS, argv=("sleep", "1"))
         await user.ask(requests.SubmitJob(spec=spec, watch=True))
         busy: list[str] = []
         async with asyncio.timeout(30):
@@ -317,7 +318,7 @@ async def test_with_a_token_one_can_join_and_do_nothing_else(
         answer = await stranger.answer()
         assert answer["type"] == "refused"
         assert "can only join" in answer["reason"]
-        submit = requests.SubmitJob(id="1", spec=JobSpec(argv=("true",)))
+        submit = requests.SubmitJob(id="1", spec=JobSpec(program=Program(argv=("true",))))
         stranger.session.send(encode(submit), f"jobs@{local_pool.domain}")
         answer = await stranger.answer()
         assert (answer["type"], answer["code"]) == ("error", "not-allowed")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from puppet import run_job
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.environments.environment_class import EnvironmentClass, EnvironmentResources
 from kestrelctl.environments.environment_names import EnvironmentOwner
@@ -69,7 +70,7 @@ async def test_a_virtual_environment_joins_runs_what_needs_its_tag_and_leaves(
     await driver.start(name, wanted, prepared, command, token)
     try:
         imports = ("python", "-c", "import sys, tiny; print(sys.prefix)")
-        job = await run_job(user, JobSpec(argv=imports, requires=("HAS-TINY",)))
+        job = await run_job(user, JobSpec(program=Program(argv=imports), requires=("HAS-TINY",)))
         assert (job.done, job.failed) == (1, 0)
         [worker] = await workers_called(user, "tiny-1")
         assert worker.assets["cpus"] == 1.0

@@ -13,6 +13,7 @@ import pytest
 from daemons import Spawn
 from environment_house import House, house_of
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
@@ -75,7 +76,7 @@ async def test_both_are_killed_and_nothing_is_left_or_comes_twice(
                 watch.running()
                 await asyncio.sleep(0.005)
 
-        spec = JobSpec(argv=("sleep", "1000"), requires=("TINY",), max_losses=50)
+        spec = JobSpec(program=Program(argv=("sleep", "1000")), requires=("TINY",), max_losses=50)
         submitted = await house.user.ask(rq.SubmitJob(spec=spec))
         assert isinstance(submitted, an.Submitted)
         async with asyncio.timeout(250):

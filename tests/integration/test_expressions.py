@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 from daemons import Spawn
+from jobkit import job_spec
 from test_daemons import joined, worker_words
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import UsageError
 from kestrelctl.local.pool_state import PoolState
@@ -25,10 +27,12 @@ async def test_what_has_no_value_at_a_worker_holds_its_job_and_nobody_else(
     worker = spawn(*worker_words(local_pool, tmp_path, "south"), "--attribute", "site=München")
     await joined(user, "south")
     with pytest.raises(UsageError, match="no UTF-8"):
-        await user.ask(rq.SubmitJob(spec=JobSpec(argv=("true",), **{name: r'"\303"'})))
-    spec = JobSpec(argv=("true",), requires=("south",), **{name: "substr(Site, 0, 2)"})
+        await user.ask(rq.SubmitJob(spec=job_spec(**{name: r'"\303"'})))
+    spec = job_spec(requires=("south",), **{name: "substr(Site, 0, 2)"})
     bad = await user.ask(rq.SubmitJob(spec=spec))
-    other = await user.ask(rq.SubmitJob(spec=JobSpec(argv=("true",), requires=("south",))))
+    other = await user.ask(
+        rq.SubmitJob(spec=JobSpec(program=Program(argv=("true",)), requires=("south",)))
+    )
     assert isinstance(bad, an.Submitted)
     assert isinstance(other, an.Submitted)
     async with asyncio.timeout(15):

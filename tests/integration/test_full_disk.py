@@ -13,6 +13,7 @@ from kestrelctl import clock
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.pool import Pool
@@ -96,7 +97,12 @@ async def test_a_full_disk_stops_the_pool_and_room_starts_it_again(disk: Path) -
     house = House(disk)
     pool = house.pool
     house.hello()
-    house.handle(ev.Submit, request="s", owner="ada", spec=JobSpec(argv=("true",), count=600))
+    house.handle(
+        ev.Submit,
+        request="s",
+        owner="ada",
+        spec=JobSpec(program=Program(argv=("true",)), count=600),
+    )
     await house.until(lambda: bool(house.held()))
 
     filler = disk / "somebody elses"

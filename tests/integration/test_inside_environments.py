@@ -10,6 +10,7 @@ from daemons import Spawn
 from environment_house import house_of
 from puppet import run_job
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_environment import TaskEnvironment
 from kestrelctl.errors import NotFound, UsageError
@@ -64,7 +65,7 @@ async def tasks_of(user: UserConnection, spec: JobSpec) -> list[an.TaskView]:
 async def test_tasks_run_inside_and_no_worker_is_started_for_them(
     user: UserConnection, tmp_path: Path
 ) -> None:
-    spec = JobSpec(argv=WHERE, count=20, environment=TaskEnvironment("tiny"))
+    spec = JobSpec(program=Program(argv=WHERE, environment=TaskEnvironment("tiny")), count=20)
     job = await run_job(user, spec)
     assert job.done == 20
     log = await user.ask(rq.Logs(job=str(job.job_id), task_id=19))
@@ -79,7 +80,7 @@ async def test_tasks_run_inside_and_no_worker_is_started_for_them(
 async def test_a_recipe_that_cannot_be_made_fails_the_task_with_what_was_said(
     user: UserConnection,
 ) -> None:
-    spec = JobSpec(argv=("true",), environment=TaskEnvironment("broken"))
+    spec = JobSpec(program=Program(argv=("true",), environment=TaskEnvironment("broken")))
     [task] = await tasks_of(user, spec)
     assert task.reason.startswith("no-environment: broken:")
     assert "/nowhere/at/all.txt" in task.reason
@@ -87,7 +88,11 @@ async def test_a_recipe_that_cannot_be_made_fails_the_task_with_what_was_said(
 
 async def test_names_that_nobody_can_run_inside_are_refused_at_once(user: UserConnection) -> None:
     with pytest.raises(NotFound, match="there is no environment huge"):
-        await run_job(user, JobSpec(argv=("true",), environment=TaskEnvironment("huge")))
+        await run_job(
+            user, JobSpec(program=Program(argv=("true",), environment=TaskEnvironment("huge")))
+        )
     with pytest.raises(UsageError, match="cannot run inside environment box") as refused:
-        await run_job(user, JobSpec(argv=("true",), environment=TaskEnvironment("box")))
+        await run_job(
+            user, JobSpec(program=Program(argv=("true",), environment=TaskEnvironment("box")))
+        )
     assert refused.value.hint == "--requires box starts one"

@@ -8,8 +8,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from jobkit import job_spec
 from puppet import run_job
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import TAIL_BYTES
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
@@ -20,7 +22,7 @@ from kestrelctl.xmpp.user import UserConnection
 
 
 def shell(script: str, **more: object) -> JobSpec:
-    return JobSpec(argv=("/bin/sh", "-c", script), **more)  # type: ignore[arg-type]
+    return job_spec(argv=("/bin/sh", "-c", script), **more)
 
 
 async def tasks_of(user: UserConnection, job: int | str, **how: object) -> list[an.TaskView]:
@@ -50,14 +52,18 @@ async def view(user: UserConnection, job: int) -> an.JobView:
 
 async def test_each_task_of_an_array_knows_who_it_is(user: UserConnection) -> None:
     script = 'echo "$KESTREL_JOB_ID $KESTREL_TASK_ID $KESTREL_TASK_INDEX $KESTREL_TASK_COUNT $1"'
-    spec = JobSpec(argv=("/bin/sh", "-c", script, "sh", "{n}"), count=3, first=10, step=5)
+    spec = JobSpec(
+        program=Program(argv=("/bin/sh", "-c", script, "sh", "{n}")), count=3, first=10, step=5
+    )
     job = await run_job(user, spec)
     printed = [await output_of(user, job.job_id, task_id) for task_id in (10, 15, 20)]
     assert printed == [f"{job.job_id} {n} {i} 3 {n}\n".encode() for i, n in enumerate((10, 15, 20))]
 
 
 async def test_an_array_may_have_gaps(user: UserConnection) -> None:
-    spec = JobSpec(argv=("echo", "{n} {i}"), count=6, first=1, further=((5, 1, 2), (10, 5, 1)))
+    spec = JobSpec(
+        program=Program(argv=("echo", "{n} {i}")), count=6, first=1, further=((5, 1, 2), (10, 5, 1))
+    )
     job = await run_job(user, spec)
     assert job.ids == "1-3,5-6,10"
     ids = [task.task_id for task in await tasks_of(user, job.job_id)]
@@ -87,7 +93,7 @@ async def test_a_task_that_ran_out_of_memory_runs_again_with_more(user: UserConn
     mebibyte = 1 << 20
     code = f"x = b'x' * {200 * mebibyte}; import time; time.sleep(3)"
     spec = JobSpec(
-        argv=(sys.executable, "-c", code),
+        program=Program(argv=(sys.executable, "-c", code)),
         request={"cpus": 1.0, "memory": 100.0 * mebibyte},
         retry_memory_bytes=(150 * mebibyte, 400 * mebibyte),
     )
@@ -104,7 +110,9 @@ async def test_a_task_that_ran_out_of_memory_runs_again_with_more(user: UserConn
 
 
 async def test_a_deadline_stops_what_has_not_ended(user: UserConnection) -> None:
-    spec = JobSpec(argv=("sleep", "{}"), count=2, items=("0", "60"), deadline_seconds=3.0)
+    spec = JobSpec(
+        program=Program(argv=("sleep", "{}")), count=2, items=("0", "60"), deadline_seconds=3.0
+    )
     job = await run_job(user, spec)
     assert (job.state, job.stopped_by, job.done, job.cancelled) == ("cancelled", "deadline", 1, 1)
     found = [(task.state, task.reason) for task in await tasks_of(user, job.job_id)]
@@ -139,11 +147,15 @@ async def test_a_service_goes_on_and_is_scaled(user: UserConnection) -> None:
 
 
 async def test_items_fill_placeholders(user: UserConnection) -> None:
-    lines = await run_job(user, JobSpec(argv=("echo", "<{}>"), count=2, items=("a b", "$HOME")))
+    lines = await run_job(
+        user, JobSpec(program=Program(argv=("echo", "<{}>")), count=2, items=("a b", "$HOME"))
+    )
     assert await output_of(user, lines.job_id, 0) == b"<a b>\n"
     assert await output_of(user, lines.job_id, 1) == b"<$HOME>\n"
     item = '{"name":"x","size":3}'
-    fields = await run_job(user, JobSpec(argv=("echo", "{name}={size}"), count=1, items=(item,)))
+    fields = await run_job(
+        user, JobSpec(program=Program(argv=("echo", "{name}={size}")), count=1, items=(item,))
+    )
     assert await output_of(user, fields.job_id) == b"x=3\n"
 
 
@@ -162,7 +174,7 @@ async def test_output_comes_back_byte_for_byte(user: UserConnection, size: int) 
         f" [each.buffer.write(random.Random(name).randbytes({size}))"
         " for name, each in ((1, sys.stdout), (2, sys.stderr))]"
     )
-    job = await run_job(user, JobSpec(argv=(sys.executable, "-c", script)))
+    job = await run_job(user, JobSpec(program=Program(argv=(sys.executable, "-c", script))))
     assert await output_of(user, job.job_id) == Random(1).randbytes(size)
     assert await output_of(user, job.job_id, stream="stderr") == Random(2).randbytes(size)
 
@@ -216,7 +228,7 @@ async def test_a_failed_task_is_tried_again_as_often_as_asked(
 
 async def test_retry_runs_what_failed_and_only_that(user: UserConnection, tmp_path: Path) -> None:
     script = f'echo "$KESTREL_TASK_ID" >> {tmp_path}/ran; test $1 != 1 -o -e {tmp_path}/mended'
-    spec = JobSpec(argv=("/bin/sh", "-c", script, "sh", "{n}"), count=3)
+    spec = JobSpec(program=Program(argv=("/bin/sh", "-c", script, "sh", "{n}")), count=3)
     job = await run_job(user, spec)
     assert (job.done, job.failed) == (2, 1)
     (tmp_path / "mended").touch()
@@ -282,7 +294,9 @@ async def test_a_task_over_its_time_limit_is_no_success_whatever_it_says(
 
 
 async def test_a_task_over_its_time_limit_is_stopped_with_that_reason(user: UserConnection) -> None:
-    job = await run_job(user, JobSpec(argv=("sleep", "60"), time_limit_seconds=0.3))
+    job = await run_job(
+        user, JobSpec(program=Program(argv=("sleep", "60"), time_limit_seconds=0.3))
+    )
     (task,) = await tasks_of(user, job.job_id)
     assert (task.state, task.reason) == ("failed", "time-limit")
     assert task.wall_seconds is not None
@@ -331,7 +345,9 @@ async def test_an_ended_job_can_be_forgotten_and_an_active_one_not(user: UserCon
 
 
 async def test_tasks_are_listed_by_state_and_page_by_page(user: UserConnection) -> None:
-    spec = JobSpec(argv=("/bin/sh", "-c", "exit $(( $1 % 10 == 0 ))", "sh", "{n}"), count=100)
+    spec = JobSpec(
+        program=Program(argv=("/bin/sh", "-c", "exit $(( $1 % 10 == 0 ))", "sh", "{n}")), count=100
+    )
     job = await run_job(user, spec)
     assert (job.done, job.failed) == (90, 10)
     failed = await tasks_of(user, job.job_id, states=[TaskState.FAILED])

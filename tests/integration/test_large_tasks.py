@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.control import connect_local, throw_away_pool
 from kestrelctl.protocol import answers, requests
@@ -21,7 +22,7 @@ async def test_answers_come_while_large_tasks_are_handed_out() -> None:
     ):
         await admin.ask(requests.ChangeUser(user=pool.user, max_queued_bytes=None))
         for _ in range(JOBS):
-            spec = JobSpec(argv=("true", *ARGUMENTS), held=True)
+            spec = JobSpec(program=Program(argv=("true", *ARGUMENTS)), held=True)
             await user.ask(requests.SubmitJob(spec=spec))
         await user.ask(requests.ReleaseJobs(jobs="all"))
         unfinished = []

@@ -16,6 +16,7 @@ import pytest
 from daemons import KESTRELCTL, until
 from smtp_server import SmtpServer
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
@@ -129,7 +130,9 @@ def site(private_server: PrivateServer, smtp: SmtpServer, tmp_path: Path) -> Ite
 
 async def fails(user: UserConnection) -> int:
     """A job of three tasks, of which one fails, and whose end somebody waits for."""
-    spec = JobSpec(argv=("/bin/sh", "-c", "test {} != 1"), count=3, name="fit", max_failures=1)
+    spec = JobSpec(
+        program=Program(argv=("/bin/sh", "-c", "test {} != 1")), count=3, name="fit", max_failures=1
+    )
     answer = await user.ask(rq.SubmitJob(spec=spec))
     assert isinstance(answer, an.Submitted)
     return answer.job_id

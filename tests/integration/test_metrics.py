@@ -20,6 +20,7 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import KestrelError
 from kestrelctl.local.control import connect_local, throw_away_pool
@@ -88,7 +89,7 @@ async def test_the_numbers_of_a_pool_add_up_while_it_works_and_a_worker_dies(
     tmp_path: Path,
 ) -> None:
     script = "sleep 0.02; exit $((KESTREL_TASK_ID % 10 == 0))"
-    spec = JobSpec(argv=("/bin/sh", "-c", script), count=500, max_failures=2)
+    spec = JobSpec(program=Program(argv=("/bin/sh", "-c", script)), count=500, max_failures=2)
     pages: list[Samples] = []
     async with throw_away_pool(4) as state, connect_local(state) as user:
         directory = Path(state.password_file).parent

@@ -12,6 +12,7 @@ from daemons import Spawn
 from environment_house import House, house_of
 from puppet import run_job
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
@@ -41,7 +42,9 @@ async def house(
 
 
 async def test_work_that_needs_a_tag_starts_an_environment_and_it_goes_again(house: House) -> None:
-    job = await run_job(house.user, JobSpec(argv=WHERE, requires=("TINY",), count=3), seconds=60)
+    job = await run_job(
+        house.user, JobSpec(program=Program(argv=WHERE), requires=("TINY",), count=3), seconds=60
+    )
     assert (job.done, job.failed) == (3, 0)
     [there] = await house.there()
     assert there.host.startswith("w@")
@@ -60,13 +63,17 @@ async def test_work_that_needs_a_tag_starts_an_environment_and_it_goes_again(hou
 async def test_tasks_that_want_memory_are_reason_enough(house: House) -> None:
     """The class says nothing of memory, so an environment has a part of its host's."""
     wants = {"cpus": 1.0, "memory": float(64 << 20), "disk": float(1 << 20)}
-    job = await run_job(house.user, JobSpec(argv=WHERE, requires=("TINY",), request=wants))
+    job = await run_job(
+        house.user, JobSpec(program=Program(argv=WHERE), requires=("TINY",), request=wants)
+    )
     assert (job.done, job.failed) == (1, 0)
 
 
 async def test_who_waits_for_an_environment_is_told_so(house: House) -> None:
     for tags, classes in ((("TINY",), ["tiny"]), (("TINY", "OTHER"), [])):
-        submitted = await house.user.ask(rq.SubmitJob(spec=JobSpec(argv=("true",), requires=tags)))
+        submitted = await house.user.ask(
+            rq.SubmitJob(spec=JobSpec(program=Program(argv=("true",)), requires=tags))
+        )
         assert isinstance(submitted, an.Submitted)
         why = await house.user.ask(rq.ExplainJob(job=str(submitted.job_id)))
         assert isinstance(why, an.JobExplanation)
@@ -74,9 +81,9 @@ async def test_who_waits_for_an_environment_is_told_so(house: House) -> None:
 
 
 async def test_nothing_is_started_for_work_that_could_not_run_there(house: House) -> None:
-    spec = JobSpec(argv=("true",), requires=("TINY", "OTHER"))
+    spec = JobSpec(program=Program(argv=("true",)), requires=("TINY", "OTHER"))
     await house.user.ask(rq.SubmitJob(spec=spec))
-    large = JobSpec(argv=("true",), requires=("TINY",), request={"cpus": 64.0})
+    large = JobSpec(program=Program(argv=("true",)), requires=("TINY",), request={"cpus": 64.0})
     await house.user.ask(rq.SubmitJob(spec=large))
     await asyncio.sleep(3)
     found = await house.listed()
@@ -99,7 +106,7 @@ async def test_an_admin_starts_one_and_it_stays_until_he_stops_it(house: House) 
 
 
 async def test_a_manager_that_dies_starts_none_twice(house: House) -> None:
-    spec = JobSpec(argv=("sleep", "8"), requires=("TINY",))
+    spec = JobSpec(program=Program(argv=("sleep", "8")), requires=("TINY",))
     await house.user.ask(rq.SubmitJob(spec=spec))
     async with asyncio.timeout(60):
         before = await house.one_is("ready")
@@ -123,7 +130,7 @@ async def test_another_host_serves_what_waits_if_the_one_that_starts_an_environm
     async with asyncio.timeout(120):
         while len((await house.class_of("tiny")).hosts) < 2:
             await asyncio.sleep(0.05)
-        spec = JobSpec(argv=WHERE, requires=("TINY",))
+        spec = JobSpec(program=Program(argv=WHERE), requires=("TINY",))
         await house.user.ask(rq.SubmitJob(spec=spec, watch=True))
         first = (await house.one_is("starting")).host.partition("@")[0]
         if how is signal.SIGKILL:
@@ -143,7 +150,7 @@ async def test_another_host_serves_what_waits_if_the_one_that_starts_an_environm
 
 
 async def test_a_worker_that_dies_leaves_nothing_behind(house: House) -> None:
-    spec = JobSpec(argv=("sleep", "1000"), requires=("TINY",))
+    spec = JobSpec(program=Program(argv=("sleep", "1000")), requires=("TINY",))
     submitted = await house.user.ask(rq.SubmitJob(spec=spec))
     assert isinstance(submitted, an.Submitted)
     async with asyncio.timeout(60):

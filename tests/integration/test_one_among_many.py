@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 from puppet import Puppet, run_job
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.control import connect_local, throw_away_pool
 from kestrelctl.local.pool_state import PoolState
@@ -101,7 +102,9 @@ async def work_for_answers(user: UserConnection, seconds: float, *pids: int) -> 
 async def test_one_user_cannot_stall_the_others() -> None:
     async with throw_away_pool(WORKERS) as pool, connect_local(pool) as user:
         for number in range(JOBS):
-            spec = JobSpec(argv=("true", "x" * 300), name=f"a job with the number {number}")
+            spec = JobSpec(
+                program=Program(argv=("true", "x" * 300)), name=f"a job with the number {number}"
+            )
             await user.ask(requests.SubmitJob(spec=spec))
         listed = await user.ask(requests.ListJobs(limit=JOBS))
         assert len(codec.encode(listed)) > 200_000
@@ -119,7 +122,7 @@ async def test_one_user_cannot_stall_the_others() -> None:
                 shout(pool, four),
             )
             took = await work_for_answers(user, ATTACK_SECONDS, pool.manager_pid, pool.server_pid)
-            job = await run_job(user, JobSpec(argv=("true",), count=20))
+            job = await run_job(user, JobSpec(program=Program(argv=("true",)), count=20))
             attack.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await attack

@@ -12,6 +12,7 @@ import pytest
 from people import Person, condition, fields
 from slixmpp.exceptions import IqError
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.pool_state import PoolState, read_state
 from kestrelctl.protocol import answers, requests
@@ -27,7 +28,9 @@ def is_there(kind: str, show: str, status: str) -> bool:
 
 
 async def submit(user: UserConnection, *argv: str, count: int = 1) -> int:
-    answer = await user.ask(requests.SubmitJob(spec=JobSpec(argv=argv, count=count)))
+    answer = await user.ask(
+        requests.SubmitJob(spec=JobSpec(program=Program(argv=argv), count=count))
+    )
     assert isinstance(answer, answers.Submitted)
     return answer.job_id
 

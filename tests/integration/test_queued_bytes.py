@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kestrelctl.core.jobs.queued_bytes import encoded_bytes
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import KestrelError, OverQuota
 from kestrelctl.local.control import connect_local, throw_away_pool
@@ -19,7 +20,7 @@ from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.xmpp.user import UserConnection
 
-JOB = JobSpec(argv=("true", *["ab"] * 10_000), held=True)
+JOB = JobSpec(program=Program(argv=("true", *["ab"] * 10_000)), held=True)
 LIMIT_BYTES = 5 * encoded_bytes(JOB) + 100
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from daemons import Spawn
 from puppet import run_job
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
@@ -42,7 +43,9 @@ async def test_tasks_end_and_no_more_messages_go_than_are_allowed(
     async with connect_user(ada, password, server.domain, *here, tls=False) as user:
         began = loop.time()
         for _ in range(3):
-            job = await run_job(user, JobSpec(argv=("true",), count=20), seconds=60)
+            job = await run_job(
+                user, JobSpec(program=Program(argv=("true",)), count=20), seconds=60
+            )
             assert (job.done, job.failed) == (20, 0)
         # Many questions at once, each answered in its time.
         answers = await asyncio.gather(*(user.ask(rq.PoolTraffic()) for _ in range(60)))

@@ -12,6 +12,7 @@ from pathlib import Path
 from daemons import until
 from puppet import Puppet
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers as an
@@ -102,7 +103,7 @@ async def test_it_joins_runs_tasks_reports_and_dies(
         # What it runs when it dies goes to others.
         flag = tmp_path / "flag"
         script = f"echo x >> {tmp_path}/begun; until test -e {flag}; do sleep 0.05; done"
-        spec = JobSpec(argv=("sh", "-c", script), count=4, requires=("LINUX",))
+        spec = JobSpec(program=Program(argv=("sh", "-c", script)), count=4, requires=("LINUX",))
         submitted_too = await user.ask(rq.SubmitJob(spec=spec))
         assert isinstance(submitted_too, an.Submitted)
         job_id = submitted_too.job_id
@@ -125,7 +126,7 @@ async def test_what_it_is_told_to_cancel_it_cancels(
     local_pool: PoolState, user: UserConnection, tmp_path: Path
 ) -> None:
     async with simple_worker(local_pool, user, tmp_path) as process:
-        spec = JobSpec(argv=("sleep", "600"), requires=("FOO",))
+        spec = JobSpec(program=Program(argv=("sleep", "600")), requires=("FOO",))
         submitted = await user.ask(rq.SubmitJob(spec=spec))
         assert isinstance(submitted, an.Submitted)
         await until_it_is(user, "busy", process)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from daemons import Spawn, until
+from jobkit import job_spec
 
-from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.xmpp.prosody import PrivateServer
@@ -34,7 +34,7 @@ class House:
     managers: list[subprocess.Popen[str]]
 
     async def submit(self, *argv: str, span: int = 2, **spec: object) -> int:
-        job = JobSpec(argv=argv, count=span, span=span, **spec)  # type: ignore[arg-type]
+        job = job_spec(argv=argv, count=span, span=span, **spec)
         answer = await self.user.ask(rq.SubmitJob(spec=job))
         assert isinstance(answer, an.Submitted)
         return answer.job_id

@@ -13,6 +13,7 @@ from daemons import Spawn, until
 from puppet import run_job
 from test_daemons import local_up
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.control import connect_local
 from kestrelctl.local.pool_state import PoolState, read_state
@@ -37,9 +38,11 @@ async def test_a_task_that_stops_or_kills_its_worker_stops_no_pool(
 ) -> None:
     script = TO_EACH.replace("{who}", who).replace("{number}", number)
     async with asyncio.timeout(60):
-        job = await run_job(user, JobSpec(argv=("python3", "-c", script), max_losses=1))
+        job = await run_job(
+            user, JobSpec(program=Program(argv=("python3", "-c", script)), max_losses=1)
+        )
         assert job.state in ("done", "failed")
-        job = await run_job(user, JobSpec(argv=("true",), count=20))
+        job = await run_job(user, JobSpec(program=Program(argv=("true",)), count=20))
     assert job.done == 20
 
 
@@ -61,7 +64,7 @@ async def test_what_was_stopped_goes_on(
         os.kill(pid, signal.SIGSTOP)
     await until(lambda: not any(map(is_stopped, pids)))
     async with asyncio.timeout(60):
-        job = await run_job(user, JobSpec(argv=("true",), count=20))
+        job = await run_job(user, JobSpec(program=Program(argv=("true",)), count=20))
     assert job.done == 20
 
 
@@ -77,7 +80,7 @@ async def test_a_process_that_is_stopped_all_the_time_is_started_anew(
             await asyncio.sleep(0.15)
     await until(lambda: keeper not in getattr(read_state(directory), "worker_pids", [keeper]))
     async with asyncio.timeout(60), connect_local(state) as user:
-        job = await run_job(user, JobSpec(argv=("true",), count=20))
+        job = await run_job(user, JobSpec(program=Program(argv=("true",)), count=20))
     assert job.done == 20
     os.kill(state.pid, signal.SIGSTOP)
     down = spawn("down", "--name", "stopped", env={**os.environ, "XDG_STATE_HOME": str(tmp_path)})

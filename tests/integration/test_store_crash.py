@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import (
     Happening,
     JobForgotten,
@@ -32,7 +33,7 @@ SIZE = 200
 def batch(n: int) -> list[Record]:
     """Batch n: a job, its tasks, all done, its story; a step of job 1; an old job forgotten."""
     job_id = n + 1
-    spec = JobSpec(argv=("true",), count=SIZE)
+    spec = JobSpec(program=Program(argv=("true",)), count=SIZE)
     records: list[Record] = [
         JobRecord(job_id=job_id, owner="ada", spec=spec, submitted_at=float(n), cursor=SIZE)
     ]
@@ -52,7 +53,7 @@ async def commit_for_ever(data_dir: Path) -> None:
     store = SqliteStore(data_dir)
     snapshot = store.open()
     if snapshot.next_job_id == 1:
-        spec = JobSpec(argv=("true",), count=1_000_000)
+        spec = JobSpec(program=Program(argv=("true",)), count=1_000_000)
         await store.commit([JobRecord(job_id=1, owner="ada", spec=spec, submitted_at=0.0)])
     n = store.jobs(ids=[1])[0].cursor
     print("open", n, flush=True)

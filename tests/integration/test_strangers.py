@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from puppet import Puppet
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers, requests
@@ -62,7 +63,7 @@ async def test_nobody_s_presence_is_kept_or_handed_on(
         assert set(told) <= {address(two)}
     data = Path(local_pool.password_file).parent / "server" / "data"
     assert list(data.glob("*/roster/*")) == []
-    await user.ask(requests.SubmitJob(spec=JobSpec(argv=("true",))))
+    await user.ask(requests.SubmitJob(spec=JobSpec(program=Program(argv=("true",)))))
 
 
 @pytest.mark.parametrize("depth", [0, 2_000, 60_000])

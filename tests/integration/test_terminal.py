@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import requests as rq
@@ -137,8 +138,12 @@ async def terminal(environment: dict[str, str]) -> AsyncIterator[Terminal]:
 
 async def test_it_shows_a_job_at_work(terminal: Terminal, user: UserConnection) -> None:
     await terminal.shows(has("2 idle"))
-    await user.ask(rq.SubmitJob(spec=JobSpec(argv=("sleep", "0.05"), count=2000, name="sweep")))
-    await user.ask(rq.SubmitJob(spec=JobSpec(argv=("ls",), request={"cpus": 64})))
+    await user.ask(
+        rq.SubmitJob(
+            spec=JobSpec(program=Program(argv=("sleep", "0.05")), count=2000, name="sweep")
+        )
+    )
+    await user.ask(rq.SubmitJob(spec=JobSpec(program=Program(argv=("ls",)), request={"cpus": 64})))
     lines = await terminal.shows(
         lambda lines: any(re.search("finished .*[1-9].*/s", x) for x in lines)
     )

@@ -16,6 +16,7 @@ from daemons import KESTRELCTL, Spawn, spawning, until
 from puppet import Puppet, run_job
 from servers import DOMAIN, Authority, EncryptedServer, encrypted_server
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import KestrelError, NotAllowed, Untrusted, UsageError
 from kestrelctl.protocol import answers as an
@@ -79,7 +80,7 @@ def daemon(spawn: Spawn, tmp_path: Path) -> Says:
 
 
 async def test_a_job_runs_in_a_pool_without_a_plain_connection(user: UserConnection) -> None:
-    job = await run_job(user, JobSpec(argv=("true",), count=20))
+    job = await run_job(user, JobSpec(program=Program(argv=("true",)), count=20))
     assert job.done == 20
 
 
@@ -90,7 +91,7 @@ async def test_tasks_learn_nothing_of_the_service_manager(
     words = [*pool.worker_words("service"), "--tags", "service", "--isolation", "plain"]
     spawn(*words, env={**os.environ, **dict.fromkeys(told, "1")})
     out = tmp_path / "environment"
-    spec = JobSpec(argv=("/bin/sh", "-c", f"env > {out}"), requires=("service",))
+    spec = JobSpec(program=Program(argv=("/bin/sh", "-c", f"env > {out}")), requires=("service",))
     assert (await run_job(user, spec)).done == 1
     names = {line.partition("=")[0] for line in out.read_text().splitlines()}
     assert "KESTREL_TASK_ID" in names
@@ -250,13 +251,13 @@ def test_an_unknown_account_cannot_join(pool: EncryptedServer, spawn: Spawn) -> 
 async def test_a_workers_account_cannot_submit(pool: EncryptedServer) -> None:
     async with pool.connect("w99", host="workers") as worker:
         with pytest.raises(NotAllowed):
-            await worker.ask(rq.SubmitJob(spec=JobSpec(argv=("true",))))
+            await worker.ask(rq.SubmitJob(spec=JobSpec(program=Program(argv=("true",)))))
 
 
 async def test_nobody_cancels_anothers_job_under_any_name(
     pool: EncryptedServer, user: UserConnection
 ) -> None:
-    submitted = await user.ask(rq.SubmitJob(spec=JobSpec(argv=("sleep", "60"))))
+    submitted = await user.ask(rq.SubmitJob(spec=JobSpec(program=Program(argv=("sleep", "60")))))
     assert isinstance(submitted, an.Submitted)
     job = str(submitted.job_id)
     cancel = encode(rq.CancelJobs(id="1", jobs=job))

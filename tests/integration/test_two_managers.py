@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from daemons import Spawn, until
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import SteppedBack
 from kestrelctl.protocol import answers as an
@@ -69,7 +70,7 @@ class Pool:
             )  # fmt: skip
 
     async def submitted(self, user: UserConnection, argv: tuple[str, ...], n: int = 1) -> int:
-        answer = await user.ask(rq.SubmitJob(spec=JobSpec(argv=argv, count=n)))
+        answer = await user.ask(rq.SubmitJob(spec=JobSpec(program=Program(argv=argv), count=n)))
         assert isinstance(answer, an.Submitted)
         return answer.job_id
 
@@ -160,7 +161,7 @@ async def test_after_all_have_lost_their_power_the_older_manager_is_told_too(
     await logged(pool, "new", "connected to the server")
     worker = pool.start_worker()
     async with pool.connect() as user:
-        await user.ask(rq.SubmitJob(spec=JobSpec(argv=("true",)), watch=True))
+        await user.ask(rq.SubmitJob(spec=JobSpec(program=Program(argv=("true",))), watch=True))
         async with asyncio.timeout(60):
             await anext(user.pushed())
     for process in (right, worker):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from daemons import Spawn
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
@@ -57,7 +58,9 @@ async def test_what_a_running_task_uses_is_known_while_it_runs_and_added_up_when
         asyncio.timeout(60),
         connect_user(ada, password, server.domain, *here, tls=False) as user,
     ):
-        submitted = await user.ask(rq.SubmitJob(spec=JobSpec(argv=("python3", "-c", BURN))))
+        submitted = await user.ask(
+            rq.SubmitJob(spec=JobSpec(program=Program(argv=("python3", "-c", BURN))))
+        )
         assert isinstance(submitted, an.Submitted)
         job_id = submitted.job_id
         first = await _used(user, job_id, 0.0)

@@ -12,6 +12,7 @@ from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.matching_ads import Attributes, in_lower_case, job_ad, worker_ad
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.validate import problem_with_ad, problem_with_job
@@ -66,7 +67,7 @@ _ads = st.builds(
 )
 _specs = st.builds(
     JobSpec,
-    argv=st.just(("x",)),
+    program=st.just(Program(argv=("x",))),
     request=st.sampled_from([{"cpus": 1.0}, {"cpus": 0.5, "memory": 1.0 * MEBIBYTE}]),
     name=_texts,
     priority=st.sampled_from([1, 2, 100]),

@@ -41,6 +41,7 @@ from kestrelctl.core.model.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.guest import GuestOf
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import EndedTasks, JobRecord, Record, TaskRecord, ended_tasks
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
@@ -113,7 +114,12 @@ CONFIG = Config(
 names = st.sampled_from(sorted(ADS))
 specs = st.builds(
     JobSpec,
-    argv=st.just(("true",)),
+    program=st.builds(
+        Program,
+        argv=st.just(("true",)),
+        stages=st.sampled_from([(), (), (), (Stage(name="out", argv=("put",)),)]),
+        checkpoints=st.sampled_from([(), (), ("state",)]),
+    ),
     count=st.sampled_from([1, 1, 2, 7, 30]),
     request=st.builds(
         lambda cpus, memory, fpga, gpus, db, seats: {
@@ -144,8 +150,6 @@ specs = st.builds(
     held=st.sampled_from([False, False, False, True]),
     hold_after=st.sampled_from([None, None, 1, 3]),
     stop_after=st.sampled_from([None, None, None, 1, 2]),
-    stages=st.sampled_from([(), (), (), (Stage(name="out", argv=("put",)),)]),
-    checkpoints=st.sampled_from([(), (), ("state",)]),
 )
 specs = specs.flatmap(
     lambda spec: st.sampled_from([1, 1, 1, 2, 3]).map(
@@ -153,15 +157,21 @@ specs = specs.flatmap(
             spec
             if span == 1
             else msgspec.structs.replace(
-                spec, span=span, count=span, max_running=None, checkpoints=()
+                spec,
+                span=span,
+                count=span,
+                max_running=None,
+                program=msgspec.structs.replace(spec.program, checkpoints=()),
             )
         )
     )
 )
 specs = specs.map(
     lambda spec: (
-        msgspec.structs.replace(spec, checkpoint_exit=85)
-        if spec.checkpoints and spec.priority == 50
+        msgspec.structs.replace(
+            spec, program=msgspec.structs.replace(spec.program, checkpoint_exit=85)
+        )
+        if spec.program.checkpoints and spec.priority == 50
         else spec
     )
 )
@@ -302,7 +312,9 @@ class PoolMachine(RuleBasedStateMachine):
         """Who has stored all that he may is handed nothing that stores more."""
         runs = [effect for effect in handed_out if isinstance(effect, fx.Run)]
         sent = {job_id for run in runs for _, job_id, _, _, _ in run.spans}
-        for job in [job for job in self.pool.jobs if job.id in sent and job.spec.checkpoints]:
+        for job in [
+            job for job in self.pool.jobs if job.id in sent and job.spec.program.checkpoints
+        ]:
             stored = job.sharer.stored
             limit = stored.limit_bytes
             assert limit is None or sum(stored.by_hour.values()) < limit, "too much is stored"

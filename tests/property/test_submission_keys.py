@@ -10,12 +10,16 @@ from hypothesis import strategies as st
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import Record
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.pool import Pool
 from kestrelctl.store.memory import MemoryStore
 
-SPECS = [JobSpec(argv=("true",)), JobSpec(argv=("false",), count=2)]
+SPECS = [
+    JobSpec(program=Program(argv=("true",))),
+    JobSpec(program=Program(argv=("false",)), count=2),
+]
 
 submissions = st.tuples(
     st.just("submit"),

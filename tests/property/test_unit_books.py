@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.model.assets import MILLI, Amounts, amounts, with_units
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.template import Template
 from kestrelctl.core.model.unit_claim import choose
@@ -45,7 +46,7 @@ class Books:
 
     def run(self, claim: Amounts) -> None:
         self.number += 1
-        template = Template(job_id=1, argv=("true",))
+        template = Template(job_id=1, program=Program(argv=("true",)))
         refused = self.agent.on_run(
             [(self.number, 1, 0, 1, 0, 9)], [claim], [template], [], [], now=0.0
         )

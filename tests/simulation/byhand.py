@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
@@ -167,7 +168,7 @@ class Worker(House):
 
     def run(self, first: int, n: int, **spec_fields: object) -> None:
         """Sends attempts of job 1, whose numbers begin with `first`, at the indexes from 0 on."""
-        spec = JobSpec(argv=("task",), name="long", count=n, **spec_fields)  # type: ignore[arg-type]
+        spec = JobSpec(program=Program(argv=("task",)), name="long", count=n, **spec_fields)  # type: ignore[arg-type]
         record = JobRecord(
             job_id=1, owner="ada", spec=spec, submitted_at=self.clock.now, state="active"
         )
@@ -218,7 +219,7 @@ class Manager(House):
         self.wait()
 
     def submit(self, count: int = 1, **spec: object) -> None:
-        made = JobSpec(argv=("task",), name="long", count=count, **spec)  # type: ignore[arg-type]
+        made = JobSpec(program=Program(argv=("task",)), name="long", count=count, **spec)  # type: ignore[arg-type]
         self.ask(requests.SubmitJob(id="submit", spec=made))
 
     def fail_a_job(self) -> None:

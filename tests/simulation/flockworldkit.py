@@ -8,6 +8,7 @@ from typing import Self
 from kestrelctl.core.model import guest, isolation
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.simulate.flock_worlds.flock_nodes import FlockedPool
@@ -29,7 +30,9 @@ def machine(cpus: int = 4) -> WorkerAd:
 def job(kind: str, count: int, at_seconds: float = 1.0, memory: int = 0) -> Submission:
     """Tasks of one processor each; of this memory, in MiB."""
     request = {"cpus": 1.0} | ({"memory": memory * float(MEBIBYTE)} if memory else {})
-    spec = JobSpec(argv=("task",), name=kind, count=count, request=request, max_losses=5)
+    spec = JobSpec(
+        program=Program(argv=("task",)), name=kind, count=count, request=request, max_losses=5
+    )
     return Submission(at_seconds=at_seconds, spec=spec)
 
 

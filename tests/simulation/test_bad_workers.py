@@ -11,6 +11,7 @@ from seeds import due
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.state import State
@@ -91,7 +92,7 @@ def world(
 
 
 def spec(kind: str, count: int, **more: object) -> JobSpec:
-    return JobSpec(argv=("task",), name=kind, count=count, **more)  # type: ignore[arg-type]
+    return JobSpec(program=Program(argv=("task",)), name=kind, count=count, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seed", due(4, parts=2))

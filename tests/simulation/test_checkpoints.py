@@ -10,6 +10,7 @@ from kestrelctl.core.handlers import checkpoints, reporting
 from kestrelctl.core.jobs.job import Task
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.checkpoint import Checkpoint, MadeCheckpoint
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.stored_file import StoredFile
@@ -35,11 +36,13 @@ def small_site(checkpoint_exit: int | None) -> WorldSettings:
     """Two workers, and a task on one of them."""
     ad = WorkerAd(assets={"cpus": 1.0}, tags=("checkpoints",))
     spec = JobSpec(
-        argv=("task",),
+        program=Program(
+            argv=("task",),
+            checkpoints=("state",),
+            checkpoint_seconds=1.0,
+            checkpoint_exit=checkpoint_exit,
+        ),
         name="steps",
-        checkpoints=("state",),
-        checkpoint_seconds=1.0,
-        checkpoint_exit=checkpoint_exit,
     )
     return WorldSettings(ads=[ad, ad], submissions=[Submission(at_seconds=0.0, spec=spec)])
 

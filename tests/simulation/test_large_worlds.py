@@ -7,6 +7,7 @@ from seeds import due
 
 from kestrelctl import simulate
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.simulate.workload import Submission
 
@@ -27,7 +28,10 @@ def test_a_quiet_pool_wastes_hardly_any_time(kind: str, mean_seconds: float) -> 
         simulate.WorldSettings(
             ads=[WorkerAd()] * workers,
             submissions=[
-                Submission(at_seconds=0.5, spec=JobSpec(argv=("t",), name=kind, count=tasks))
+                Submission(
+                    at_seconds=0.5,
+                    spec=JobSpec(program=Program(argv=("t",)), name=kind, count=tasks),
+                )
             ],
             check=False,
             keep_story=False,
@@ -46,7 +50,10 @@ def test_one_slow_task_does_not_hold_up_the_tasks_behind_it() -> None:
         simulate.WorldSettings(
             ads=[WorkerAd()] * 20,
             submissions=[
-                Submission(at_seconds=0.5, spec=JobSpec(argv=("t",), name="mixed", count=2000))
+                Submission(
+                    at_seconds=0.5,
+                    spec=JobSpec(program=Program(argv=("t",)), name="mixed", count=2000),
+                )
             ],
             check=False,
             keep_story=False,

@@ -6,6 +6,7 @@ import pytest
 from byhand import SOON_SECONDS, Manager
 
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import StoreFull
@@ -258,7 +259,7 @@ def test_a_leaving_worker_is_sent_nothing_new(house: Manager) -> None:
 @pytest.mark.parametrize("since_when", ["the submission", "later"])
 def test_whoever_watches_is_told_of_the_end(house: Manager, since_when: str) -> None:
     house.hello()
-    spec = JobSpec(argv=("task",), name="long")
+    spec = JobSpec(program=Program(argv=("task",)), name="long")
     if since_when == "the submission":
         house.ask(requests.SubmitJob(id="s", spec=spec, watch=True))
     else:
@@ -294,7 +295,7 @@ def test_whoever_watches_a_job_is_told_even_if_it_ends_before_it_is_durable() ->
     house = Manager(commit_seconds=(1.0, 1.0))
     house.wait(5.0)
     house.submit()
-    spec = JobSpec(argv=("task",), name="long")
+    spec = JobSpec(program=Program(argv=("task",)), name="long")
     house.ask(requests.SubmitJob(id="s", spec=spec, watch=True))
     house.ask(requests.CancelJobs(id="c", jobs="2"))
     house.wait(5.0)

@@ -9,6 +9,7 @@ from seeds import due
 
 from kestrelctl import simulate
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.simulate import WorldReport, faults
 from kestrelctl.simulate.faults import Kind
@@ -23,7 +24,7 @@ def live_through(
     seed: int, *kinds: Kind, kind: str = "long", max_losses: int = 5, cpus: float = 2
 ) -> WorldReport:
     """Six workers run forty tasks while eight faults of these kinds happen."""
-    spec = JobSpec(argv=("task",), name=kind, count=TASKS, max_losses=max_losses)
+    spec = JobSpec(program=Program(argv=("task",)), name=kind, count=TASKS, max_losses=max_losses)
     report = simulate.run(
         seed,
         simulate.WorldSettings(
@@ -127,7 +128,7 @@ def test_nothing_begins_to_go_wrong_once_there_is_peace(seed: int) -> None:
 
 def test_the_world_waits_for_its_users_second_thoughts() -> None:
     """Of five tasks one always fails: retried long after its end, it fails once more."""
-    spec = JobSpec(argv=("task",), name="poison", count=5)
+    spec = JobSpec(program=Program(argv=("task",)), name="poison", count=5)
     report = simulate.run(
         1,
         simulate.WorldSettings(
@@ -140,7 +141,7 @@ def test_the_world_waits_for_its_users_second_thoughts() -> None:
 
 
 def test_what_is_retried_may_run_before_a_slow_disk_has_heard_of_it() -> None:
-    spec = JobSpec(argv=("task",), name="long", count=4)
+    spec = JobSpec(program=Program(argv=("task",)), name="long", count=4)
     asked = Submission(
         at_seconds=0.0, spec=spec, cancel_after_seconds=1.0, retry_after_seconds=30.0
     )

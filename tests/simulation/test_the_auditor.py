@@ -29,6 +29,7 @@ from kestrelctl.core.model.assets import Amounts
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.end_reason import EndReason
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome, Result
@@ -170,7 +171,9 @@ def test_tokens_that_are_handed_out_while_it_is_not_known_who_has_them(
         return free(self, name, wanted)
 
     monkeypatch.setattr(Tokens, "free", hasty)
-    spec = JobSpec(argv=("t",), name="long", count=12, request={"cpus": 1.0, "seats": 1.0})
+    spec = JobSpec(
+        program=Program(argv=("t",)), name="long", count=12, request={"cpus": 1.0, "seats": 1.0}
+    )
     world = msgspec.structs.replace(
         trouble(faults.crash_manager, job=spec), tokens=(TokenChange(0.0, "seats", 5),)
     )
@@ -204,7 +207,7 @@ def test_quotas_that_hold_nobody_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def members(*kinds: Kind) -> WorldSettings:
     """Two owners who may have four tasks at once together, while this goes wrong."""
-    world = trouble(*kinds, job=JobSpec(argv=("t",), name="long", count=12))
+    world = trouble(*kinds, job=JobSpec(program=Program(argv=("t",)), name="long", count=12))
     shares = [ShareSetting(0.0, "physics", ShareChange(max_running=4))]
     shares += [ShareSetting(0.3, name, ShareChange(), "physics") for name in OWNERS[:2]]
     jobs = [msgspec.structs.replace(world.submissions[0], owner=name) for name in OWNERS[:2]]
@@ -299,7 +302,7 @@ def test_tasks_of_a_cancelled_job_that_wait_again(monkeypatch: pytest.MonkeyPatc
     world = trouble(
         faults.crash_manager,
         faults.crash_worker,
-        job=JobSpec(argv=("t",), name="long", count=12),
+        job=JobSpec(program=Program(argv=("t",)), name="long", count=12),
         cancel_after_seconds=1.0,
     )
     # About one in sixty of these worlds comes to the moment that shows it.
@@ -316,7 +319,7 @@ def test_results_acknowledged_while_their_commit_is_under_way(
     world = trouble(
         faults.repeat_reports,
         faults.slow_commits,
-        job=JobSpec(argv=("t",), name="medium", count=200),
+        job=JobSpec(program=Program(argv=("t",)), name="medium", count=200),
     )
     assert is_found("was acknowledged and dropped", settings=world)
 
@@ -394,7 +397,7 @@ def test_a_user_who_waits_for_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> No
     world = WorldSettings(
         ads=[WorkerAd()],
         submissions=[
-            Submission(at_seconds=at, spec=JobSpec(argv=("t",), name="short"))
+            Submission(at_seconds=at, spec=JobSpec(program=Program(argv=("t",)), name="short"))
             for at in (1.0, 3.0, 5.0, 7.0)
         ],
         faults=3,
@@ -513,7 +516,9 @@ def test_an_estimate_that_rises_for_what_was_sent_before_it_rose(
 
 def test_a_worker_that_rests_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "try_one", lambda *_: None)
-    job = JobSpec(argv=("t",), name="medium", count=3, request={"cpus": 1.0, "db": 1.0})
+    job = JobSpec(
+        program=Program(argv=("t",)), name="medium", count=3, request={"cpus": 1.0, "db": 1.0}
+    )
     world = WorldSettings(
         ads=[WorkerAd(unknown={"db": 75})],
         hidden=({"db": 0.0},),

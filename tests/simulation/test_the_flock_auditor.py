@@ -14,6 +14,7 @@ from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.guest import GuestOf
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.template import Template
@@ -181,7 +182,7 @@ def test_what_a_guest_is_said_to_be() -> None:
     whole = GuestAudit()
     clock = SimulationClock()
     home, lender, third = (PoolAudit(name, clock, whole) for name in (HOME, LENDER, "cedar"))
-    home.committed([record(1, JobSpec(argv=("task",)), owner="ada@users.alder")])
+    home.committed([record(1, JobSpec(program=Program(argv=("task",))), owner="ada@users.alder")])
     lender.committed([record(5, guest_of(HOME, 1, "ada@users.alder"))])
     assert whole.problems == []
     third.committed([record(3, guest_of(LENDER, 5, "ada@users.alder"))])
@@ -195,11 +196,11 @@ def test_what_a_guest_is_said_to_be() -> None:
 
 def guest_of(home: str, job_id: int, user: str) -> JobSpec:
     """A job for one attempt of a job of another pool."""
-    template = Template(job_id=job_id, argv=("task",))
+    template = Template(job_id=job_id, program=Program(argv=("task",)))
     attempt = LocalAttempt(7, template, 0, None, Claim({"cpus": 1000}), (7, job_id, 0, 1, 0), 0.0)
     memo = msgspec.json.encode(HeldAttempt.of(attempt, f"flock@{LENDER}"))
     of = GuestOf(pool=home, job_id=job_id, user=user, loan="0123456789ab", memo=memo)
-    return JobSpec(argv=("task",), guest=of)
+    return JobSpec(program=Program(argv=("task",)), guest=of)
 
 
 def record(job_id: int, spec: JobSpec, owner: str = "") -> JobRecord:

@@ -10,6 +10,7 @@ import pytest
 
 from kestrelctl import simulate
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.simulate import faults
 from kestrelctl.simulate.faults import Kind
@@ -51,7 +52,7 @@ def story(
     seed: int, kind: Kind, workers: int, tasks: int, *, task: str = "long", broken: int = 3
 ) -> list[Told]:
     """What happens in a pool of workers with one processor each while some things break."""
-    spec = JobSpec(argv=("task",), name=task, count=tasks, max_losses=9)
+    spec = JobSpec(program=Program(argv=("task",)), name=task, count=tasks, max_losses=9)
     report = simulate.run(
         seed,
         simulate.WorldSettings(

@@ -7,6 +7,7 @@ from byhand import JOBS, POOL, SOON_SECONDS, Manager, Puppet
 
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import MAX_HAPPENINGS, Happening
 from kestrelctl.core.model.result import TAIL_BYTES, Outcome
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
@@ -238,7 +239,9 @@ def test_what_is_refused_for_a_full_disk_does_not_happen_later(house: Manager) -
 
 def test_a_submission_that_met_a_full_disk_can_be_sent_again(house: Manager) -> None:
     """It was refused, but the manager goes on to store what it had begun."""
-    request = requests.SubmitJob(id="s", spec=JobSpec(argv=("task",), name="long"), key="k")
+    request = requests.SubmitJob(
+        id="s", spec=JobSpec(program=Program(argv=("task",)), name="long"), key="k"
+    )
     house.store.full = True
     for _ in range(2):
         refused = answer(house, request)
@@ -280,7 +283,7 @@ def test_a_job_is_forgotten_when_the_answer_says_so() -> None:
 
 
 def submit_upload(house: Manager) -> object:
-    spec = JobSpec(argv=("task", "{}"), name="long")
+    spec = JobSpec(program=Program(argv=("task", "{}")), name="long")
     return answer(house, requests.SubmitJob(id="s", spec=spec, upload="words"))
 
 
@@ -309,7 +312,10 @@ def test_a_selector_means_the_users_own_unless_it_names_jobs(
 ) -> None:
     house.submit(count=1)
     house.stranger().say(
-        requests.SubmitJob(id="m", spec=JobSpec(argv=("t",), count=2, name="long")), JOBS
+        requests.SubmitJob(
+            id="m", spec=JobSpec(program=Program(argv=("t",)), count=2, name="long")
+        ),
+        JOBS,
     )
     house.wait(0.5)
     house.submit(count=4)

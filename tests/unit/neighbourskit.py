@@ -15,13 +15,14 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+from jobkit import job_spec
+
 from kestrelctl.core import events as ev
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model import guest, isolation
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.end_reason import CANCELLED
-from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.pool import Pool
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.rules.lending import LentKey
@@ -389,7 +390,7 @@ class PoolOfFlock:
                 at=self.service.now(),
                 request=f"test {job_id}",
                 owner=f"ada@users.{self.domain}",
-                spec=JobSpec(**fields),
+                spec=job_spec(**fields),
             )
         )
         return job_id

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from jobkit import job_spec
+
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.members.worker import Worker
@@ -132,7 +134,7 @@ class PoolDriver:
         """A job of so many tasks; returns its id."""
         self._requests += 1
         request = _present(cpus=cpus, memory=memory_bytes, fpga=fpga, matlab=matlab, seats=seats)
-        job = JobSpec(argv=argv, count=count, request=request, **spec)
+        job = job_spec(argv=argv, count=count, request=request, **spec)
         self.tell(
             ev.Submit(
                 at=self.now,
@@ -181,7 +183,7 @@ class PoolDriver:
         Returns:
             The id of the first.
         """
-        specs = [JobSpec(argv=("true",), **spec) for _ in after]
+        specs = [job_spec(**spec) for _ in after]
         self.tell(
             ev.SubmitGraph(
                 at=self.now,

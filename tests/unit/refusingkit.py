@@ -9,6 +9,7 @@ from poolkit import Attempt, PoolDriver
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import JobSpec
 
@@ -24,7 +25,7 @@ def join_unknown(driver: PoolDriver, name: str = "w", cpus: float = 100.0, **unk
 
 def ask_for(driver: PoolDriver, count: int, db: float = 1.0, **spec: object) -> int:
     """A job whose tasks ask for so much of it."""
-    job = JobSpec(argv=("true",), count=count, request={"cpus": 1.0, "db": db})
+    job = JobSpec(program=Program(argv=("true",)), count=count, request={"cpus": 1.0, "db": db})
     job = msgspec.structs.replace(job, **spec)
     driver.tell(ev.Submit(at=driver.now, request="r", owner="ada", spec=job))
     return driver.answers[-1].job_id

@@ -10,6 +10,7 @@ from kestrelctl.core.model.checkpoint import Checkpoint
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.guest import GuestOf
 from kestrelctl.core.model.placeholders import Placeholders
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
@@ -18,43 +19,45 @@ from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.core.model.task_state import TaskState
 
 FULL_SPEC = JobSpec(
-    argv=("convert", "{}", "-resize", "50%"),
+    program=Program(
+        argv=("convert", "{}", "-resize", "50%"),
+        placeholders=Placeholders.PASTE,
+        env={"OMP_NUM_THREADS": "1"},
+        cleanup=("rm", "-rf", "tmp"),
+        time_limit_seconds=1.5,
+        success_exits=((0, 0), (3, 5)),
+        stop_signal="INT",
+        stop_grace_seconds=30.0,
+        outputs=("result.csv", "plots/*.größe"),
+        output_to="file:///shared/ada@users.pool/run",
+        stages=(Stage(name="in", argv=("fetch", "{n}"), time_limit_seconds=60.0, tries=3),),
+        join=True,
+        keep_logs=True,
+    ),
     name="Größe halbieren",
     count=3,
     first=10,
     step=5,
-    placeholders=Placeholders.PASTE,
     items=("a b.png", "ü.png", '"quoted".png'),
-    env={"OMP_NUM_THREADS": "1"},
-    cleanup=("rm", "-rf", "tmp"),
     request={"cpus": 0.5, "memory": 3 * 2**30, "fpga": 2},
     requires=("gpu", "linux"),
     priority=200,
     max_running=40,
     max_failures=3,
     max_losses=7,
-    time_limit_seconds=1.5,
     on_worker_lost=OnWorkerLost.WAIT,
-    success_exits=((0, 0), (3, 5)),
     retry_on=((75, 75), (-9, -9)),
     backoff_seconds=5.0,
     max_backoff_seconds=60.0,
     deadline_seconds=3600.0,
     retry_memory_bytes=(4 * 2**30, 6 * 2**30),
-    stop_signal="INT",
-    stop_grace_seconds=30.0,
     held=True,
     hold_after=20,
     after=(After(1, 3), After(7, 7, WantedEnd.FAILED)),
     after_each=5,
     if_parent_fails=IfParentFails.WAIT,
     graph=GraphHead(3, "digest"),
-    outputs=("result.csv", "plots/*.größe"),
-    output_to="file:///shared/ada@users.pool/run",
-    stages=(Stage(name="in", argv=("fetch", "{n}"), time_limit_seconds=60.0, tries=3),),
     stop_after=3,
-    join=True,
-    keep_logs=True,
     stays=True,
     guest=GuestOf(
         pool="home.example",
@@ -97,7 +100,7 @@ def job(job_id: int = 1, **changes: Any) -> JobRecord:
     """An active job of many tasks, none of them sent yet, unless the changes say otherwise."""
     fields: dict[str, Any] = {
         "owner": "ada@pool.internal",
-        "spec": JobSpec(argv=("true",), count=100_000),
+        "spec": JobSpec(program=Program(argv=("true",)), count=100_000),
         "submitted_at": 1_700_000_000.25,
     }
     return JobRecord(job_id=job_id, **(fields | changes))

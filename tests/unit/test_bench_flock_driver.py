@@ -86,7 +86,7 @@ async def test_tasks_are_submitted_in_their_order_and_sleep_as_the_trace_says() 
     await submit(driver_of(pool))
     specs = [request.spec for request in pool.submitted]
     assert [spec.name for spec in specs] == ["D-1", "D-2", "D-3"]
-    assert [spec.argv[1] for spec in specs] == ["0.002", "0.004", "0.001"]
+    assert [spec.program.argv[1] for spec in specs] == ["0.002", "0.004", "0.001"]
 
 
 async def test_a_task_asks_for_its_tag_and_no_other() -> None:

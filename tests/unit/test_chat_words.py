@@ -14,6 +14,7 @@ from kestrelctl.chat import sentences, typed_words, words
 from kestrelctl.chat.step import Step, no_such_job
 from kestrelctl.cli.submit import submit as submit_command
 from kestrelctl.core.model.after import After, WantedEnd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.spec import JobSpec, Notify
@@ -128,7 +129,7 @@ def spec_of(body: str) -> JobSpec:
     ],
 )
 def test_a_command_is_taken_as_it_is_meant(body: str, argv: tuple[str, ...]) -> None:
-    assert spec_of(body).argv == argv
+    assert spec_of(body).program.argv == argv
 
 
 def test_options_are_those_of_the_command_line() -> None:
@@ -142,13 +143,31 @@ def test_options_are_those_of_the_command_line() -> None:
     request = asked(body)
     assert request.key == "k"
     assert request.spec == JobSpec(
-        argv=("x",), name="a b", count=4, first=1, step=1, further=((7, 1, 1),), priority=7,
-        request={"cpus": 2.0, "memory": 2**30}, requires=("a", "b", "isolation:plain"),
-        max_running=4, max_failures=2, max_losses=3, time_limit_seconds=900.0,
-        on_worker_lost="wait", env={"A": "1", "B": "2"}, notify=Notify.FAILURES,
-        success_exits=((0, 0), (3, 3)), no_retry_on=((2, 2), (64, 78)), backoff_seconds=5.0,
-        max_backoff_seconds=3600.0, stop_signal="INT", stop_grace_seconds=30.0,
-    )  # fmt: skip
+        program=Program(
+            argv=("x",),
+            time_limit_seconds=900.0,
+            env={"A": "1", "B": "2"},
+            success_exits=((0, 0), (3, 3)),
+            stop_signal="INT",
+            stop_grace_seconds=30.0,
+        ),
+        name="a b",
+        count=4,
+        first=1,
+        step=1,
+        further=((7, 1, 1),),
+        priority=7,
+        request={"cpus": 2.0, "memory": 2**30},
+        requires=("a", "b", "isolation:plain"),
+        max_running=4,
+        max_failures=2,
+        max_losses=3,
+        on_worker_lost="wait",
+        notify=Notify.FAILURES,
+        no_retry_on=((2, 2), (64, 78)),
+        backoff_seconds=5.0,
+        max_backoff_seconds=3600.0,
+    )
 
 
 def test_every_option_of_the_command_line_is_taken_or_refused_with_a_reason() -> None:
@@ -178,19 +197,19 @@ def test_every_option_of_the_command_line_is_taken_or_refused_with_a_reason() ->
 )
 def test_what_makes_no_sense_in_a_chat_is_refused(option: str) -> None:
     assert "does not work in a chat" in said(f"submit {option} -- x")
-    assert spec_of(f"submit -- x {option}").argv[0] == "x"
+    assert spec_of(f"submit -- x {option}").program.argv[0] == "x"
 
 
 def test_a_job_file_cannot_be_seen_from_here() -> None:
     assert "job file" in said("submit sweep.toml")
-    assert spec_of("submit -- sweep.toml").argv == ("sweep.toml",)
+    assert spec_of("submit -- sweep.toml").program.argv == ("sweep.toml",)
 
 
 def test_expressions_in_a_chat_keep_the_quotes_in_them() -> None:
     text = 'Memory >= 512 && Arch == "X86_64"'
     for said_so in (f"--requirements '{text}'", f"--requirements ‘{text}’"):  # noqa: RUF001
         spec = spec_of(f"submit {said_so} --rank Memory -- x")
-        assert (spec.requirements, spec.rank, spec.argv) == (text, "Memory", ("x",))
+        assert (spec.requirements, spec.rank, spec.program.argv) == (text, "Memory", ("x",))
     assert "a value is expected, not '>', at character 8." in said(
         "submit --requirements 'Cpus > > 2' -- x"
     )
@@ -198,7 +217,7 @@ def test_expressions_in_a_chat_keep_the_quotes_in_them() -> None:
 
 def test_who_submits_in_a_chat_is_told_of_the_end() -> None:
     assert spec_of("submit -- x").notify is Notify.ALWAYS
-    assert JobSpec(argv=("x",)).notify is Notify.NEVER
+    assert JobSpec(program=Program(argv=("x",))).notify is Notify.NEVER
 
 
 # -- what cannot be understood ---------------------------------------------------------------------
@@ -444,7 +463,7 @@ def test_what_others_wrote_stays_on_its_line() -> None:
     record = JobRecord(
         job_id=12,
         owner=ADA,
-        spec=JobSpec(argv=("true",), name=name),
+        spec=JobSpec(program=Program(argv=("true",)), name=name),
         submitted_at=1.0,
         ended_at=2.0,
     )
@@ -615,9 +634,14 @@ def test_the_examples_of_the_page_are_understood(body: str) -> None:
 
 def ended(**counts: int) -> JobRecord:
     return JobRecord(
-        job_id=12, owner=ADA, spec=JobSpec(argv=("x",), name="name"), submitted_at=1000.0,
-        state="done", counts=Counts(**counts), ended_at=1182.0,
-    )  # fmt: skip
+        job_id=12,
+        owner=ADA,
+        spec=JobSpec(program=Program(argv=("x",)), name="name"),
+        submitted_at=1000.0,
+        state="done",
+        counts=Counts(**counts),
+        ended_at=1182.0,
+    )
 
 
 def test_the_end_of_a_job_is_one_line_or_three() -> None:

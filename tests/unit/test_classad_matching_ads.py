@@ -18,6 +18,7 @@ from kestrelctl.core.model.matching_ads import (
     problem_with_attributes,
     worker_ad,
 )
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 
 GIBIBYTE = float(1 << 30)
@@ -30,7 +31,9 @@ WORKER = WorkerAd(
     version="0.2.0",
     attributes={"rack": 7, "Cpus": 99},
 )
-JOB = JobSpec(argv=("x",), request={"cpus": 0.5, "memory": 0.5 * GIBIBYTE, "fpga": 1.0})
+JOB = JobSpec(
+    program=Program(argv=("x",)), request={"cpus": 0.5, "memory": 0.5 * GIBIBYTE, "fpga": 1.0}
+)
 
 
 def test_ads_are_spelled_as_in_htcondor() -> None:
@@ -70,14 +73,14 @@ def test_each_attribute_of_the_pool_is_in_the_list_of_them() -> None:
         "Fpga",
         "rack",
     }
-    timed = replace(JOB, time_limit_seconds=90.0)
+    timed = replace(JOB, program=replace(JOB.program, time_limit_seconds=90.0))
     said = {name for name in job_ad(timed, "ada") if not name.startswith("Request")}
     assert set(JOB_ATTRIBUTES) == said
 
 
 def test_how_long_a_task_may_run_is_the_less_of_what_its_job_says() -> None:
     assert "JobSeconds" not in job_ad(JOB, "ada")
-    timed = replace(JOB, time_limit_seconds=90.0)
+    timed = replace(JOB, program=replace(JOB.program, time_limit_seconds=90.0))
     assert job_ad(timed, "ada")["JobSeconds"] == 90.0
     assert job_ad(replace(timed, time_request_seconds=60.0), "ada")["JobSeconds"] == 60.0
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from kestrelctl.core import effects as fx
 from kestrelctl.core.model.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.checkpoint_rules import TAG
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.seal import Seals
 from kestrelctl.core.model.shape import shape_key
 from kestrelctl.core.model.spec import JobSpec
@@ -38,10 +39,14 @@ WISHES = ["--checkpoint", "state", "--checkpoint", "log/", "--checkpoint-every",
 
 def test_a_job_says_what_it_goes_on_from() -> None:
     spec = submitted(*WISHES, "--checkpoint-exit", "85", "--", "./relax")
-    assert spec.checkpoints == ("state", "log/")
-    assert (spec.checkpoint_seconds, spec.checkpoint_exit) == (90.0, 85)
+    assert spec.program.checkpoints == ("state", "log/")
+    assert (spec.program.checkpoint_seconds, spec.program.checkpoint_exit) == (90.0, 85)
     plain = submitted("--", "true")
-    assert (plain.checkpoints, plain.checkpoint_seconds, plain.checkpoint_exit) == ((), None, None)
+    assert (
+        plain.program.checkpoints,
+        plain.program.checkpoint_seconds,
+        plain.program.checkpoint_exit,
+    ) == ((), None, None)
 
 
 @pytest.mark.parametrize("value", ['"state"', '["state"]'])
@@ -50,8 +55,8 @@ def test_a_job_file_may_say_it(tmp_path: Path, value: str) -> None:
     more = 'checkpoint-every = "1m"\ncheckpoint-exit = 85\n'
     file.write_text(f'command = ["./relax"]\ncheckpoint = {value}\n{more}')
     spec = submitted(str(file))
-    assert spec.checkpoints == ("state",)
-    assert (spec.checkpoint_seconds, spec.checkpoint_exit) == (60.0, 85)
+    assert spec.program.checkpoints == ("state",)
+    assert (spec.program.checkpoint_seconds, spec.program.checkpoint_exit) == (60.0, 85)
 
 
 def test_a_directory_of_ones_own_is_refused() -> None:
@@ -69,13 +74,15 @@ def test_the_tag_of_workers_that_can_do_it_is_theirs_alone() -> None:
 
 def test_such_a_job_asks_for_that_tag_and_workers_are_told_what_it_says() -> None:
     spec = JobSpec(
-        argv=("true",), checkpoints=("state",), checkpoint_seconds=5.0, checkpoint_exit=85
+        program=Program(
+            argv=("true",), checkpoints=("state",), checkpoint_seconds=5.0, checkpoint_exit=85
+        ),
     )
     assert TAG.upper() in shape_key(spec)[1]
-    assert TAG.upper() not in shape_key(JobSpec(argv=("true",)))[1]
+    assert TAG.upper() not in shape_key(JobSpec(program=Program(argv=("true",))))[1]
     template = Template.of(1, spec)
-    assert template.checkpoints == ("state",)
-    assert (template.checkpoint_seconds, template.checkpoint_exit) == (5.0, 85)
+    assert template.program.checkpoints == ("state",)
+    assert (template.program.checkpoint_seconds, template.program.checkpoint_exit) == (5.0, 85)
 
 
 def test_job_tasks_shows_the_latest_where_there_are_some() -> None:

@@ -12,13 +12,13 @@ from kestrelctl.protocol import requests as rq
 def test_a_command_runs_after_each_task(tmp_path: Path) -> None:
     pool = FakePool()
     run(pool, "submit", "--cleanup", "rm -f 'a lock'", "--", "true")
-    assert pool.last(rq.SubmitJob).spec.cleanup == ("rm", "-f", "a lock")
+    assert pool.last(rq.SubmitJob).spec.program.cleanup == ("rm", "-f", "a lock")
     file = tmp_path / "j.toml"
     file.write_text('command = ["true"]\ncleanup = ["rm", "lock"]\n')
     run(pool, "submit", str(file))
-    assert pool.last(rq.SubmitJob).spec.cleanup == ("rm", "lock")
+    assert pool.last(rq.SubmitJob).spec.program.cleanup == ("rm", "lock")
     run(pool, "submit", str(file), "--cleanup", "rm other")
-    assert pool.last(rq.SubmitJob).spec.cleanup == ("rm", "other")
+    assert pool.last(rq.SubmitJob).spec.program.cleanup == ("rm", "other")
     said = run(pool, "submit", "--cleanup", "--return", "x", "--", "true").stderr
     assert "the option before it takes a command" in said
 

@@ -23,7 +23,7 @@ def environment_of(*words: str) -> dict[str, str]:
     pool = FakePool()
     result = run(pool, "submit", *words)
     assert result.exit_code == 0, result.stderr
-    found = pool.last(SubmitJob).spec.env
+    found = pool.last(SubmitJob).spec.program.env
     assert isinstance(found, dict)
     return found
 

@@ -315,7 +315,7 @@ def test_submit_fetches_when_the_job_has_ended(home: Home) -> None:
     )
     assert result.exit_code == 0, result.stderr
     assert home.here("here") == home.wanted()
-    assert pool.last(rq.SubmitJob).spec.outputs == ("result",)
+    assert pool.last(rq.SubmitJob).spec.program.outputs == ("result",)
     assert pool.last(rq.SubmitJob).watch
 
 
@@ -348,7 +348,7 @@ def test_what_cannot_come_home_is_refused(home: Home, words: tuple[str, ...], wh
 def test_a_file_may_be_called_like_a_mode(home: Home) -> None:
     pool = home.pool()
     assert run(pool, "submit", "--output", "./json", "-o", "json", "--", "true").exit_code == 0
-    assert pool.last(rq.SubmitJob).spec.outputs == ("./json",)
+    assert pool.last(rq.SubmitJob).spec.program.outputs == ("./json",)
 
 
 def test_a_job_file_may_name_outputs(home: Home) -> None:
@@ -356,7 +356,7 @@ def test_a_job_file_may_name_outputs(home: Home) -> None:
         Path("job.toml").write_text(f'command = ["true"]\noutput = {value}\n')
         pool = home.pool()
         assert run(pool, "submit", "job.toml").exit_code == 0
-        assert pool.last(rq.SubmitJob).spec.outputs == outputs
+        assert pool.last(rq.SubmitJob).spec.program.outputs == outputs
     Path("job.toml").write_text('command = ["true"]\noutput = [["x"]]\n')
     assert run(home.pool(), "submit", "job.toml").exit_code == 2
 

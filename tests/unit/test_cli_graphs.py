@@ -73,7 +73,11 @@ def refused(tmp_path: Path, text: str, *args: str) -> str:
 def test_jobs_of_a_file_are_sent_as_one(tmp_path: Path) -> None:
     prepare, fit, report = sent(tmp_path, THREE)
     assert (prepare.spec.name, prepare.spec.request["memory"]) == ("prepare", 2**30)
-    assert (fit.spec.argv, fit.spec.count, fit.after) == (("./fit", "{n}"), 100, (After(0, 0),))
+    assert (fit.spec.program.argv, fit.spec.count, fit.after) == (
+        ("./fit", "{n}"),
+        100,
+        (After(0, 0),),
+    )
     assert report.after == (After(1, 1, WantedEnd.ENDED),)
     assert report.spec.after == (After(12, 12),)
     assert report.spec.if_parent_fails is IfParentFails.WAIT

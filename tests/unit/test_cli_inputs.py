@@ -49,7 +49,7 @@ class Desk:
         """The inputs of a job that is submitted so."""
         result = self.submit(*words, "--", "true")
         assert result.exit_code == 0, result.stderr
-        found = self.pool.last(SubmitJob).spec.inputs
+        found = self.pool.last(SubmitJob).spec.program.inputs
         assert isinstance(found, tuple)
         return found
 
@@ -164,7 +164,7 @@ def test_each_job_of_a_graph_has_its_inputs_and_what_they_share_is_sent_once(des
     result = desk.submit("graph.toml")
     assert result.exit_code == 0, result.stderr
     jobs = [msgspec.json.decode(line, type=GraphJob) for line in desk.pool.last(UploadItems).lines]
-    inputs = {job.spec.name: [each.name for each in job.spec.inputs] for job in jobs}
+    inputs = {job.spec.name: [each.name for each in job.spec.program.inputs] for job in jobs}
     assert inputs == {"first": ["big.bin"], "second": ["big.bin"], "third": ["x1.csv", "x2.csv"]}
     assert len(desk.share.sent) == 3
 
@@ -192,7 +192,7 @@ def test_a_job_file_names_inputs_beside_it(desk: Desk) -> None:
     Path("jobs/sweep.toml").write_text('command = ["true"]\ninput = ["table=data", "../big.bin"]\n')
     result = desk.submit("jobs/sweep.toml")
     assert result.exit_code == 0, result.stderr
-    names = [each.name for each in desk.pool.last(SubmitJob).spec.inputs]
+    names = [each.name for each in desk.pool.last(SubmitJob).spec.program.inputs]
     assert names == ["data", "big.bin"]
     Path("jobs/sweep.toml").write_text('command = ["true"]\ninput = [7]\n')
     assert "input is not text" in desk.submit("jobs/sweep.toml").stderr
@@ -252,7 +252,9 @@ def test_a_directory_for_the_tasks_and_inputs_exclude_each_other(desk: Desk) -> 
     desk.context = LOCAL
     assert "--workdir" in desk.refusal("--input", "big.bin", "--workdir", "/srv")
     desk.sends("--input", "big.bin")
-    assert desk.pool.last(SubmitJob).spec.workdir == "", "though the pool is of this machine"
+    assert desk.pool.last(SubmitJob).spec.program.workdir == "", (
+        "though the pool is of this machine"
+    )
 
 
 def test_a_file_that_changes_while_it_is_sent_is_told_of(desk: Desk) -> None:
@@ -284,14 +286,21 @@ def test_a_pool_without_a_file_share_says_so(desk: Desk) -> None:
 def test_one_file_may_be_the_standard_input(desk: Desk) -> None:
     assert desk.sends("--stdin", "big.bin", "--workdir", "/data") == ()
     spec = desk.pool.last(SubmitJob).spec
-    assert spec.stdin is not None
-    assert (spec.stdin.name, spec.stdin.stored.size_bytes, spec.workdir) == ("big.bin", 3, "/data")
+    assert spec.program.stdin is not None
+    assert (
+        spec.program.stdin.name,
+        spec.program.stdin.stored.size_bytes,
+        spec.program.workdir,
+    ) == ("big.bin", 3, "/data")
 
 
 def test_it_goes_beside_inputs(desk: Desk) -> None:
     [found] = desk.sends("--stdin", "big.bin", "--input", "x1.csv")
     spec = desk.pool.last(SubmitJob).spec
-    assert (found.name, spec.stdin.name if spec.stdin else "") == ("x1.csv", "big.bin")
+    assert (found.name, spec.program.stdin.name if spec.program.stdin else "") == (
+        "x1.csv",
+        "big.bin",
+    )
 
 
 @pytest.mark.parametrize(("file", "why"), [("gone", "it is not there"), ("src", "it is no file")])
@@ -305,10 +314,10 @@ def test_a_job_file_names_a_standard_input_beside_it(desk: Desk) -> None:
     Path("jobs/table").write_text("t")
     Path("jobs/one.toml").write_text('command = ["true"]\nstdin = "table"\n')
     assert desk.submit("jobs/one.toml").exit_code == 0
-    stdin = desk.pool.last(SubmitJob).spec.stdin
+    stdin = desk.pool.last(SubmitJob).spec.program.stdin
     assert stdin is not None
     assert stdin.name == "table"
     Path("jobs/two.toml").write_text('[job.a]\ncommand = ["true"]\nstdin = "table"\n')
     assert desk.submit("jobs/two.toml").exit_code == 0
     [line] = desk.pool.last(UploadItems).lines
-    assert msgspec.json.decode(line, type=GraphJob).spec.stdin == stdin
+    assert msgspec.json.decode(line, type=GraphJob).spec.program.stdin == stdin

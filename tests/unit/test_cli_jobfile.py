@@ -14,6 +14,7 @@ from cli_fake_pool import FakePool, FakeShare, run
 
 from kestrelctl.cli.jobfile import JobFile, looks_like_job_file, read_job_file
 from kestrelctl.core.model.placeholders import Placeholders
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol.requests import SubmitJob
@@ -59,11 +60,15 @@ def test_a_toml_file_says_what_options_say(tmp_path: Path) -> None:
         )
     )
     assert spec == JobSpec(
-        argv=("./fit", "{x}"),
-        cleanup=("rm", "-f", "lock"),
+        program=Program(
+            argv=("./fit", "{x}"),
+            cleanup=("rm", "-f", "lock"),
+            placeholders=Placeholders.ARRAY,
+            time_limit_seconds=5400.0,
+            env={"MODE": "fast", "LEVEL": "3"},
+        ),
         count=2,
         items=('{"x":1}', '{"x":2}'),
-        placeholders=Placeholders.ARRAY,
         name="sweep",
         priority=200,
         request={"cpus": 0.5, "memory": 3 << 29},
@@ -71,9 +76,7 @@ def test_a_toml_file_says_what_options_say(tmp_path: Path) -> None:
         max_running=10,
         max_failures=3,
         max_losses=2,
-        time_limit_seconds=5400.0,
         on_worker_lost=spec.on_worker_lost,
-        env={"MODE": "fast", "LEVEL": "3"},
     )
     assert spec.on_worker_lost.value == "wait"
 
@@ -87,7 +90,7 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
 def test_a_command_as_one_line_goes_to_the_shell(tmp_path: Path) -> None:
     file = written(tmp_path, "j.toml", 'command = "a | b {}"\narray = "1-3"')
     spec = submitted(file)
-    assert spec.argv == ("/bin/sh", "-c", "a | b {}")
+    assert spec.program.argv == ("/bin/sh", "-c", "a | b {}")
     assert (spec.first, spec.count) == (1, 3)
 
 
@@ -96,8 +99,8 @@ def test_the_sample_of_2009_runs_as_it_did(tmp_path: Path) -> None:
     spec = submitted(written(tmp_path, "sample.job", text))
     assert (spec.first, spec.count, spec.step) == (0, 5, 1)
     assert spec.requires == ("FOO", "BAR", "BAZ")
-    assert spec.argv == ("/bin/sh", "-c", './run_task.sh "$KESTREL_TASK_ID"')
-    assert spec.cleanup == ("/bin/sh", "-c", './cleanup.sh "$KESTREL_TASK_ID"')
+    assert spec.program.argv == ("/bin/sh", "-c", './run_task.sh "$KESTREL_TASK_ID"')
+    assert spec.program.cleanup == ("/bin/sh", "-c", './cleanup.sh "$KESTREL_TASK_ID"')
 
 
 def test_a_command_of_2009_finds_the_task_number_in_its_last_argument(tmp_path: Path) -> None:
@@ -216,7 +219,7 @@ def test_what_is_no_job_file_is_run_by_the_command_that_is_hinted(
     for words in re.findall(r"kestrelctl (submit .*?)(?=;|$)", result.stderr.splitlines()[-1]):
         pool = FakePool()
         assert run(pool, *shlex.split(words), share=FakeShare()).exit_code == 0
-        argv = pool.last(SubmitJob).spec.argv
+        argv = pool.last(SubmitJob).spec.program.argv
         assert argv[-1] == "a b"
         assert shutil.which(argv[0]) or argv[0] == "PROGRAM"
 
@@ -237,4 +240,4 @@ def test_a_program_of_the_machine_that_is_no_job_file_is_started_by_its_path(
 def test_what_is_so_or_not_is_said_with_true(tmp_path: Path) -> None:
     text = 'command = ["ls"]\nhold = true\njoin = true\nstop-after = 3\n'
     spec = submitted(written(tmp_path, "sweep.toml", text))
-    assert (spec.held, spec.join, spec.stop_after) == (True, True, 3)
+    assert (spec.held, spec.program.join, spec.stop_after) == (True, True, 3)

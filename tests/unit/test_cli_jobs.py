@@ -55,7 +55,14 @@ def test_a_long_command_does_not_make_a_list_wide() -> None:
     assert len(line) < 150
 
 
-PRIVATE = replace(JOB, name="", argv=[], owner="bob@example.org", running=0, waiting=999)
+PRIVATE = replace(
+    JOB,
+    name="",
+    argv=[],
+    owner="bob@example.org",
+    running=0,
+    waiting=999,
+)
 
 
 def test_of_anothers_job_a_list_says_that_it_is_private_and_asks_no_more() -> None:
@@ -467,10 +474,10 @@ def test_all_about_a_job_is_what_it_was_submitted_with_and_what_it_took() -> Non
     whole = replace(
         ENDED_JOB,
         time_limit_seconds=90.0,
-        max_failures=3,
-        on_worker_lost="wait",
         env={"MODE": "fast and good"},
         cleanup=["rm", "-f", "lock"],
+        max_failures=3,
+        on_worker_lost="wait",
         cpu_seconds=3605.0,
         wall_seconds=7200.0,
         peak_bytes=3 << 20,
@@ -873,7 +880,12 @@ def test_pool_status_says_who_is_in_quarantine_and_why() -> None:
 
 
 def test_info_says_what_stopped_a_job() -> None:
-    stopped = replace(FAILED_JOB, stopped_by="failed tasks", stop_after=2, join=True)
+    stopped = replace(
+        FAILED_JOB,
+        stopped_by="failed tasks",
+        stop_after=2,
+        join=True,
+    )
     result = run(FakePool(ListJobs=an.Jobs(id="", jobs=[stopped])), "job", "info", "7")
     assert "failed, stopped after 2 failed tasks\n" in result.stdout
     assert re.search(r"stop after +2 failed tasks\n", result.stdout)

@@ -25,7 +25,7 @@ def submitted(*args: str) -> tuple[Stage, ...]:
     pool = FakePool()
     result = run(pool, "submit", *args)
     assert result.exit_code == 0, result.stderr
-    found = pool.last(SubmitJob).spec.stages
+    found = pool.last(SubmitJob).spec.program.stages
     assert isinstance(found, tuple)
     return found
 
@@ -138,7 +138,7 @@ def test_jobs_of_one_file_share_stages_and_have_their_own(tmp_path: Path) -> Non
     pool = FakePool()
     assert run(pool, "submit", str(file)).exit_code == 0
     lines = pool.last(UploadItems).lines
-    a, b, c = (msgspec.json.decode(line, type=GraphJob).spec.stages for line in lines)
+    a, b, c = (msgspec.json.decode(line, type=GraphJob).spec.program.stages for line in lines)
     load = Stage(name="setup", argv=("load",))
     assert a == (load,)
     assert b == (load, Stage(name="out", argv=("put",), tries=2))

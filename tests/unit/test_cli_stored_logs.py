@@ -158,12 +158,12 @@ def test_a_job_says_that_its_logs_are_kept(tmp_path: Path) -> None:
 def test_submit_and_job_files_ask_for_it(tmp_path: Path) -> None:
     pool = FakePool()
     run(pool, "submit", "--keep-logs", "--", "ls")
-    assert pool.last(rq.SubmitJob).spec.keep_logs
+    assert pool.last(rq.SubmitJob).spec.program.keep_logs
     run(pool, "submit", "--", "ls")
-    assert not pool.last(rq.SubmitJob).spec.keep_logs
+    assert not pool.last(rq.SubmitJob).spec.program.keep_logs
     (tmp_path / "a.toml").write_text('command = ["ls"]\nkeep-logs = true\n')
     run(pool, "submit", str(tmp_path / "a.toml"))
-    assert pool.last(rq.SubmitJob).spec.keep_logs
+    assert pool.last(rq.SubmitJob).spec.program.keep_logs
 
 
 def test_what_a_worker_that_is_gone_does_not_give_is_followed_from_the_share(at: Logs) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kestrelctl.cli.item_files import read_elements, read_lines
 from kestrelctl.cli.upload import pieces
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import NotAllowed, UsageError
@@ -43,25 +44,29 @@ def refused(*args: str) -> str:
 
 
 def test_a_command_is_a_job_of_one_task() -> None:
-    assert submitted("--", "sleep", "1") == JobSpec(argv=("sleep", "1"))
+    assert submitted("--", "sleep", "1") == JobSpec(program=Program(argv=("sleep", "1")))
 
 
 def test_options_after_the_dashes_belong_to_the_command() -> None:
-    assert submitted("--name", "x", "--", "ls", "--name", "-o").argv == ("ls", "--name", "-o")
+    assert submitted("--name", "x", "--", "ls", "--name", "-o").program.argv == (
+        "ls",
+        "--name",
+        "-o",
+    )
 
 
 def test_dashes_may_be_left_out_before_a_command() -> None:
-    assert submitted("--priority", "3", "ls", "-l", "--name").argv == ("ls", "-l", "--name")
+    assert submitted("--priority", "3", "ls", "-l", "--name").program.argv == ("ls", "-l", "--name")
 
 
 def test_dashes_of_the_command_stay() -> None:
-    assert submitted("--", "git", "log", "--", "x").argv == ("git", "log", "--", "x")
+    assert submitted("--", "git", "log", "--", "x").program.argv == ("git", "log", "--", "x")
 
 
 def test_after_dashes_a_job_file_is_a_command(tmp_path: Path) -> None:
     file = tmp_path / "x.toml"
     file.touch()
-    assert submitted("--", str(file)).argv == (str(file),)
+    assert submitted("--", str(file)).program.argv == (str(file),)
 
 
 def test_all_options_reach_the_pool() -> None:
@@ -83,17 +88,17 @@ def test_all_options_reach_the_pool() -> None:
         *("--max-backoff", "1h", "--stop-signal", "INT", "--stop-grace", "30s"),
         *("--on-worker-lost", "wait", "--env", "A=1", "--env", "B=x=y", "--", "run", "{}"),
     )
-    assert (spec.success_exits, spec.retry_on) == (((0, 0), (3, 3)), ((75, 75), (-9, -9)))
+    assert (spec.program.success_exits, spec.retry_on) == (((0, 0), (3, 3)), ((75, 75), (-9, -9)))
     assert (spec.backoff_seconds, spec.max_backoff_seconds) == (5.0, 3600.0)
     assert spec.retry_memory_bytes == (3 << 30, 4 << 30)
-    assert (spec.stop_signal, spec.stop_grace_seconds) == ("INT", 30.0)
+    assert (spec.program.stop_signal, spec.program.stop_grace_seconds) == ("INT", 30.0)
     assert (spec.first, spec.count, spec.step) == (0, 4, 3)
     assert (spec.name, spec.priority) == ("n", 255)
     assert spec.request == {"cpus": 0.5, "memory": 2 << 30}
     assert spec.requires == ("A", "B", "C", "isolation:bubblewrap")
     assert (spec.max_running, spec.max_failures, spec.max_losses) == (4, 2, 3)
-    assert (spec.time_limit_seconds, spec.on_worker_lost.value) == (900.0, "wait")
-    assert spec.env == {"A": "1", "B": "x=y"}
+    assert (spec.program.time_limit_seconds, spec.on_worker_lost.value) == (900.0, "wait")
+    assert spec.program.env == {"A": "1", "B": "x=y"}
 
 
 @pytest.mark.parametrize(
@@ -398,8 +403,8 @@ def test_a_job_may_be_held_after_failures_in_a_row() -> None:
 
 
 def test_standard_error_may_go_into_standard_output() -> None:
-    assert submitted("--join", "--", "ls").join
-    assert not submitted("--", "ls").join
+    assert submitted("--join", "--", "ls").program.join
+    assert not submitted("--", "ls").program.join
 
 
 def test_a_job_may_be_stopped_after_failed_tasks() -> None:

@@ -228,7 +228,7 @@ def test_a_program_with_a_blank_in_its_name_and_parallel_itself_can_be_run(desk:
     assert run(FakePool(), "submit", "--", "./my program").exit_code == 0
     pool = FakePool()
     assert run(pool, "submit", "--", "parallel", "echo", ":::", "a", "b").exit_code == 0
-    assert pool.last(rq.SubmitJob).spec.argv[-3:] == (":::", "a", "b")
+    assert pool.last(rq.SubmitJob).spec.program.argv[-3:] == (":::", "a", "b")
 
 
 @pytest.mark.parametrize("option", ["--stdout", "--stderr"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kestrelctl.core.agent.agent import COMPANY_SECONDS, ENDED, Agent, LocalAttempt
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.template import Template
 
@@ -12,7 +13,7 @@ WALL = 5000.0
 
 
 def template(job_id: int = 1, **more: object) -> Template:
-    return Template(job_id=job_id, argv=("true",), **more)  # type: ignore[arg-type]
+    return Template(job_id=job_id, program=Program(argv=("true",)), **more)  # type: ignore[arg-type]
 
 
 def welcomed(**assets: float) -> Agent:

@@ -11,6 +11,7 @@ from poolkit import PoolDriver
 from kestrelctl.core import events as ev
 from kestrelctl.core.jobs.job import MOST_REFUSED
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.validate import problem_with_ad, problem_with_job
@@ -107,14 +108,14 @@ def test_what_machines_say_of_themselves_is_short_enough() -> None:
 )
 def test_an_amount_that_cannot_be_counted_is_refused(assets: dict[str, float], why: str) -> None:
     assert why in str(problem_with_ad(WorkerAd(assets=assets)))
-    assert why in str(problem_with_job(JobSpec(argv=("x",), request=assets)))
+    assert why in str(problem_with_job(JobSpec(program=Program(argv=("x",)), request=assets)))
 
 
 @pytest.mark.parametrize("amount", [0.0, 0.001, 2.0**59])
 def test_an_amount_that_can_be_counted_is_not(amount: float) -> None:
     assets = {"cpus": 1_000_000.0, "fpga": amount}
     assert problem_with_ad(WorkerAd(assets=assets)) is None
-    assert problem_with_job(JobSpec(argv=("x",), request=assets)) is None
+    assert problem_with_job(JobSpec(program=Program(argv=("x",)), request=assets)) is None
 
 
 def test_a_task_remembers_few_of_the_attempts_whose_results_were_refused() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from jobkit import changed, job_spec
 from poolkit import Attempt, PoolDriver
 
 from kestrelctl.core import effects as fx
@@ -13,6 +14,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.model.checkpoint import MOST_STORED_BYTES, MadeCheckpoint, can_be_given
 from kestrelctl.core.model.checkpoint_rules import problem_with_checkpoints
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import JobSpec
@@ -260,10 +262,10 @@ def test_its_job_says_how_it_is_paced_though_it_has_one_try() -> None:
 
 @pytest.mark.parametrize("pace", [{"backoff_seconds": 3.0}, {"max_backoff_seconds": 6.0}])
 def test_pauses_are_for_what_is_tried_again_or_goes_on(pace: dict[str, Any]) -> None:
-    once = JobSpec(argv=("true",), checkpoints=("state",), **pace)
+    once = job_spec(checkpoints=("state",), **pace)
     assert "raise max_failures" in (problem_with_job(once) or "")
-    assert problem_with_job(msgspec.structs.replace(once, checkpoint_exit=85)) is None
-    retried = msgspec.structs.replace(once, checkpoint_exit=85, retry_on=((3, 3),))
+    assert problem_with_job(changed(once, checkpoint_exit=85)) is None
+    retried = changed(once, checkpoint_exit=85, retry_on=((3, 3),))
     assert "raise max_failures" in (problem_with_job(retried) or "")
 
 
@@ -375,18 +377,20 @@ def test_of_other_jobs_nothing_is_asked() -> None:
     ],
 )
 def test_what_contradicts_itself_is_refused(spec: dict[str, Any], why: str) -> None:
-    job = JobSpec(argv=("true",), **{"checkpoints": ("state",)} | spec)
-    problem = problem_with_checkpoints(job)
+    job = job_spec(**{"checkpoints": ("state",)} | spec)
+    problem = problem_with_job(job)
     assert problem is not None
     assert why in problem
 
 
 def test_what_makes_sense_is_not() -> None:
     job = JobSpec(
-        argv=("true",), checkpoints=("a", "b/"), checkpoint_seconds=1.0, checkpoint_exit=85
+        program=Program(
+            argv=("true",), checkpoints=("a", "b/"), checkpoint_seconds=1.0, checkpoint_exit=85
+        ),
     )
-    assert problem_with_checkpoints(job) is None
-    assert problem_with_checkpoints(JobSpec(argv=("true",))) is None
+    assert problem_with_checkpoints(job.program) is None
+    assert problem_with_checkpoints(Program(argv=("true",))) is None
 
 
 def test_only_workers_get_such_a_task_that_store_checkpoints() -> None:

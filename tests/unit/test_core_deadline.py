@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 import pytest
+from jobkit import job_spec
 from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
@@ -12,7 +13,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.model.ending_rules import problem_with_endings
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.spec import JobSpec, Notify
+from kestrelctl.core.model.spec import Notify
 from kestrelctl.core.model.task_state import Counts
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.deadline_words import Deadline, parse_deadline
@@ -215,7 +216,7 @@ def test_who_wants_to_hear_of_failures_hears_of_a_missed_deadline(
     ],
 )
 def test_deadlines_that_cannot_be_are_refused(rules: dict[str, float], word: str) -> None:
-    assert word in (problem_with_endings(JobSpec(argv=("true",), **rules)) or "")  # type: ignore[arg-type]
+    assert word in (problem_with_endings(job_spec(**rules)) or "")
 
 
 def test_deadlines_are_durations_or_moments() -> None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from jobkit import job_spec
 from poolkit import PoolDriver
 
-from kestrelctl.core.model.ending_rules import is_success, problem_with_endings
+from kestrelctl.core.model.ending_rules import is_success
 from kestrelctl.core.model.exits import exits_text
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.exit_codes import parse_exits, parse_stop_signal
 
 
 def spec(**rules: object) -> JobSpec:
-    return JobSpec(argv=("true",), **rules)  # type: ignore[arg-type]
+    return job_spec(**rules)
 
 
 def after_a_failure(driver: PoolDriver, how: dict[str, int | str], **rules: object) -> str:
@@ -117,7 +119,7 @@ def test_a_first_pause_above_the_pools_longest_is_the_longest() -> None:
     ],
 )
 def test_rules_that_cannot_be_are_refused(rules: dict[str, object], word: str) -> None:
-    assert word in (problem_with_endings(spec(**rules)) or "")
+    assert word in (problem_with_job(spec(**rules)) or "")
 
 
 def test_exits_are_read_and_shown_alike() -> None:

@@ -14,6 +14,7 @@ from kestrelctl.core.classad.evaluation import NOTHING, Ad, Answer, Expression, 
 from kestrelctl.core.handlers.submission import MOST_EXPRESSIONS
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.matching_ads import worker_ad
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.spec import JobSpec
@@ -128,12 +129,12 @@ def test_what_nobody_asks_any_more_tells_nobody_apart() -> None:
 
 def test_identities_may_only_be_compared_with_texts() -> None:
     for text in ("Machine > 3", 'regexp("^a", Machine)', "MY.Owner == TARGET.Name", "!Machine"):
-        problem = problem_with_job(JobSpec(argv=("x",), requirements=text))
+        problem = problem_with_job(JobSpec(program=Program(argv=("x",)), requirements=text))
         assert problem is not None
         assert "can only be compared with texts" in problem
     for text in ('member(Machine, {"a", "b"})', '"a" == (Machine)', "Machine isnt undefined"):
-        assert problem_with_job(JobSpec(argv=("x",), requirements=text)) is None
-    assert problem_with_job(JobSpec(argv=("x",), requirements="Cpus > > 2")) == (
+        assert problem_with_job(JobSpec(program=Program(argv=("x",)), requirements=text)) is None
+    assert problem_with_job(JobSpec(program=Program(argv=("x",)), requirements="Cpus > > 2")) == (
         "requirements: a value is expected, not '>', at character 8\nCpus > > 2\n       ^"
     )
 
@@ -149,7 +150,10 @@ def test_identities_may_only_be_compared_with_texts() -> None:
     ],
 )
 def test_what_would_be_undefined_for_ever_is_refused(text: str, character: int, what: str) -> None:
-    for spec in (JobSpec(argv=("x",), requirements=text), JobSpec(argv=("x",), rank=text)):
+    for spec in (
+        JobSpec(program=Program(argv=("x",)), requirements=text),
+        JobSpec(program=Program(argv=("x",)), rank=text),
+    ):
         problem = problem_with_job(spec)
         assert problem is not None
         assert what in problem
@@ -207,7 +211,7 @@ def test_expressions_of_one_user_are_bounded() -> None:
             at=driver.now,
             request="r",
             owner="ada",
-            spec=JobSpec(argv=("x",), requirements="Cpus > 2000"),
+            spec=JobSpec(program=Program(argv=("x",)), requirements="Cpus > 2000"),
         )
     )
     assert driver.answers[-1].error == "usage"

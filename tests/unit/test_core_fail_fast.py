@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from jobkit import job_spec
 from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core.model.ending_rules import problem_with_endings
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.spec import JobSpec, Notify
+from kestrelctl.core.model.spec import Notify
 from kestrelctl.core.model.task_state import Counts, TaskState
 
 
@@ -143,4 +144,4 @@ def test_a_retry_brings_back_what_failed_and_what_was_stopped() -> None:
     ],
 )
 def test_numbers_that_cannot_be_are_refused(rules: dict[str, int], word: str) -> None:
-    assert word in (problem_with_endings(JobSpec(argv=("true",), **rules)) or "")  # type: ignore[arg-type]
+    assert word in (problem_with_endings(job_spec(**rules)) or "")

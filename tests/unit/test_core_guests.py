@@ -10,6 +10,7 @@ from poolkit import PoolDriver
 from kestrelctl.core import effects as fx
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.guest import GuestOf
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.validate import problem_with_job
@@ -165,21 +166,23 @@ def test_a_guest_never_goes_to_a_neighbour() -> None:
 
 
 def test_no_user_can_say_that_a_job_is_a_guest() -> None:
-    assert problem_with_job(JobSpec(argv=("true",), guest=guest())) == (
+    assert problem_with_job(JobSpec(program=Program(argv=("true",)), guest=guest())) == (
         "no user can say that a job is a guest of the pool"
     )
 
 
 def test_a_spec_that_was_stored_before_there_were_guests_is_of_the_pools_own() -> None:
-    old = msgspec.json.decode(b'{"argv": ["true"], "count": 3}', type=JobSpec)
+    old = msgspec.json.decode(b'{"program": {"argv": ["true"]}, "count": 3}', type=JobSpec)
     assert (old.guest, old.stays, old.precedence) == (None, False, 100)
 
 
 def test_what_is_kept_with_a_guest_is_stored_and_not_shown() -> None:
-    spec = JobSpec(argv=("true",), guest=msgspec.structs.replace(guest(), memo=b"\0\xff"))
+    spec = JobSpec(
+        program=Program(argv=("true",)), guest=msgspec.structs.replace(guest(), memo=b"\0\xff")
+    )
     assert msgspec.json.decode(msgspec.json.encode(spec), type=JobSpec) == spec
     assert spec.head().guest == guest()
-    assert JobSpec(argv=("true",)).head().guest is None
+    assert JobSpec(program=Program(argv=("true",))).head().guest is None
 
 
 def test_a_guest_that_has_ended_is_none_any_more() -> None:

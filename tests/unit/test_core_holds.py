@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from jobkit import job_spec
 from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ending_rules import problem_with_endings
 from kestrelctl.core.model.hold import MAX_HOLD_REASON_CHARACTERS, SUBMITTED_SO, Hold
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import Happening, JobRecord
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
@@ -363,13 +365,13 @@ def test_the_cause_of_what_else_a_report_does_is_not_the_pool() -> None:
     ],
 )
 def test_bounds_that_cannot_be_are_refused(rules: dict[str, int], word: str) -> None:
-    assert word in (problem_with_endings(JobSpec(argv=("true",), **rules)) or "")  # type: ignore[arg-type]
+    assert word in (problem_with_endings(job_spec(**rules)) or "")
 
 
 def test_a_job_that_is_not_durable_yet_is_held_at_once() -> None:
     driver = PoolDriver()
     driver.join("w")
-    spec = JobSpec(argv=("true",))
+    spec = JobSpec(program=Program(argv=("true",)))
     driver.pool.handle(ev.Submit(at=driver.now, request="s", owner="ada", spec=spec))
     [job] = driver.pool.jobs
     driver.hold(job.id)

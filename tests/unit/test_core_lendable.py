@@ -9,6 +9,7 @@ from poolkit import PoolDriver
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import AssetUnit, WorkerAd
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.share_change import ShareChange
@@ -375,7 +376,7 @@ def test_nothing_is_unmet_while_nothing_is_handed_out() -> None:
 
 def test_of_very_many_jobs_no_more_than_some_are_looked_at() -> None:
     driver = PoolDriver()
-    spec = JobSpec(argv=("true",), count=2)
+    spec = JobSpec(program=Program(argv=("true",)), count=2)
     for _ in range(1_010):
         driver.pool.handle(ev.Submit(at=driver.now, request="r", owner="ada", spec=spec))
     driver.pool.handle(ev.JobStored(at=driver.now, job_id=1, jobs=1_010))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from jobkit import job_spec
 from poolkit import PoolDriver
 
 from kestrelctl.core import events as ev
@@ -10,7 +11,6 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.ending_rules import problem_with_endings
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome, Result
-from kestrelctl.core.model.spec import JobSpec
 
 
 def join(
@@ -101,4 +101,4 @@ def test_one_that_stays_and_is_busy_is_the_reason_to_wait() -> None:
     ],
 )
 def test_time_requests_that_cannot_be_are_refused(rules: dict[str, float], word: str) -> None:
-    assert word in (problem_with_endings(JobSpec(argv=("true",), **rules)) or "")  # type: ignore[arg-type]
+    assert word in (problem_with_endings(job_spec(**rules)) or "")

@@ -8,6 +8,7 @@ from poolkit import PoolDriver
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ending_rules import problem_with_endings
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.spec import JobSpec
@@ -171,7 +172,7 @@ def test_amounts_that_do_not_rise_are_refused(
     memory_bytes: int, steps: tuple[int, ...], word: str
 ) -> None:
     request = {"cpus": 1.0, "memory": float(memory_bytes)}
-    spec = JobSpec(argv=("true",), request=request, retry_memory_bytes=steps)
+    spec = JobSpec(program=Program(argv=("true",)), request=request, retry_memory_bytes=steps)
     assert word in (problem_with_endings(spec) or "")
 
 

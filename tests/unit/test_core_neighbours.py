@@ -12,6 +12,7 @@ from kestrelctl.core.members.enrollment import check_name
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.neighbour import is_neighbour, stays_home
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.share_change import ShareChange
@@ -161,7 +162,9 @@ def test_what_stays_at_home_goes_to_no_neighbour(spec: dict[str, int], requireme
 
 
 def test_any_other_job_may_go_to_a_neighbour() -> None:
-    assert not stays_home(JobSpec(argv=("true",), requires=("GPU",), max_running=3))
+    assert not stays_home(
+        JobSpec(program=Program(argv=("true",)), requires=("GPU",), max_running=3)
+    )
 
 
 # -- many machines --------------------------------------------------------------------------------

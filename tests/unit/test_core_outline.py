@@ -14,6 +14,7 @@ from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.members.outline import Outline, exhausted
 from kestrelctl.core.model.ad import AssetChange, WorkerAd, bookable, changed
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.validate import problem_with_ad
@@ -363,7 +364,9 @@ def test_a_cleanup_that_failed_takes_nothing_back() -> None:
 def test_each_asset_has_an_exit_status_of_its_own() -> None:
     driver = PoolDriver()
     join_unknown(driver, db=75, tapes=69)
-    spec = ev.JobSpec(argv=("true",), request={"cpus": 1.0, "db": 1.0, "tapes": 1.0})
+    spec = ev.JobSpec(
+        program=Program(argv=("true",)), request={"cpus": 1.0, "db": 1.0, "tapes": 1.0}
+    )
     driver.tell(ev.Submit(at=driver.now, request="r", owner="ada", spec=spec))
     refuse(driver, "w", status=69)
     assert estimate(driver, asset="tapes") == 0

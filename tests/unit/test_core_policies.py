@@ -14,6 +14,7 @@ from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import PolicyGone, PolicyRecord
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.scheduling.match import Terms
@@ -431,7 +432,7 @@ def test_a_policy_may_charge_what_nobody_knows_the_amount_of() -> None:
     driver = PoolDriver()
     join_unsure(driver)
     assert put(driver, "ConsumptionDb = 2 * TARGET.RequestDb").error is None
-    spec = ev.JobSpec(argv=("true",), count=9, request={"cpus": 1.0, "db": 1.0})
+    spec = ev.JobSpec(program=Program(argv=("true",)), count=9, request={"cpus": 1.0, "db": 1.0})
     driver.tell(ev.Submit(at=driver.now, request="r", owner="ada", spec=spec))
     [run] = driver.of(fx.Run)
     assert run.claims == [{"cpus": 1000, "db": 2000}]

@@ -7,6 +7,7 @@ from poolkit import PoolDriver
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import (
     JobRecord,
     Snapshot,
@@ -24,7 +25,7 @@ def restarted(unfinished: list[int], cursor: int, count: int = 10, **more: objec
     record = JobRecord(
         job_id=1,
         owner="ada",
-        spec=JobSpec(argv=("true",), count=count),
+        spec=JobSpec(program=Program(argv=("true",)), count=count),
         submitted_at=900.0,
         cursor=cursor,
         counts=Counts(done=cursor - len(unfinished)),

@@ -13,6 +13,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.classad.evaluation import Ad, Expression
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.member_change import what_changed
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import WorkerRecord
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.significance import Significance, interests
@@ -169,7 +170,7 @@ def test_of_a_worker_that_nobody_knows_a_hello_is_asked() -> None:
     ],
 )
 def test_more_than_a_comparison_with_constants_is_refused(text: str) -> None:
-    problem = problem_with_job(JobSpec(argv=("x",), requirements=text))
+    problem = problem_with_job(JobSpec(program=Program(argv=("x",)), requirements=text))
     assert problem is not None
     assert "Property_a changes all the time" in problem
 
@@ -186,7 +187,7 @@ def test_more_than_a_comparison_with_constants_is_refused(text: str) -> None:
     ],
 )
 def test_comparisons_with_constants_are_taken(text: str) -> None:
-    assert problem_with_job(JobSpec(argv=("x",), requirements=text)) is None
+    assert problem_with_job(JobSpec(program=Program(argv=("x",)), requirements=text)) is None
 
 
 def test_an_operator_gives_no_attribute_the_name_of_a_property() -> None:

@@ -13,6 +13,7 @@ from kestrelctl.core.jobs.queued_bytes import encoded_bytes
 from kestrelctl.core.model.after import After, WantedEnd
 from kestrelctl.core.model.byte_limit import MOST_STORED_SUM_BYTES, ByteLimit
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec
 
@@ -152,7 +153,7 @@ def test_a_restart_counts_what_the_store_has() -> None:
 
 def test_a_submission_that_is_sent_again_is_not_refused() -> None:
     driver = driven()
-    spec = JobSpec(argv=LONG)
+    spec = JobSpec(program=Program(argv=LONG))
     for _ in range(2):
         driver.submit_under("k", spec)
     assert (refusal(driver), driver.answers[-1].repeated) == (None, True)

@@ -11,6 +11,7 @@ from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.handlers.reporting import LETS_OTHERS_BY
 from kestrelctl.core.jobs.sharer import COMMANDS
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import JobSpec
@@ -405,7 +406,7 @@ def test_ten_million_tasks_cost_what_one_does() -> None:
 def test_a_job_runs_only_once_it_is_durable() -> None:
     driver = PoolDriver()
     driver.join("w")
-    spec = JobSpec(argv=("true",))
+    spec = JobSpec(program=Program(argv=("true",)))
     effects = driver.pool.handle(ev.Submit(at=driver.now, request="r", owner="ada", spec=spec))
     effects += driver.pool.schedule(driver.now)
     assert not [effect for effect in effects if isinstance(effect, fx.Run)]

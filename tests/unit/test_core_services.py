@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from jobkit import job_spec
 from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ending_rules import problem_with_endings
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import Counts
 
 
@@ -210,5 +210,5 @@ def test_a_job_that_is_not_there_cannot_be_scaled() -> None:
     ],
 )
 def test_rules_that_make_no_sense_for_a_service_are_refused(rules: dict[str, Any]) -> None:
-    spec = JobSpec(argv=("true",), service=True, **rules)
+    spec = job_spec(service=True, **rules)
     assert "service" in (problem_with_endings(spec) or "")

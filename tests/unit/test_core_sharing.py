@@ -13,6 +13,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.handlers import sharing
 from kestrelctl.core.handlers.usage_records import USAGE_RECORD_SECONDS
 from kestrelctl.core.jobs.sharer import Sharer
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import GroupGone, GroupRecord, UserRecord
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec
@@ -347,7 +348,7 @@ def test_members_of_a_group_have_their_tasks_together() -> None:
 def test_the_same_submission_again_is_no_new_one() -> None:
     driver = PoolDriver()
     set_user(driver, max_queued=5)
-    spec = JobSpec(argv=("true",), count=5)
+    spec = JobSpec(program=Program(argv=("true",)), count=5)
     for _ in range(2):
         driver.submit_under("k", spec)
     assert (refused(driver), driver.answers[-1].repeated) == (None, True)

@@ -7,10 +7,11 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import JobForgotten, JobRecord
 from kestrelctl.core.model.spec import JobSpec
 
-SPEC = JobSpec(argv=("true",), count=3)
+SPEC = JobSpec(program=Program(argv=("true",)), count=3)
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ def test_a_second_submission_waits_for_the_first_to_be_durable(driver: PoolDrive
 
 def test_another_job_under_a_used_key_is_refused(driver: PoolDriver) -> None:
     submit(driver, "nightly")
-    answer = submit(driver, "nightly", spec=JobSpec(argv=("false",), count=3))
+    answer = submit(driver, "nightly", spec=JobSpec(program=Program(argv=("false",)), count=3))
     assert answer.error == "usage"
     assert "'nightly' belongs to job 1" in answer.message
     assert jobs(driver) == [1]

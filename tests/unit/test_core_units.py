@@ -13,6 +13,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.agent.unit_variables import unit_variables, variables_without_units
 from kestrelctl.core.model.ad import AssetChange, AssetUnit, WorkerAd, changed, unit_ids
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.template import Template
 from kestrelctl.core.model.validate import MAX_UNITS, problem_with_ad
@@ -30,7 +31,9 @@ def joined(driver: PoolDriver, name: str = "w", ad: WorkerAd = TWO_GPUS, **more:
 
 def asked(driver: PoolDriver, count: int = 1, **request: float) -> int:
     """A job that asks for one processor and this."""
-    spec = ev.JobSpec(argv=("true",), count=count, request={"cpus": 1.0, **request})
+    spec = ev.JobSpec(
+        program=Program(argv=("true",)), count=count, request={"cpus": 1.0, **request}
+    )
     driver.tell(ev.Submit(at=driver.now, request="r", owner="ada", spec=spec))
     return driver.answers[-1].job_id
 
@@ -254,7 +257,7 @@ def agent_with(ad: WorkerAd = TWO_GPUS) -> Agent:
 
 
 def give(agent: Agent, first: int, n: int, **claim: int) -> list[int]:
-    template = Template(job_id=1, argv=("true",))
+    template = Template(job_id=1, program=Program(argv=("true",)))
     return agent.on_run([(first, 1, 0, n, 0, 9)], [claim], [template], [], [], now=0.0)
 
 

@@ -10,6 +10,7 @@ from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.assets import amounts, describe, natural
 from kestrelctl.core.model.claim import UNBOUNDED, Claim
 from kestrelctl.core.model.placeholders import Placeholders, fill
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.refusal import CLOSENESS, Reason, Refusal
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.spec import JobSpec
@@ -113,7 +114,7 @@ def test_refusals_are_ordered_by_how_close_they_are() -> None:
 
 
 def test_task_ids_and_indexes_are_two_names_of_one_thing() -> None:
-    spec = JobSpec(argv=("true",), count=3, first=10, step=5)
+    spec = JobSpec(program=Program(argv=("true",)), count=3, first=10, step=5)
     assert [spec.task_id(index) for index in range(3)] == [10, 15, 20]
     assert spec.indexes_of((10, 15, 20)) == [0, 1, 2]
     assert spec.indexes_of((5, 12, 25)) == [None, None, None]
@@ -147,9 +148,15 @@ def test_an_item_that_is_nested_too_deeply_to_be_read_is_a_word() -> None:
 
 
 def test_a_template_is_the_job_without_its_array() -> None:
-    spec = JobSpec(argv=("run", "{}"), count=9, first=3, step=2, items=("x",) * 9, env={"A": "b"})
+    spec = JobSpec(
+        program=Program(argv=("run", "{}"), env={"A": "b"}),
+        count=9,
+        first=3,
+        step=2,
+        items=("x",) * 9,
+    )
     template = Template.of(5, spec)
-    assert (template.job_id, template.with_items, template.env) == (5, True, {"A": "b"})
+    assert (template.job_id, template.with_items, template.program.env) == (5, True, {"A": "b"})
     assert template.task_id(4) == spec.task_id(4) == 11
     assert not hasattr(template, "items")
 

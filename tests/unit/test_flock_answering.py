@@ -11,6 +11,7 @@ from flock_desk_twin import DeskTwin
 from managerkit import PlayedManager, settled
 
 from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import NotFound, StoreFull
 from kestrelctl.flock.service.flock_answering import MOST_LOANS, FlockAnswering
@@ -174,7 +175,7 @@ async def test_why_tasks_wait_names_the_neighbours(start: Callable[[], PlayedMan
     manager = start()
     near = [NeighbourAnswer(pool=f"p{n}.test", reason="full") for n in range(150)]
     asked: list[int] = []
-    await manager.ask(ADA, rq.SubmitJob(spec=JobSpec(argv=("true",))))
+    await manager.ask(ADA, rq.SubmitJob(spec=JobSpec(program=Program(argv=("true",)))))
     before = await said(manager, rq.ExplainJob(job="1"), ADA)
     assert isinstance(before, an.JobExplanation)
     assert before.neighbours == []
@@ -212,7 +213,7 @@ class TestKept:
         manager = start()
         kept = KeptFlock(manager.service, manager.dispatcher.pending)
         manager.store.full = True
-        await manager.ask(ADA, rq.SubmitJob(spec=JobSpec(argv=("true",))))
+        await manager.ask(ADA, rq.SubmitJob(spec=JobSpec(program=Program(argv=("true",)))))
         with pytest.raises(StoreFull):
             await kept.join_through("b.test", ROOT)
         assert kept.peers() == []

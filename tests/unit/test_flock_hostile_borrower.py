@@ -13,6 +13,7 @@ from neighbourskit import Neighbourhood, PoolOfFlock, on_its_own_clock, pass_by
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model.ad import AssetChange
 from kestrelctl.core.model.job_inputs import Input
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.stage import Stage
 from kestrelctl.core.model.stored_file import Piece, StoredFile
@@ -73,11 +74,13 @@ class Borrower:
         number = self._next
         self._next += 1
         fields = {"job_id": number, "argv": ["task"], "owner": ADA} | template
+        names = Program.__struct_fields__
+        program = {name: fields.pop(name) for name in names if name in fields}
         message = {
             "type": "run",
             "spans": [[number, fields["job_id"], 0, 1, 0, 7]],
             "claims": [claim or {"cpus": 1000}],
-            "jobs": [msgspec.to_builtins(fields)],
+            "jobs": [msgspec.to_builtins(fields | {"program": program})],
         }
         self.says_text(json.dumps(message | run, separators=(",", ":")))
         return number
@@ -104,7 +107,7 @@ class Borrower:
         number = self.hands_over({"argv": ["fine"]})
         await pass_by(1)
         [guest] = self.lender.guests()
-        assert guest.spec.argv == ("fine",)
+        assert guest.spec.program.argv == ("fine",)
         self.lender.hands.end()
         assert (await self.end_of(number)).outcome == Outcome.DONE
 
@@ -194,7 +197,9 @@ UNREADABLE: dict[str, dict[str, Any]] = {
     "attempts without end": {"spans": [[FIRST, FIRST, 0, 10**12, 0, 7]]},
     "no attempt": {"spans": [[FIRST, FIRST, 0, 0, 0, 7]]},
     "a number that no store holds": {"spans": [[2**70, FIRST, 0, 1, 0, 7]]},
-    "a job that no store holds": {"jobs": [{"job_id": 2**70, "argv": ["x"], "owner": ADA}]},
+    "a job that no store holds": {
+        "jobs": [{"job_id": 2**70, "program": {"argv": ["x"]}, "owner": ADA}]
+    },
 }
 
 

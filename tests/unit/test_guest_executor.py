@@ -14,6 +14,7 @@ from kestrelctl.core.events import Cancel
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.end_reason import NO_REASON, EndKind, ReasonText, in_stage
 from kestrelctl.core.model.guest import GuestOf
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
@@ -27,11 +28,11 @@ from kestrelctl.worker.executor import Completion
 
 def guest_job(number: int) -> JobSpec:
     """A job for one attempt of another pool."""
-    template = Template(job_id=1, argv=("task",))
+    template = Template(job_id=1, program=Program(argv=("task",)))
     attempt = LocalAttempt(number, template, 0, None, Claim({}), (number, 1, 0, 1, 0), 0.0)
     memo = msgspec.json.encode(HeldAttempt.of(attempt, "flock@birch"))
     of = GuestOf(pool="alder", job_id=1, user="ada@users.alder", loan="0123456789ab", memo=memo)
-    return JobSpec(argv=("task",), guest=of)
+    return JobSpec(program=Program(argv=("task",)), guest=of)
 
 
 def after_a_restart(events: list[Any]) -> GuestExecutor:

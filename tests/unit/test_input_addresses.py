@@ -9,6 +9,7 @@ from cli_fake_pool import EXPLANATION, JOB, FakePool, run
 
 from kestrelctl.core.model.input_addresses import problem_with_address, shown
 from kestrelctl.core.model.job_inputs import Input, problem_with_source
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.shape import shape_key
 from kestrelctl.core.model.spec import JobSpec
@@ -125,8 +126,8 @@ def test_an_input_comes_from_one_place_and_is_what_its_address_says() -> None:
         Input(name="x", address=address, executable=True),
     ):
         assert problem_with_source(wrong), wrong
-        assert problem_with_job(JobSpec(argv=("true",), inputs=(wrong,)))
-        assert problem_with_job(JobSpec(argv=("true",), stdin=wrong))
+        assert problem_with_job(JobSpec(program=Program(argv=("true",), inputs=(wrong,))))
+        assert problem_with_job(JobSpec(program=Program(argv=("true",), stdin=wrong)))
 
 
 def test_the_words_of_an_address_name_what_is_there_and_how_tasks_find_it() -> None:
@@ -141,7 +142,7 @@ def test_the_words_of_an_address_name_what_is_there_and_how_tasks_find_it() -> N
         "file:///shared/a%20b",
     )
     spec = sends(*(word for each in words for word in ("--input", each)))
-    assert [(each.name, each.address, each.sha256) for each in spec.inputs] == [
+    assert [(each.name, each.address, each.sha256) for each in spec.program.inputs] == [
         ("data.bin", "https://host/data.bin", ""),
         ("table", "file:///shared/big.bin", ""),
         ("key", "s3://bucket/key", SHA256),
@@ -151,8 +152,8 @@ def test_the_words_of_an_address_name_what_is_there_and_how_tasks_find_it() -> N
         ("m", "file:///shared/model/", ""),
         ("a b", "file:///shared/a%20b", ""),
     ]
-    assert [each.name for each in spec.inputs if each.directory] == ["m"]
-    assert all(each.stored is None for each in spec.inputs)
+    assert [each.name for each in spec.program.inputs if each.directory] == ["m"]
+    assert all(each.stored is None for each in spec.program.inputs)
 
 
 def test_what_workers_would_not_read_is_refused_at_the_submission() -> None:
@@ -167,7 +168,7 @@ def test_what_workers_would_not_read_is_refused_at_the_submission() -> None:
 
 
 def test_the_standard_input_may_be_at_an_address() -> None:
-    stdin = sends("--stdin", "file:///shared/a%0Ab").stdin
+    stdin = sends("--stdin", "file:///shared/a%0Ab").program.stdin
     assert stdin is not None
     assert (stdin.name, stdin.address) == ("stdin", "file:///shared/a%0Ab")
 
@@ -180,9 +181,9 @@ def test_a_job_file_names_addresses_as_they_are(tmp_path: Path) -> None:
     pool = FakePool()
     assert run(pool, "submit", str(path)).exit_code == 0
     spec = pool.last(SubmitJob).spec
-    assert [each.address for each in spec.inputs] == ["https://host/x", "s3://bucket/y"]
-    assert spec.stdin is not None
-    assert spec.stdin.address == "file:///z"
+    assert [each.address for each in spec.program.inputs] == ["https://host/x", "s3://bucket/y"]
+    assert spec.program.stdin is not None
+    assert spec.program.stdin.address == "file:///z"
 
 
 def test_only_workers_that_read_all_its_protocols_get_a_job() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 from cli_fake_pool import EXPLANATION, JOB, FakePool, run
+from jobkit import changed
 
 from kestrelctl.cli.explain import conclusion
 from kestrelctl.core.members.worker_class import WorkerClass, class_key
 from kestrelctl.core.model import job_inputs
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.job_inputs import Input, problem_with_input_name
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.shape import Shape, shape_key
 from kestrelctl.core.model.spec import JobSpec
@@ -28,7 +30,11 @@ def named(*names: str, pieces: int = 1) -> JobSpec:
     """A job with inputs of these names."""
     piece = Piece(sha256=SHA256, size_bytes=5, url="https://share/x")
     stored = StoredFile(sha256=SHA256, size_bytes=5 * pieces, pieces=(piece,) * pieces)
-    return JobSpec(argv=("true",), inputs=tuple(Input(name=name, stored=stored) for name in names))
+    return JobSpec(
+        program=Program(
+            argv=("true",), inputs=tuple(Input(name=name, stored=stored) for name in names)
+        )
+    )
 
 
 def test_only_a_worker_that_fetches_inputs_gets_a_job_that_has_some() -> None:
@@ -48,14 +54,16 @@ def test_only_a_worker_that_fetches_inputs_gets_a_job_that_has_some() -> None:
 def test_a_worker_is_told_whose_inputs_they_are_and_of_other_jobs_nothing() -> None:
     spec = named("data")
     template = Template.of(1, spec, "ada@example.org")
-    assert (template.inputs, template.owner) == (spec.inputs, "ada@example.org")
-    plain = msgspec.json.encode(Template.of(1, JobSpec(argv=("true",)), "ada@example.org"))
+    assert (template.program.inputs, template.owner) == (spec.program.inputs, "ada@example.org")
+    plain = msgspec.json.encode(
+        Template.of(1, JobSpec(program=Program(argv=("true",))), "ada@example.org")
+    )
     assert b"inputs" not in plain
     assert b"ada" not in plain
 
 
 def test_a_list_of_jobs_does_not_show_where_files_are_read() -> None:
-    assert named("data").head().inputs == ()
+    assert named("data").head().program.inputs == ()
 
 
 @pytest.mark.parametrize("name", ["data", "a=b", "with space", "ä" * 127, ".hidden", "...", "-x"])
@@ -82,13 +90,13 @@ def test_a_job_with_too_much_of_it_is_refused() -> None:
 
 
 def test_a_job_whose_tasks_start_elsewhere_has_no_inputs() -> None:
-    spec = msgspec.structs.replace(named("a"), workdir="/srv")
+    spec = changed(named("a"), workdir="/srv")
     assert "scratch directories" in (problem_with_job(spec) or "")
 
 
 def test_a_file_that_cannot_be_had_by_what_is_said_of_it_is_refused() -> None:
     stored = StoredFile(sha256="../../etc", size_bytes=0, pieces=())
-    spec = JobSpec(argv=("true",), inputs=(Input(name="a", stored=stored),))
+    spec = JobSpec(program=Program(argv=("true",), inputs=(Input(name="a", stored=stored),)))
     assert "input 'a': the hash" in (problem_with_job(spec) or "")
 
 
@@ -105,7 +113,7 @@ def test_job_info_names_the_inputs_to_whom_it_tells_the_details() -> None:
     told = detailed(JOB, named("a b", "data"))
     shown = run(FakePool(ListJobs=an.Jobs(id="", jobs=[told])), "job", "info", "7").stdout
     assert "inputs          'a b' data\n" in shown
-    assert detailed(JOB, JobSpec(argv=("true",))).inputs is None
+    assert detailed(JOB, JobSpec(program=Program(argv=("true",)))).inputs is None
 
 
 def test_an_operator_cannot_give_the_tag() -> None:
@@ -115,12 +123,12 @@ def test_an_operator_cannot_give_the_tag() -> None:
 
 
 def with_stdin(**stdin: object) -> JobSpec:
-    [one] = named("table").inputs
-    return JobSpec(argv=("true",), stdin=msgspec.structs.replace(one, **stdin))
+    [one] = named("table").program.inputs
+    return JobSpec(program=Program(argv=("true",), stdin=msgspec.structs.replace(one, **stdin)))
 
 
 def test_a_job_with_a_standard_input_may_start_anywhere_and_goes_to_who_fetches_files() -> None:
-    spec = msgspec.structs.replace(with_stdin(), workdir="/srv")
+    spec = changed(with_stdin(), workdir="/srv")
     assert problem_with_job(spec) is None
     assert "INPUTS" in shape_key(with_stdin())[1]
     assert Template.of(1, with_stdin(), "ada").owner == "ada"

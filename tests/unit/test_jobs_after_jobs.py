@@ -8,6 +8,7 @@ from poolkit import PoolDriver
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.after import After, IfParentFails, WantedEnd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome, Result
@@ -305,7 +306,10 @@ def test_a_graph_comes_as_one_and_runs_in_order(driver: PoolDriver) -> None:
 
 def test_of_a_graph_that_names_a_job_that_is_not_there_nothing_comes(driver: PoolDriver) -> None:
     before = driver.pool.next_job_id
-    one, two = JobSpec(argv=("a",)), JobSpec(argv=("b",), after=after(before + 1))
+    one, two = (
+        JobSpec(program=Program(argv=("a",))),
+        JobSpec(program=Program(argv=("b",)), after=after(before + 1)),
+    )
     driver.tell(
         ev.SubmitGraph(
             at=driver.now,

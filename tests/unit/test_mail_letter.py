@@ -12,6 +12,7 @@ from store_samples import failed, job
 
 from kestrelctl.core.events import SetUser
 from kestrelctl.core.model.mail_address import is_worth_a_mail
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec
@@ -23,7 +24,7 @@ NOW = 1_700_000_200.0
 
 def ended(job_id: int = 7, name: str = "fit", **changes: Any) -> JobRecord:
     fields: dict[str, Any] = {
-        "spec": JobSpec(argv=("true",), count=4, name=name),
+        "spec": JobSpec(program=Program(argv=("true",)), count=4, name=name),
         "submitted_at": 1_700_000_000.0, "ended_at": 1_700_000_120.0,
         "state": "failed", "counts": Counts(done=3, failed=1),
     }  # fmt: skip

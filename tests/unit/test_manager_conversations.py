@@ -152,7 +152,7 @@ async def test_json_in_curly_quotes_makes_a_job(chat: Chat) -> None:
     heard = await chat.hears("{“type”: “job”, “command”: “sh -c ‘echo “a  b”’”, “queue”: 3}")  # noqa: RUF001
     assert json.loads(heard[0])["type"] == "submitted"
     [job] = chat.manager.service.pool.jobs
-    assert "sh -c 'echo \"a  b\"'" in " ".join(job.spec.argv)
+    assert "sh -c 'echo \"a  b\"'" in " ".join(job.spec.program.argv)
     assert job.spec.count == 3
 
 

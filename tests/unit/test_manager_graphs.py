@@ -7,9 +7,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from jobkit import job_spec
 from managerkit import PlayedManager, settled
 
 from kestrelctl.core.model.after import After, IfParentFails, WantedEnd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_environment import TaskEnvironment
 from kestrelctl.grammar.why_waiting import conclusion
@@ -22,7 +24,7 @@ from kestrelctl.protocol.graph_answers import GraphJob, GraphSubmitted, JobGraph
 
 ADA = "ada@users.pool/1"
 BOB = "bob@users.pool/1"
-ONE = JobSpec(argv=("true",))
+ONE = JobSpec(program=Program(argv=("true",)))
 CHAIN = [GraphJob(spec=ONE), GraphJob(spec=ONE, after=(After(0, 0),))]
 
 
@@ -56,7 +58,7 @@ async def test_one_key_is_for_all_of_them(manager: PlayedManager) -> None:
     again = await graph(manager, *CHAIN, key="k")
     assert isinstance(again, GraphSubmitted), again
     assert (again.job_id, again.jobs, again.tasks, again.repeated) == (1, 2, 2, True)
-    other = msgspec.structs.replace(CHAIN[1], spec=JobSpec(argv=("false",)))
+    other = msgspec.structs.replace(CHAIN[1], spec=JobSpec(program=Program(argv=("false",))))
     refused = await graph(manager, CHAIN[0], other, key="k")
     assert isinstance(refused, an.Failed)
     assert len(manager.store.jobs()) == 2
@@ -68,7 +70,7 @@ async def test_one_key_is_for_all_of_them(manager: PlayedManager) -> None:
         ([GraphJob(spec=ONE, after=(After(0, 0),))], "it waits for job 1 of them"),
         ([CHAIN[0], GraphJob(spec=ONE, after=(After(0, 5),))], "it waits for job 6 of them"),
         ([CHAIN[0], GraphJob(spec=ONE, after=(After(-1, 0),))], "there is no job -1"),
-        ([CHAIN[0], GraphJob(spec=JobSpec(argv=()))], "the command is empty"),
+        ([CHAIN[0], GraphJob(spec=JobSpec(program=Program(argv=())))], "the command is empty"),
     ],
 )
 async def test_of_jobs_with_a_fault_none_comes(
@@ -114,7 +116,7 @@ async def test_a_retry_brings_back_what_waited_for_it(manager: PlayedManager) ->
 
 def paired(place: int | None = None, count: int = 3, **spec: Any) -> GraphJob:
     """A job of some tasks, perhaps each behind one of the job at this place."""
-    return GraphJob(spec=JobSpec(argv=("true",), count=count, **spec), after_each=place)
+    return GraphJob(spec=job_spec(count=count, **spec), after_each=place)
 
 
 async def test_tasks_of_one_job_wait_for_those_of_another(manager: PlayedManager) -> None:
@@ -268,7 +270,7 @@ async def test_a_recipe_counts_for_what_a_job_takes_in_a_message(manager: Played
     manager.dispatcher._graphs.inside = lambda environment: TaskEnvironment(
         environment.of, "venv", recipe
     )
-    large = JobSpec(argv=("x" * 480_000,), environment=TaskEnvironment("science"))
+    large = JobSpec(program=Program(argv=("x" * 480_000,), environment=TaskEnvironment("science")))
     assert isinstance(await graph(manager, GraphJob(spec=ONE)), GraphSubmitted)
     refused = await graph(manager, GraphJob(spec=ONE), GraphJob(spec=large))
     assert isinstance(refused, an.Failed)

@@ -7,17 +7,16 @@ from pathlib import Path
 import pytest
 from managerkit import PlayedManager
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import HEAD_CHARACTERS, JobSpec
 from kestrelctl.manager.views import LONGEST_COMMAND
 from kestrelctl.protocol import answers, codec, requests
 
 ADA = "ada@users.pool/desk"
 LONG = JobSpec(
-    argv=("./run", "{}", "x" * 50_000),
+    program=Program(argv=("./run", "{}", "x" * 50_000), env={"A": "1"}, cleanup=("rm", "tmp")),
     count=2,
     items=("first", "second"),
-    env={"A": "1"},
-    cleanup=("rm", "tmp"),
     requires=tuple(f"tag-{n}" for n in range(2_000)),
 )
 
@@ -54,9 +53,11 @@ async def test_a_job_alone_in_an_answer_is_shown_with_its_whole_command(
     if active:
         await manager.ask(ADA, requests.RetryJobs(id="r", jobs="1"))
     [alone] = await views(manager, "1")
-    assert alone.argv == list(LONG.argv)
+    assert alone.argv == list(LONG.program.argv)
     assert alone.requires == list(LONG.requires)
-    await manager.ask(ADA, requests.SubmitJob(id="s", spec=JobSpec(argv=("true",))))
+    await manager.ask(
+        ADA, requests.SubmitJob(id="s", spec=JobSpec(program=Program(argv=("true",))))
+    )
     first, second = await views(manager, "1-2")
     assert first.argv == ["./run", "{}", "x" * (LONGEST_COMMAND - 9) + "…"]
     assert second.argv == ["true"]
@@ -73,8 +74,11 @@ async def test_a_job_alone_in_an_answer_is_shown_with_its_whole_command(
     ],
 )
 def test_a_head_knows_whether_it_was_cut(argv: tuple[str, ...], whole: bool) -> None:
-    for spec in (JobSpec(argv=argv), JobSpec(argv=("true",), requires=argv)):
+    for spec in (
+        JobSpec(program=Program(argv=argv)),
+        JobSpec(program=Program(argv=("true",)), requires=argv),
+    ):
         head = spec.head()
         assert (head == spec) is whole
         assert head.shows_all() is whole
-        assert sum(map(len, head.argv + head.requires)) <= HEAD_CHARACTERS + 5
+        assert sum(map(len, head.program.argv + head.requires)) <= HEAD_CHARACTERS + 5

@@ -9,6 +9,7 @@ import pytest
 from managerkit import NOW, PlayedManager
 
 from kestrelctl.core.model.hold import Hold
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.manager import selection
 from kestrelctl.protocol import answers as an
@@ -26,7 +27,9 @@ async def manager(tmp_path: Path) -> PlayedManager:
     """Jobs 1 to 4 of two tasks are ada's, job 5 is bob's."""
     manager = PlayedManager(tmp_path)
     for whom in (ADA, ADA, ADA, ADA, BOB):
-        await manager.ask(whom, rq.SubmitJob(spec=JobSpec(argv=("true",), name="n", count=2)))
+        await manager.ask(
+            whom, rq.SubmitJob(spec=JobSpec(program=Program(argv=("true",)), name="n", count=2))
+        )
     return manager
 
 

@@ -10,6 +10,7 @@ import pytest
 from managerkit import PlayedManager, settled
 
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec, Notify
 from kestrelctl.errors import UsageError
 from kestrelctl.manager import disco
@@ -93,7 +94,7 @@ async def test_workers_come_in_pages(asked: Asked, monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_job_is_there_for_its_owner_alone(asked: Asked) -> None:
-    await asked.manager.ask(ADA, requests.SubmitJob(spec=JobSpec(argv=("true",))))
+    await asked.manager.ask(ADA, requests.SubmitJob(spec=JobSpec(program=Program(argv=("true",)))))
     assert isinstance(await asked.ask("job-1@pool", ITEMS), Element)
     refused = await asked.ask("job-1@pool", ITEMS, BOB)
     assert isinstance(refused, IqError)
@@ -107,14 +108,14 @@ async def test_a_job_is_there_for_its_owner_alone(asked: Asked) -> None:
 
 
 async def test_a_card_holds_nothing_that_changes(asked: Asked) -> None:
-    await asked.manager.ask(ADA, requests.SubmitJob(spec=JobSpec(argv=("true",))))
+    await asked.manager.ask(ADA, requests.SubmitJob(spec=JobSpec(program=Program(argv=("true",)))))
     card = await asked.ask("job-1@pool", f"<vCard xmlns='{VCARD}'/>")
     assert isinstance(card, Element)
     assert card.findtext(f"{{{VCARD}}}FN") == "Kestrel job 1"
 
 
 async def test_a_command_of_somebody_else_s_job_is_refused(asked: Asked) -> None:
-    await asked.manager.ask(ADA, requests.SubmitJob(spec=JobSpec(argv=("true",))))
+    await asked.manager.ask(ADA, requests.SubmitJob(spec=JobSpec(program=Program(argv=("true",)))))
     form = "<field var='job_ids'><value>1</value></field>"
     command = (
         f"<command xmlns='{COMMANDS}' node='cancel'>"
@@ -129,7 +130,7 @@ async def test_a_command_of_somebody_else_s_job_is_refused(asked: Asked) -> None
 async def test_more_jobs_than_a_form_cancels_are_refused_and_none_is_cancelled(
     asked: Asked,
 ) -> None:
-    await asked.manager.ask(ADA, requests.SubmitJob(spec=JobSpec(argv=("true",))))
+    await asked.manager.ask(ADA, requests.SubmitJob(spec=JobSpec(program=Program(argv=("true",)))))
     jobs = "".join(f"<value>{number}</value>" for number in range(1, MOST_JOBS + 2))
     command = (
         f"<command xmlns='{COMMANDS}' node='cancel'><x xmlns='jabber:x:data' type='submit'>"
@@ -178,7 +179,9 @@ async def test_who_has_nothing_to_cancel_gets_no_empty_form(asked: Asked) -> Non
 
 
 async def test_presence_of_a_job_is_for_its_owner(asked: Asked) -> None:
-    await asked.manager.ask(ADA, requests.SubmitJob(spec=JobSpec(argv=("true",), count=3)))
+    await asked.manager.ask(
+        ADA, requests.SubmitJob(spec=JobSpec(program=Program(argv=("true",)), count=3))
+    )
     manager = asked.manager
     for sender in (ADA, BOB, "root@users.pool/x"):
         manager.listener.on_presence(sender, "job-1@pool", "probe")
@@ -203,7 +206,7 @@ def test_a_form_becomes_a_job() -> None:
         }
     )
     assert spec.notify is Notify.FAILURES
-    assert spec.argv == ("./run", "a b", "{}")
+    assert spec.program.argv == ("./run", "a b", "{}")
     assert spec.ids() == "1-3,7-9"
     assert spec.request == {"cpus": 2.0, "memory": 1.5 * 1024**3}
     assert spec.requires == ("PYTHON", "GPU")
@@ -213,7 +216,7 @@ def test_a_form_becomes_a_job() -> None:
 
 def test_a_form_is_understood_as_words_are() -> None:
     spec = job_of_form({"command": ["./run “a b” —fast"], "cleanup": ["rm ‘a b’"]})  # noqa: RUF001
-    assert (spec.argv, spec.cleanup) == (("./run", "a b", "--fast"), ("rm", "a b"))
+    assert (spec.program.argv, spec.program.cleanup) == (("./run", "a b", "--fast"), ("rm", "a b"))
     typed = {"command": ["true"], "array": ["1–3"], "memory": ["\u200b2G"], "name": ["1–3"]}  # noqa: RUF001
     spec = job_of_form(typed)
     assert (spec.ids(), spec.request["memory"], spec.name) == ("1-3", 2 << 30, "1–3")  # noqa: RUF001
@@ -225,7 +228,7 @@ def test_a_form_is_understood_as_words_are() -> None:
 
 def test_a_form_as_it_is_shown_is_a_job_whose_end_is_told() -> None:
     filled = {field.name: list(field.values) for field in FIELDS} | {"command": ["true"]}
-    assert job_of_form(filled) == JobSpec(argv=("true",), notify=Notify.ALWAYS)
+    assert job_of_form(filled) == JobSpec(program=Program(argv=("true",)), notify=Notify.ALWAYS)
 
 
 @pytest.mark.parametrize(

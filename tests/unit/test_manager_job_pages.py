@@ -8,6 +8,7 @@ import pytest
 from managerkit import PlayedManager
 
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
@@ -31,7 +32,7 @@ async def asked(manager: PlayedManager, request: rq.Request, whom: str = ADA) ->
 
 async def submit(manager: PlayedManager, names: list[str], whom: str = ADA) -> None:
     for name in names:
-        spec = JobSpec(argv=("true",), name=name)
+        spec = JobSpec(program=Program(argv=("true",)), name=name)
         assert isinstance(await asked(manager, rq.SubmitJob(spec=spec), whom), an.Submitted)
 
 
@@ -235,7 +236,7 @@ async def test_a_glob_that_no_store_takes_is_refused(manager: PlayedManager) -> 
 
 
 async def test_single_tasks_are_cancelled_of_one_job_alone(manager: PlayedManager) -> None:
-    spec = JobSpec(argv=("true",), count=5, first=10)
+    spec = JobSpec(program=Program(argv=("true",)), count=5, first=10)
     for _ in range(2):
         await asked(manager, rq.SubmitJob(spec=spec))
     found = await asked(manager, rq.CancelJobs(jobs="1", task_ids=[11, 13, 13]))
@@ -259,7 +260,11 @@ async def test_single_tasks_are_cancelled_of_one_job_alone(manager: PlayedManage
 
 async def test_details_of_a_job_are_its_owners(tmp_path: Path) -> None:
     manager = PlayedManager(tmp_path, share_jobs=True)
-    spec = JobSpec(argv=("true",), env={"TOKEN": "x"}, cleanup=("rm", "y"), time_limit_seconds=9.0)
+    spec = JobSpec(
+        program=Program(
+            argv=("true",), env={"TOKEN": "x"}, cleanup=("rm", "y"), time_limit_seconds=9.0
+        ),
+    )
     await asked(manager, rq.SubmitJob(spec=spec))
     result = Result(1, 1, 0, Outcome.DONE, 0.0, 5.0, cpu_seconds=2.5, peak_bytes=7)
     await manager.store.commit([TaskRecord(1, 0, TaskState.DONE, 0, 0, "w", result)])
@@ -281,7 +286,10 @@ async def test_details_of_a_job_are_its_owners(tmp_path: Path) -> None:
 async def test_details_that_no_answer_can_hold_are_left_out(
     manager: PlayedManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await asked(manager, rq.SubmitJob(spec=JobSpec(argv=("true",), env={"LONG": "x" * 5000})))
+    await asked(
+        manager,
+        rq.SubmitJob(spec=JobSpec(program=Program(argv=("true",), env={"LONG": "x" * 5000}))),
+    )
     monkeypatch.setattr(codec, "MAX_PAYLOAD_BYTES", 5000)
     page = await asked(manager, rq.ListJobs(jobs="1", details=True))
     assert isinstance(page, an.Jobs)

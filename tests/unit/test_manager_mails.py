@@ -10,6 +10,7 @@ import pytest
 from managerkit import PlayedManager, settled
 
 from kestrelctl.core import events as ev
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.manager import mails
 from kestrelctl.manager.mail_server import NotNow, NotToHim
@@ -66,7 +67,7 @@ class Played(PlayedManager):
 
     async def ends(self, who: str = ADA, *, name: str = "") -> int:
         """A job fails: its deadline passes though no worker came."""
-        spec = JobSpec(argv=("true",), deadline_seconds=1.0, name=name)
+        spec = JobSpec(program=Program(argv=("true",)), deadline_seconds=1.0, name=name)
         answer = await self.said(who, rq.SubmitJob(spec=spec))
         assert isinstance(answer, an.Submitted), answer
         await self.passes(2.0)
@@ -230,7 +231,7 @@ async def test_what_the_server_has_is_not_sent_again_while_that_is_not_stored(
 
 
 async def test_who_cancels_a_job_knows(manager: Played) -> None:
-    await manager.said(ADA, rq.SubmitJob(spec=JobSpec(argv=("true",))))
+    await manager.said(ADA, rq.SubmitJob(spec=JobSpec(program=Program(argv=("true",)))))
     await manager.passes(3600.0)
     await manager.said(ADA, rq.CancelJobs(jobs="last"))
     assert manager.left() == []

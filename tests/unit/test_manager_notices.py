@@ -10,6 +10,7 @@ import pytest
 from managerkit import PlayedManager, settled
 
 from kestrelctl.chat import words
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.spec import JobSpec, Notify
 from kestrelctl.core.model.task_state import Counts
@@ -111,14 +112,16 @@ async def test_what_ends_while_the_server_is_away_is_told_when_it_is_back(manage
 async def test_a_job_that_nobody_wants_to_hear_of_is_not_told(manager: Played) -> None:
     await end_a_job(manager, "never")
     await end_a_job(manager, "failures")
-    await manager.ask(HERE, rq.SubmitJob(spec=JobSpec(argv=("true",))))
+    await manager.ask(HERE, rq.SubmitJob(spec=JobSpec(program=Program(argv=("true",)))))
     await manager.ask(HERE, rq.CancelJobs(jobs="last"))
     assert manager.notices() == []
     assert manager.store.untold(10) == []
 
 
 async def test_a_program_that_wishes_it_is_told_too(manager: Played) -> None:
-    await manager.ask(HERE, rq.SubmitJob(spec=JobSpec(argv=("true",), notify=Notify.ALWAYS)))
+    await manager.ask(
+        HERE, rq.SubmitJob(spec=JobSpec(program=Program(argv=("true",)), notify=Notify.ALWAYS))
+    )
     await manager.ask(HERE, rq.CancelJobs(jobs="last"))
     assert len(manager.notices()) == 1
 
@@ -163,9 +166,14 @@ async def test_tasks_that_cannot_be_read_keep_no_owner_from_being_told(
     manager: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended: dict[str, Any] = {
-        "owner": ADA, "spec": JobSpec(argv=("true",)), "submitted_at": 1.0, "state": "failed",
-        "ended_at": 2.0, "untold": True, "counts": Counts(failed=1),
-    }  # fmt: skip
+        "owner": ADA,
+        "spec": JobSpec(program=Program(argv=("true",))),
+        "submitted_at": 1.0,
+        "state": "failed",
+        "ended_at": 2.0,
+        "untold": True,
+        "counts": Counts(failed=1),
+    }
     await manager.store.commit([JobRecord(job_id=n, **ended) for n in (1, 2)])
 
     def unreadable(*_: object, **__: object) -> None:

@@ -14,6 +14,7 @@ from poolkit import PoolDriver
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.manager import overview
@@ -222,7 +223,8 @@ def test_a_command_is_named_by_its_beginning() -> None:
     driver = PoolDriver()
     driver.submit(1)
     driver.pool.state.jobs[1].spec = replace(
-        driver.pool.state.jobs[1].spec, argv=("sh", "-c", "x" * 100_000)
+        driver.pool.state.jobs[1].spec,
+        program=replace(driver.pool.state.jobs[1].spec.program, argv=("sh", "-c", "x" * 100_000)),
     )
     assert Watched(driver).look().jobs[0].name == f"sh -c {'x' * 34}"
 
@@ -233,7 +235,7 @@ async def test_what_waits_at_a_worker_is_not_said_to_run(tmp_path: Path) -> None
     await manager.work(
         worker, work.Hello(version=work.VERSION, incarnation="one", greeting=1, ad=WorkerAd())
     )
-    await manager.ask(ada, SubmitJob(spec=JobSpec(argv=("true",), count=10)))
+    await manager.ask(ada, SubmitJob(spec=JobSpec(program=Program(argv=("true",)), count=10)))
     runs = [codec.to_worker.decode(text) for to, text in manager.sent if to == worker]
     [first] = [message.spans[0][0] for message in runs if isinstance(message, work.Run)]
     done = Result(first, 1, 0, Outcome.DONE, NOW - 1.0, 0.01)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from jobkit import changed
 from managerkit import NOW, PlayedManager
 from msgspec.structs import replace
 from store_samples import STORED
@@ -13,6 +14,7 @@ from store_samples import STORED
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.after import After, WantedEnd
 from kestrelctl.core.model.parent_files import ParentFiles
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.stored_file import StoredFile
@@ -26,9 +28,10 @@ WORKER = "w1@workers.pool/1"
 OTHER = "w2@workers.pool/1"
 TAGS = ("inputs", "outputs", "parent-files")
 TO = "file:///shared/ada@users.pool/run"
-PARENT = JobSpec(argv=("true",), outputs=("*.csv",))
+PARENT = JobSpec(program=Program(argv=("true",), outputs=("*.csv",)))
 CHILD = JobSpec(
-    argv=("true",), after=(After(1, 1),), parent_files=(ParentFiles(name="p", job_id=1),)
+    program=Program(argv=("true",), parent_files=(ParentFiles(name="p", job_id=1),)),
+    after=(After(1, 1),),
 )
 
 
@@ -94,7 +97,7 @@ async def test_a_worker_is_told_what_tasks_of_the_parent_left(pool: Pool) -> Non
 async def test_of_tasks_that_wait_one_for_one_each_is_told_of_its_own(pool: Pool) -> None:
     await pool.submit(replace(PARENT, count=3, first=10))
     files = (ParentFiles(name="p", job_id=1, each=True),)
-    await pool.submit(replace(CHILD, count=3, after=(), after_each=1, parent_files=files))
+    await pool.submit(changed(CHILD, count=3, after=(), after_each=1, parent_files=files))
     await pool.end(1)
     told = [
         (index, [task_id for task_id, _ in page.files])
@@ -169,14 +172,14 @@ async def test_a_parent_that_is_forgotten_is_a_problem_for_good(pool: Pool) -> N
 
 
 async def test_a_parent_that_leaves_nothing_is_refused_at_once(pool: Pool) -> None:
-    await pool.submit(replace(PARENT, outputs=()))
+    await pool.submit(changed(PARENT, outputs=()))
     refused = await pool.submit(CHILD)
     assert isinstance(refused, an.Failed)
     assert refused.message == "job 1 leaves no files that tasks could find"
 
 
 async def test_files_that_a_parent_leaves_at_an_address_are_to_be_read_there(pool: Pool) -> None:
-    await pool.submit(replace(PARENT, output_to=TO))
+    await pool.submit(changed(PARENT, output_to=TO))
     refused = await pool.submit(CHILD)
     assert isinstance(refused, an.Failed)
     assert refused.message == "the files of job 1 are not in the file share"
@@ -194,7 +197,7 @@ async def test_files_of_a_job_that_is_not_waited_for_are_refused(pool: Pool) -> 
 async def test_files_of_one_task_are_for_tasks_that_wait_for_it(pool: Pool) -> None:
     await pool.submit(PARENT)
     files = (ParentFiles(name="p", job_id=1, each=True),)
-    refused = await pool.submit(replace(CHILD, parent_files=files))
+    refused = await pool.submit(changed(CHILD, parent_files=files))
     assert isinstance(refused, an.Failed)
     assert "files of job 1 are wanted" in refused.cause
 
@@ -205,7 +208,7 @@ async def graph(pool: Pool, *jobs: GraphJob) -> an.AnyAnswer:
     return codec.answers.decode(await pool.ask(ADA, rq.SubmitJobs(upload="u")))
 
 
-PLACED = replace(CHILD, after=(), parent_files=(ParentFiles(name="p", job_id=0, placed=True),))
+PLACED = changed(CHILD, after=(), parent_files=(ParentFiles(name="p", job_id=0, placed=True),))
 
 
 async def test_places_of_a_graph_become_ids(pool: Pool) -> None:
@@ -216,7 +219,7 @@ async def test_places_of_a_graph_become_ids(pool: Pool) -> None:
     await pool.end(2)
     runs = pool.told(WORKER, work.Run)
     [template] = [each for run in runs for each in run.jobs if each.job_id == 3]  # type: ignore[attr-defined]
-    assert template.parent_files == (ParentFiles(name="p", job_id=2),)
+    assert template.program.parent_files == (ParentFiles(name="p", job_id=2),)
 
 
 @pytest.mark.parametrize(
@@ -224,8 +227,8 @@ async def test_places_of_a_graph_become_ids(pool: Pool) -> None:
     [
         (PARENT, (), "files of job 1 of them are wanted"),
         (PARENT, (After(0, 0, WantedEnd.FAILED),), "files of job 1 of them are wanted"),
-        (replace(PARENT, outputs=()), (After(0, 0),), "job 1 of 2 leaves no files"),
-        (replace(PARENT, output_to=TO), (After(0, 0),), "of job 1 of 2 are not in the file share"),
+        (changed(PARENT, outputs=()), (After(0, 0),), "job 1 of 2 leaves no files"),
+        (changed(PARENT, output_to=TO), (After(0, 0),), "of job 1 of 2 are not in the file share"),
     ],
 )
 async def test_of_a_graph_in_which_files_cannot_be_had_no_job_comes(

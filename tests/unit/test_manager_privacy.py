@@ -14,6 +14,7 @@ from managerkit import NOW, PlayedManager
 
 from kestrelctl.core.model.ad import AssetChange, WorkerAd
 from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec
@@ -52,16 +53,18 @@ SECRETS = (
     "s-reason", "s-tag", "s-glob", "cy1vdXRwdXQ=", "cy1lcnJvcg==",
 )  # fmt: skip
 SPEC = JobSpec(
-    argv=("./s-command", "s-argument", "{}"),
+    program=Program(
+        argv=("./s-command", "s-argument", "{}"),
+        env={"s-variable": "s-value"},
+        cleanup=("s-cleanup",),
+        outputs=("s-glob",),
+    ),
     name="s-name",
     count=1,
     items=("s-item",),
-    env={"s-variable": "s-value"},
-    cleanup=("s-cleanup",),
     requires=("s-tag",),
-    outputs=("s-glob",),
 )
-FREE = JobSpec(argv=("true",))
+FREE = JobSpec(program=Program(argv=("true",)))
 
 ALL, SUMMARY, REFUSED = "allowed", "summary", "refused"
 ABOUT_ENVIRONMENTS = (

@@ -10,6 +10,7 @@ from managerkit import NOW, PlayedManager, settled
 from store_samples import done, failed, job
 
 from kestrelctl.cli.manager import parse_keep_number, parse_keep_time
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import UsageError
 from kestrelctl.manager.manager_options import KEEP_JOBS, KEEP_SECONDS, ManagerOptions
@@ -26,7 +27,11 @@ DAY = 86_400.0
 
 
 async def ended(store: MemoryStore, job_id: int, days_ago: float, **fields: object) -> None:
-    owner = {"owner": "ada@users.pool", "spec": JobSpec(argv=("x",)), "state": "done"}
+    owner = {
+        "owner": "ada@users.pool",
+        "spec": JobSpec(program=Program(argv=("x",))),
+        "state": "done",
+    }
     at = NOW - days_ago * DAY
     await store.commit([job(job_id, **{**owner, "ended_at": at, **fields}), done(0, job_id)])
 
@@ -40,7 +45,7 @@ async def test_jobs_go_when_they_have_been_kept_for_long_enough(tmp_path: Path) 
     for job_id, days_ago in ((1, 91.0), (2, 89.0), (3, 200.0), (4, 0.0)):
         await ended(store, job_id, days_ago)
     manager = PlayedManager(tmp_path, store=store)
-    await manager.ask(ADA, rq.SubmitJob(spec=JobSpec(argv=("x",))))
+    await manager.ask(ADA, rq.SubmitJob(spec=JobSpec(program=Program(argv=("x",)))))
     retention = Retention(manager.service, 90 * DAY, None)
     assert retention.look()
     await settled()
@@ -177,7 +182,7 @@ async def test_rows_of_forgotten_jobs_go_though_nothing_else_happens(
     assert not store.has_forgotten()
     assert store.statistics().free_bytes > 0
     rows = [done(index, 3) for index in range(2000)]
-    await store.commit([job(3, spec=JobSpec(argv=("x",), count=2000)), *rows])
+    await store.commit([job(3, spec=JobSpec(program=Program(argv=("x",)), count=2000)), *rows])
     store._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     assert store.statistics().bytes_on_disk < 1.2 * size
     await manager.service.close()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from jobkit import job_spec
 from managerkit import PlayedManager
 
-from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.grammar.job_states import LISTED_STATES, chosen_states
 from kestrelctl.manager import selection
 from kestrelctl.protocol import answers as an
@@ -31,7 +31,7 @@ async def manager(tmp_path: Path) -> PlayedManager:
 
 
 async def submit(manager: PlayedManager, whom: str, **fields: bool) -> None:
-    await manager.ask(whom, rq.SubmitJob(spec=JobSpec(argv=("true",), count=2, **fields)))  # type: ignore[arg-type]
+    await manager.ask(whom, rq.SubmitJob(spec=job_spec(count=2, **fields)))
 
 
 async def asked(manager: PlayedManager, request: rq.Request, whom: str = ADA) -> an.AnyAnswer:

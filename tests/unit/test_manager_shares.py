@@ -12,6 +12,7 @@ from store_samples import job, result
 from kestrelctl.core.jobs.queued_bytes import encoded_bytes
 from kestrelctl.core.jobs.stored_bytes import hour_of
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import StoredRecord, TaskRecord
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec
@@ -34,7 +35,7 @@ async def manager(tmp_path: Path) -> PlayedManager:
     for name in ("ada", "bob"):
         await said(manager, ROOT, rq.ChangeUser(user=f"{name}@users.pool", group="physics"))
     for name in ("ada", "bob", "carl"):
-        spec = JobSpec(argv=("x",), count=10)
+        spec = JobSpec(program=Program(argv=("x",)), count=10)
         await said(manager, f"{name}@users.pool/1", rq.SubmitJob(spec=spec))
     ad = WorkerAd(assets={"cpus": 8.0})
     await manager.work(W1, work.Hello(version=work.VERSION, incarnation="x", ad=ad))
@@ -94,7 +95,7 @@ async def test_members_see_their_group_and_not_each_other(manager: PlayedManager
 async def test_users_who_share_jobs_see_each_others_shares(tmp_path: Path) -> None:
     manager = PlayedManager(tmp_path, share_jobs=True)
     for who in (ADA, BOB):
-        await said(manager, who, rq.SubmitJob(spec=JobSpec(argv=("x",))))
+        await said(manager, who, rq.SubmitJob(spec=JobSpec(program=Program(argv=("x",)))))
     assert list(await users(manager, ADA)) == ["ada", "bob"]
 
 
@@ -155,7 +156,9 @@ async def test_too_many_tasks_are_refused_with_a_code_of_their_own(
     manager: PlayedManager,
 ) -> None:
     await said(manager, ROOT, rq.ChangeGroup(name="physics", change=ShareChange(max_queued=25)))
-    refused = await said(manager, ADA, rq.SubmitJob(spec=JobSpec(argv=("x",), count=6)))
+    refused = await said(
+        manager, ADA, rq.SubmitJob(spec=JobSpec(program=Program(argv=("x",)), count=6))
+    )
     assert isinstance(refused, an.Failed)
     assert refused.code == "over-quota"
     assert refused.message == (
@@ -210,7 +213,7 @@ async def test_it_is_shown_how_large_the_jobs_of_each_are_and_may_be(tmp_path: P
     await said(manager, ROOT, rq.ChangeGroup(name="physics"))
     for name in ("ada", "bob"):
         await said(manager, ROOT, rq.ChangeUser(user=f"{name}@users.pool", group="physics"))
-    spec = JobSpec(argv=("x" * 300,), held=True)
+    spec = JobSpec(program=Program(argv=("x" * 300,)), held=True)
     size_bytes = encoded_bytes(spec)
     for who, jobs in ((ADA, 2), (BOB, 1)):
         for _ in range(jobs):
@@ -232,7 +235,9 @@ async def test_it_is_shown_how_large_the_jobs_of_each_are_and_may_be(tmp_path: P
 
 async def test_a_job_that_is_too_large_is_refused_with_a_cause(tmp_path: Path) -> None:
     manager = PlayedManager(tmp_path, max_queued_bytes=1_000)
-    refused = await said(manager, ADA, rq.SubmitJob(spec=JobSpec(argv=("x" * 1_000,))))
+    refused = await said(
+        manager, ADA, rq.SubmitJob(spec=JobSpec(program=Program(argv=("x" * 1_000,))))
+    )
     assert isinstance(refused, an.Failed)
     assert (refused.code, bool(refused.cause), bool(refused.hint)) == ("over-quota", True, True)
 

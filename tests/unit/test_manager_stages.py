@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from jobkit import job_spec
 from managerkit import NOW, PlayedManager
 
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.result import Outcome, Result
-from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.stage import Stage, StageRun
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec, work
@@ -38,7 +38,7 @@ async def asked(manager: PlayedManager, request: rq.Request, whom: str = ADA) ->
 
 async def submit(manager: PlayedManager, **spec: object) -> list[work.Run]:
     """A job of two tasks; returns what its worker is sent."""
-    job = JobSpec(argv=("true",), count=2, **({"stages": STAGES} | spec))  # type: ignore[arg-type]
+    job = job_spec(count=2, **({"stages": STAGES} | spec))
     assert isinstance(await asked(manager, rq.SubmitJob(spec=job)), an.Submitted)
     sent = [codec.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
     return [message for message in sent if isinstance(message, work.Run)]
@@ -46,7 +46,7 @@ async def submit(manager: PlayedManager, **spec: object) -> list[work.Run]:
 
 async def test_a_worker_is_sent_the_stages_with_the_job(manager: PlayedManager) -> None:
     [message] = await submit(manager)
-    assert message.jobs[0].stages == STAGES
+    assert message.jobs[0].program.stages == STAGES
 
 
 async def test_nothing_is_sent_of_stages_where_there_are_none(manager: PlayedManager) -> None:

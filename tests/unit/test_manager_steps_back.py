@@ -8,6 +8,7 @@ import pytest
 from managerkit import PlayedManager
 
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.sealed_epoch import Rank, SealedEpoch
 from kestrelctl.core.model.spec import JobSpec
@@ -47,7 +48,7 @@ async def test_a_worker_is_told_the_epoch_of_the_manager_that_welcomes_it(
 
 
 async def test_the_epoch_of_a_later_manager_deposes_an_earlier_one(manager: PlayedManager) -> None:
-    await manager.ask(USER, rq.SubmitJob(spec=JobSpec(argv=("true",))))
+    await manager.ask(USER, rq.SubmitJob(spec=JobSpec(program=Program(argv=("true",)))))
     await manager.work(WORKER, hello(LATER))
     error = manager.service.broken.result()
     assert isinstance(error, SteppedBack)
@@ -59,7 +60,7 @@ async def test_the_epoch_of_a_later_manager_deposes_an_earlier_one(manager: Play
 async def test_a_manager_that_has_stepped_back_decides_nothing_any_more(
     manager: PlayedManager,
 ) -> None:
-    await manager.ask(USER, rq.SubmitJob(spec=JobSpec(argv=("true",))))
+    await manager.ask(USER, rq.SubmitJob(spec=JobSpec(program=Program(argv=("true",)))))
     await manager.work(WORKER, hello(LATER))
     await manager.work("w2@workers.pool/1", hello())
     assert told(manager, "w2@workers.pool/1") == []
@@ -109,7 +110,7 @@ class TestOneThatHasMetAnother:
     async def test_takes_no_job_before_its_workers_have_said_which_came_later(
         self, manager: PlayedManager
     ) -> None:
-        request = rq.SubmitJob(spec=JobSpec(argv=("true",)))
+        request = rq.SubmitJob(spec=JobSpec(program=Program(argv=("true",))))
         refused = codec.answers.decode(await manager.ask(USER, request))
         assert isinstance(refused, an.Failed)
         assert (refused.code, refused.cause) == (

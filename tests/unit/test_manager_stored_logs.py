@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from store_samples import STORED
 
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import TAIL_BYTES, Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.template import Template
@@ -43,7 +44,7 @@ async def ended(manager: PlayedManager, outcome: int = Outcome.DONE, **result: A
         version=work.VERSION, incarnation="one", greeting=1, ad=WorkerAd(assets={"cpus": 1.0})
     )
     await manager.work(WORKER, hello)
-    await asked(manager, rq.SubmitJob(spec=JobSpec(argv=("loud",))))
+    await asked(manager, rq.SubmitJob(spec=JobSpec(program=Program(argv=("loud",)))))
     sent = [codec.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
     [run] = [each for each in sent if isinstance(each, work.Run)]
     [(number, job_id, index, *_)] = run.spans
@@ -138,10 +139,12 @@ async def test_workers_are_told_to_keep_the_logs_of_all_jobs_if_the_pool_says_so
 ) -> None:
     for keep in (False, True):
         run = await ended(PlayedManager(tmp_path / str(keep), keep_logs=keep))
-        assert run.jobs[0].keep_logs is keep
-    with_it = Template.of(1, JobSpec(argv=("loud",), keep_logs=True))
-    assert with_it.keep_logs
-    assert b"keep_logs" not in msgspec.json.encode(Template.of(1, JobSpec(argv=("loud",))))
+        assert run.jobs[0].program.keep_logs is keep
+    with_it = Template.of(1, JobSpec(program=Program(argv=("loud",), keep_logs=True)))
+    assert with_it.program.keep_logs
+    assert b"keep_logs" not in msgspec.json.encode(
+        Template.of(1, JobSpec(program=Program(argv=("loud",))))
+    )
 
 
 def test_a_pool_keeps_no_logs_unless_told_to() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from poolkit import PoolDriver
 from store_samples import cancelled, done, failed, happening, job, lost, result, waiting
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import MAX_HAPPENINGS, Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import JobSpec
@@ -33,7 +34,7 @@ from kestrelctl.protocol.requests import TellStory
 T0 = 1_700_000_000.0
 W1 = "w1@pool.internal/a"
 ENDED = job(
-    spec=JobSpec(argv=("true",), count=10),
+    spec=JobSpec(program=Program(argv=("true",)), count=10),
     submitted_at=T0,
     state="done",
     cursor=10,
@@ -156,7 +157,7 @@ class TestTelling:
 
     def test_tasks_have_the_ids_that_users_know(self) -> None:
         record = msgspec.structs.replace(
-            ENDED, spec=JobSpec(argv=("x",), count=3, first=10, step=5)
+            ENDED, spec=JobSpec(program=Program(argv=("x",)), count=3, first=10, step=5)
         )
         entries = tell(record, [happening(1)], [Asked(index=2, row=ran(2, 1, 1))], T0 + 20)
         assert {entry.task_id for entry in entries} == {None, 15, 20}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from jobkit import job_spec
 from managerkit import NOW, PlayedManager
 from msgspec.structs import replace
 from store_samples import STORED
 
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.result import MOST_PIECES, MOST_URL_CHARACTERS, Outcome, Result
-from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.manager.task_file_requests import MOST_TASKS
 from kestrelctl.protocol import answers as an
@@ -68,7 +68,7 @@ async def _end_what_runs(manager: PlayedManager, stored: StoredFile | None, outc
 
 
 async def submit(manager: PlayedManager, **spec: object) -> None:
-    job = JobSpec(argv=("true",), **({"outputs": ("*.csv",)} | spec))  # type: ignore[arg-type]
+    job = job_spec(**({"outputs": ("*.csv",)} | spec))
     assert isinstance(await asked(manager, rq.SubmitJob(spec=job)), an.Submitted)
 
 
@@ -91,7 +91,7 @@ async def test_a_worker_is_told_what_is_to_come_home(manager: PlayedManager) -> 
     await submit(manager)
     runs = [codec.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
     [run] = [run for run in runs if isinstance(run, work.Run)]
-    assert run.jobs[0].outputs == ("*.csv",)
+    assert run.jobs[0].program.outputs == ("*.csv",)
 
 
 async def test_a_worker_that_cannot_store_gets_no_such_job(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from managerkit import NOW, PlayedManager
 
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.spec import JobSpec
@@ -79,7 +80,7 @@ async def tasks(manager: PlayedManager, **how: object) -> list[an.TaskView]:
 
 
 async def test_a_task_that_runs_says_how_long_it_has(manager: PlayedManager) -> None:
-    await submit(manager, JobSpec(argv=("x",)))
+    await submit(manager, JobSpec(program=Program(argv=("x",))))
     manager.now += 3.0
     await joins(manager)
     manager.now += 12.0
@@ -95,7 +96,7 @@ async def test_a_task_that_runs_says_how_long_it_has(manager: PlayedManager) -> 
 async def test_what_waits_at_its_worker_runs_since_the_one_before_it_ended(
     manager: PlayedManager,
 ) -> None:
-    await submit(manager, JobSpec(argv=("x",), count=3))
+    await submit(manager, JobSpec(program=Program(argv=("x",)), count=3))
     await joins(manager)
     manager.now += 0.01
     await ends(manager, handed_out(manager)[0], NOW, manager.now)
@@ -113,7 +114,7 @@ async def test_what_waits_at_its_worker_runs_since_the_one_before_it_ended(
 async def test_of_what_began_before_the_manager_the_time_is_unknown_and_no_zero(
     manager: PlayedManager, tmp_path: Path
 ) -> None:
-    await submit(manager, JobSpec(argv=("x",)))
+    await submit(manager, JobSpec(program=Program(argv=("x",))))
     await joins(manager)
     [(number, job_id, index)] = handed_out(manager)
     again = PlayedManager(tmp_path, store=manager.store)
@@ -135,7 +136,7 @@ async def test_of_what_began_before_the_manager_the_time_is_unknown_and_no_zero(
 async def test_the_wait_is_from_the_submission_to_the_start_and_not_the_time_at_the_worker(
     manager: PlayedManager,
 ) -> None:
-    await submit(manager, JobSpec(argv=("x",), count=2))
+    await submit(manager, JobSpec(program=Program(argv=("x",)), count=2))
     manager.now += 90.0
     assert [task.wait_seconds for task in await tasks(manager)] == [90.0, 90.0]
     await joins(manager)
@@ -152,7 +153,7 @@ async def test_the_wait_is_from_the_submission_to_the_start_and_not_the_time_at_
 async def test_each_task_comes_with_its_item_while_the_job_runs_and_afterwards(
     manager: PlayedManager,
 ) -> None:
-    await submit(manager, JobSpec(argv=("x", "{}"), count=3, items=ITEMS))
+    await submit(manager, JobSpec(program=Program(argv=("x", "{}")), count=3, items=ITEMS))
     assert [task.item for task in await tasks(manager, items=True)] == list(ITEMS)
     assert {task.item for task in await tasks(manager)} == {None}
     await manager.ask(ADA, rq.CancelJobs(jobs="1"))
@@ -164,7 +165,7 @@ async def test_the_items_of_an_ended_job_are_read_once_for_all_pages(
     manager: PlayedManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     items = tuple(f"{n}.csv" for n in range(7))
-    await submit(manager, JobSpec(argv=("x", "{}"), count=7, items=items))
+    await submit(manager, JobSpec(program=Program(argv=("x", "{}")), count=7, items=items))
     await manager.ask(ADA, rq.CancelJobs(jobs="1"))
     reads: list[int] = []
     job = manager.store.job
@@ -183,7 +184,7 @@ async def test_the_items_of_an_ended_job_are_read_once_for_all_pages(
 
 async def test_a_long_item_is_cut_in_a_list_and_whole_alone(manager: PlayedManager) -> None:
     items = ("x" * LONGEST_ITEM, "y" * (LONGEST_ITEM + 1))
-    await submit(manager, JobSpec(argv=("x",), count=2, items=items))
+    await submit(manager, JobSpec(program=Program(argv=("x",)), count=2, items=items))
     assert [task.item for task in await tasks(manager, items=True)] == [
         "x" * LONGEST_COMMAND + "…", "y" * LONGEST_COMMAND + "…",
     ]  # fmt: skip
@@ -194,14 +195,14 @@ async def test_a_long_item_is_cut_in_a_list_and_whole_alone(manager: PlayedManag
 
 
 async def test_a_job_without_items_has_none(manager: PlayedManager) -> None:
-    await submit(manager, JobSpec(argv=("x", "{}"), count=2))
+    await submit(manager, JobSpec(program=Program(argv=("x", "{}")), count=2))
     assert [task.item for task in await tasks(manager, items=True)] == [None, None]
 
 
 async def test_a_story_names_the_items_of_the_tasks_that_were_asked_about(
     manager: PlayedManager,
 ) -> None:
-    await submit(manager, JobSpec(argv=("x", "{}"), count=3, items=ITEMS))
+    await submit(manager, JobSpec(program=Program(argv=("x", "{}")), count=3, items=ITEMS))
     told = codec.answers.decode(await manager.ask(ADA, rq.TellStory(job="1", task_ids=[2])))
     assert isinstance(told, an.Story)
     assert told.items == {2: "gamma.csv"}

@@ -12,6 +12,7 @@ from test_trigger_definitions import SOURCES_EXAMPLE
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import UsageError
 from kestrelctl.manager.handlers.handler_desk import HandlerDesk
@@ -152,7 +153,7 @@ async def test_jobs_are_held_and_released(pool: Pool) -> None:
     wanted = "[j for j in queue.jobs if j.name == 'fit-1']"
     release = "[r]\nexpr = queue.jobs\ncmd = release(queue.jobs)\nticks = 5\n"
     await pool.begin(rule(f"hold({wanted}); hold('x')", "queue.waiting > 2") + release)
-    spec = JobSpec(argv=("true",), name="fit-1", count=5, request={"cpus": 64.0})
+    spec = JobSpec(program=Program(argv=("true",)), name="fit-1", count=5, request={"cpus": 64.0})
     submitted = await pool.asked(rq.SubmitJob(spec=spec), ADA)
     await pool.looks("t")
     job = pool.played.service.pool.job(submitted.job_id)
@@ -297,7 +298,9 @@ async def test_none_fires_before_those_are_heard_that_were_there(pool: Pool) -> 
 
 async def test_only_admins_see_what_was_done_because_it_names_jobs_of_all(pool: Pool) -> None:
     await pool.begin(rule("hold(queue.jobs)", "queue.waiting > 0"))
-    await pool.asked(rq.SubmitJob(spec=JobSpec(argv=("true",), request={"cpus": 64.0})), ADA)
+    await pool.asked(
+        rq.SubmitJob(spec=JobSpec(program=Program(argv=("true",)), request={"cpus": 64.0})), ADA
+    )
     await pool.looks("t")
     assert (await pool.asked(ListFired(), "eve@users.pool/1")).code == "not-allowed"
     [fired] = (await pool.asked(ListFired())).fired

@@ -9,6 +9,7 @@ from managerkit import NOW, PlayedManager
 from store_samples import job, result
 
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
@@ -131,7 +132,7 @@ async def at_work(directory: Path) -> tuple[PlayedManager, int]:
     """Ada's job 1 runs at w1, which has said what its task uses."""
     manager = PlayedManager(directory)
     await manager.work(W1, work.Hello(version=work.VERSION, incarnation="x", ad=WorkerAd()))
-    await manager.ask(ADA, rq.SubmitJob(spec=JobSpec(argv=("x",), first=5)))
+    await manager.ask(ADA, rq.SubmitJob(spec=JobSpec(program=Program(argv=("x",)), first=5)))
     runs = [codec.to_worker.decode(text) for to, text in manager.sent if to == W1]
     [run] = [message for message in runs if isinstance(message, work.Run)]
     number = run.spans[0][0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from poolkit import PoolDriver
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.manager.views import LONGEST_COMMAND, abridged, job_view
@@ -14,7 +15,7 @@ def test_one_of_many_jobs_is_short_whatever_its_owner_asked_for() -> None:
     record = JobRecord(
         job_id=1,
         owner="eve@x",
-        spec=JobSpec(argv=long, requires=long),
+        spec=JobSpec(program=Program(argv=long), requires=long),
         submitted_at=0.0,
     )
     view = job_view(record, None)

@@ -8,6 +8,7 @@ import pytest
 from managerkit import PlayedManager
 
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.manager import where
 from kestrelctl.protocol import answers as an
@@ -92,7 +93,9 @@ async def test_a_mistake_has_a_clear_word(manager: PlayedManager, text: str, cau
 
 async def test_jobs_are_found_as_they_are_shown_to_who_asks(manager: PlayedManager) -> None:
     for n in range(5):
-        spec = JobSpec(argv=("x",), name=f"job{n}", priority=n, request={"cpus": 100.0 + n})
+        spec = JobSpec(
+            program=Program(argv=("x",)), name=f"job{n}", priority=n, request={"cpus": 100.0 + n}
+        )
         assert isinstance(await asked(manager, rq.SubmitJob(spec=spec)), an.Submitted)
     assert await jobs(manager, "JobPrio > 2 && Waiting == 1") == [4, 5]
     assert await jobs(manager, 'JobName == "job1" || RequestCpus == 104') == [2, 5]

@@ -14,6 +14,7 @@ from neighbourskit import Neighbourhood, PoolOfFlock, on_its_own_clock, pass_by
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.guest import TAG
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.errors import KestrelError, NotAllowed, Unreachable
@@ -133,7 +134,7 @@ class MemberOfFlock:
 
     async def submit(self, tasks: int) -> None:
         """A user of the own pool has work."""
-        spec = JobSpec(argv=("true",), count=tasks)
+        spec = JobSpec(program=Program(argv=("true",)), count=tasks)
         now = self.manager.service.now()
         event = ev.Submit(at=now, cause="ada", request="r", owner="ada@users.pool", spec=spec)
         self.manager.service.handle(event)

@@ -12,6 +12,7 @@ from stepcount import steps
 from kestrelctl.core import events as ev
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import OnWorkerLost
 from kestrelctl.core.model.stage import Stage, StageRun
@@ -602,7 +603,7 @@ def test_a_page_tells_of_every_worker_for_few_steps_each() -> None:
 
 
 def _spec(number: int) -> ev.JobSpec:
-    return ev.JobSpec(argv=("true",), count=1000, priority=number)
+    return ev.JobSpec(program=Program(argv=("true",)), count=1000, priority=number)
 
 
 def test_properties_that_were_chosen_are_shown_for_all_and_for_each_group() -> None:

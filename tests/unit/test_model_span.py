@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from jobkit import job_spec
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.span import MOST_HOST_CHARACTERS, MOST_SPAN, told_host
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.validate import problem_with_job
@@ -14,7 +16,7 @@ from kestrelctl.protocol.handout import problem_with_size
 
 
 def problem(**more: Any) -> str | None:
-    return problem_with_job(JobSpec(argv=("true",), **{"count": 4, "span": 4} | more))
+    return problem_with_job(job_spec(**{"count": 4, "span": 4} | more))
 
 
 def test_a_job_with_a_task_for_each_worker_is_fine() -> None:
@@ -60,8 +62,12 @@ def test_what_is_no_name_of_a_machine_is_not_told(host: str) -> None:
 def test_a_command_leaves_room_for_the_names_of_all_machines() -> None:
     names = MOST_SPAN * (MOST_HOST_CHARACTERS + 3)
     fits = JobSpec(
-        argv=("x" * (MAX_PAYLOAD_BYTES - names - 9000),), count=MOST_SPAN, span=MOST_SPAN
+        program=Program(argv=("x" * (MAX_PAYLOAD_BYTES - names - 9000),)),
+        count=MOST_SPAN,
+        span=MOST_SPAN,
     )
     assert problem_with_size(fits) is None
-    too_long = JobSpec(argv=("x" * (MAX_PAYLOAD_BYTES - names),), count=MOST_SPAN, span=MOST_SPAN)
+    too_long = JobSpec(
+        program=Program(argv=("x" * (MAX_PAYLOAD_BYTES - names),)), count=MOST_SPAN, span=MOST_SPAN
+    )
     assert problem_with_size(too_long) is not None

@@ -10,6 +10,7 @@ from flockkit import guest
 from managerkit import PlayedManager
 from msgspec.structs import replace
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.grammar.why_waiting import conclusion
@@ -54,7 +55,7 @@ async def asked(manager: PlayedManager, request: rq.Request) -> an.AnyAnswer:
 
 async def test_a_job_of_a_user_that_says_it_is_a_guest_is_refused(tmp_path: Path) -> None:
     manager = PlayedManager(tmp_path)
-    spec = JobSpec(argv=("true",), guest=guest())
+    spec = JobSpec(program=Program(argv=("true",)), guest=guest())
     refused = await asked(manager, rq.SubmitJob(spec=spec))
     assert isinstance(refused, an.Failed), refused
     assert refused.cause == NO_USER
@@ -63,7 +64,7 @@ async def test_a_job_of_a_user_that_says_it_is_a_guest_is_refused(tmp_path: Path
 
 async def test_among_several_jobs_as_one_it_is_refused_as_well(tmp_path: Path) -> None:
     manager = PlayedManager(tmp_path)
-    job = GraphJob(spec=JobSpec(argv=("true",), guest=guest()))
+    job = GraphJob(spec=JobSpec(program=Program(argv=("true",)), guest=guest()))
     lines = [msgspec.json.encode(job).decode()]
     await asked(manager, rq.UploadItems(upload="u", lines=lines))
     refused = await asked(manager, rq.SubmitJobs(upload="u"))
@@ -74,7 +75,7 @@ async def test_among_several_jobs_as_one_it_is_refused_as_well(tmp_path: Path) -
 
 async def test_a_view_says_whose_guest_a_job_is_to_everybody(tmp_path: Path) -> None:
     manager = PlayedManager(tmp_path)
-    await asked(manager, rq.SubmitJob(spec=JobSpec(argv=("true",), stays=True)))
+    await asked(manager, rq.SubmitJob(spec=JobSpec(program=Program(argv=("true",)), stays=True)))
     (record,) = manager.store.jobs()
     assert (job_view(record, None).stays, job_view(record, None).guest_of) == (True, "")
     theirs = replace(record, spec=replace(record.spec, guest=guest()))

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from cli_fake_pool import FakePool, run
+from jobkit import job_spec
 from managerkit import PlayedManager
 from poolkit import PoolDriver
 
@@ -22,6 +23,7 @@ from kestrelctl.core.model.objection import (
     objection_to,
 )
 from kestrelctl.core.model.placeholders import Placeholders, fill
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.shell_text import texts_for_a_shell
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.stage import Stage
@@ -37,7 +39,7 @@ MIB = 1 << 20
 def job(*argv: str, items: tuple[str, ...] | None = None, **more: Any) -> JobSpec:
     count = 1 if items is None else len(items)
     fields = {"placeholders": Placeholders.ARRAY, "count": count} | more
-    return JobSpec(argv=argv, items=items, **fields)
+    return job_spec(argv=argv, items=items, **fields)
 
 
 def objection(spec: JobSpec) -> Objection:
@@ -98,7 +100,14 @@ def test_an_item_that_would_become_code_is_refused(spec: JobSpec, placeholder: s
     found = objection(spec)
     assert found.cause.startswith(f"{placeholder} stands in the text of sh -c")
     assert "--paste-items" in found.hint
-    assert objection_to(msgspec.structs.replace(spec, placeholders=Placeholders.PASTE)) is None
+    assert (
+        objection_to(
+            msgspec.structs.replace(
+                spec, program=msgspec.structs.replace(spec.program, placeholders=Placeholders.PASTE)
+            )
+        )
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,7 +144,7 @@ def test_the_command_line_refuses_it_before_anything_is_sent(names: Path) -> Non
     assert 'hint: write "$KESTREL_ITEM" there' in result.stderr
     words = ("submit", "--each-line", str(names), "--paste-items", "--", "sh", "-c", "echo {}")
     assert run(pool, *words).exit_code == 0
-    assert pool.last(rq.SubmitJob).spec.placeholders is Placeholders.PASTE
+    assert pool.last(rq.SubmitJob).spec.program.placeholders is Placeholders.PASTE
 
 
 def test_a_job_file_and_a_graph_say_that_items_are_meant_to_be_code(names: Path) -> None:
@@ -279,6 +288,7 @@ async def test_items_that_were_sent_ahead_are_looked_at_too(manager: PlayedManag
 def test_a_job_that_is_there_already_goes_on(spec: JobSpec) -> None:
     driver = PoolDriver()
     fields = msgspec.structs.asdict(spec)
+    fields |= msgspec.structs.asdict(fields.pop("program"))
     argv, count, request = (fields.pop(each) for each in ("argv", "count", "request"))
     driver.submit(count, argv=argv, memory_bytes=int(request.get("memory", 0)), **fields)
     driver.restart()
@@ -286,7 +296,7 @@ def test_a_job_that_is_there_already_goes_on(spec: JobSpec) -> None:
 
 
 async def test_a_job_of_an_earlier_client_means_what_it_meant(manager: PlayedManager) -> None:
-    spec = JobSpec(argv=("sh", "-c", "echo {}"), items=("a",))
+    spec = JobSpec(program=Program(argv=("sh", "-c", "echo {}")), items=("a",))
     answer = codec.answers.decode(await manager.ask(ADA, rq.SubmitJob(spec=spec)))
     assert isinstance(answer, an.Submitted)
-    assert fill(spec.argv, 0, 0, "a", spec.placeholders)[2] == "echo a"
+    assert fill(spec.program.argv, 0, 0, "a", spec.program.placeholders)[2] == "echo a"

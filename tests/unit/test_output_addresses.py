@@ -9,6 +9,7 @@ from cli_fake_pool import EXPLANATION, JOB, FakePool, run
 from msgspec.structs import replace
 
 from kestrelctl.core.model.output_addresses import place_of, problem_with_output_address
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.shape import shape_key
 from kestrelctl.core.model.spec import JobSpec
@@ -32,23 +33,23 @@ def submitted(*words: str) -> JobSpec:
 
 def problem(address: str) -> str:
     return (
-        problem_with_output_address(JobSpec(argv=("x",), outputs=("*",), output_to=address)) or ""
+        problem_with_output_address(Program(argv=("x",), outputs=("*",), output_to=address)) or ""
     )
 
 
 def test_an_address_goes_with_the_job() -> None:
     spec = submitted(*WORDS, "--", "true")
-    assert spec.output_to == TO
+    assert spec.program.output_to == TO
     assert problem_with_job(spec) is None
     template = Template.of(7, spec, "ada@users.pool")
-    assert (template.output_to, template.owner) == (TO, "ada@users.pool")
-    assert spec.head().output_to == TO
+    assert (template.program.output_to, template.owner) == (TO, "ada@users.pool")
+    assert spec.head().program.output_to == TO
 
 
 def test_a_job_file_says_it_too(tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
     path.write_text(f'command = ["true"]\noutput = "*"\noutput-to = "{TO}"\n')
-    assert submitted(str(path)).output_to == TO
+    assert submitted(str(path)).program.output_to == TO
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_each_task_has_a_directory_there() -> None:
 
 
 def test_an_address_without_globs_is_refused() -> None:
-    spec = JobSpec(argv=("x",), output_to=TO)
+    spec = JobSpec(program=Program(argv=("x",), output_to=TO))
     assert "--output GLOB" in (problem_with_job(spec) or "")
 
 
@@ -119,7 +120,10 @@ def test_people_are_told_where_the_files_are() -> None:
     tasks = [an.TaskView(index=n, task_id=n, state=TaskState.DONE, output_files=2) for n in (1, 2)]
     pool = FakePool(
         ListTasks=an.Tasks(id="", tasks=tasks),
-        ListJobs=an.Jobs(id="", jobs=[replace(JOB, outputs=["*.csv"], output_to=TO)]),
+        ListJobs=an.Jobs(
+            id="",
+            jobs=[replace(JOB, outputs=["*.csv"], output_to=TO)],
+        ),
     )
     shown = run(pool, "job", "info", "7").stdout
     assert f"outputs go to   {TO}\n" in shown

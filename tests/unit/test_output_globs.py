@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from jobkit import job_spec
 
 from kestrelctl.core.model.output_globs import MOST_GLOBS, TAG, OutputGlobs
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.shape import shape_key
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.template import Template
@@ -87,23 +89,25 @@ def test_a_walk_does_not_go_where_nothing_can_fit() -> None:
     ],
 )
 def test_what_cannot_be_asked_for_is_refused(job: dict[str, object], why: str) -> None:
-    spec = JobSpec(argv=("true",), **job)  # type: ignore[arg-type]
+    spec = job_spec(**job)
     assert why in (problem_with_job(spec) or "")
 
 
 def test_dots_in_names_leave_nothing() -> None:
-    spec = JobSpec(argv=("true",), outputs=("a..b", "...", ".hidden", "out/..."))
+    spec = JobSpec(program=Program(argv=("true",), outputs=("a..b", "...", ".hidden", "out/...")))
     assert problem_with_job(spec) is None
 
 
 def test_a_job_with_outputs_goes_only_to_workers_that_store_them() -> None:
-    plain = JobSpec(argv=("true",))
-    asks = JobSpec(argv=("true",), outputs=("*.csv",))
+    plain = JobSpec(program=Program(argv=("true",)))
+    asks = JobSpec(program=Program(argv=("true",), outputs=("*.csv",)))
     assert TAG.upper() in shape_key(asks)[1]
     assert TAG.upper() not in shape_key(plain)[1]
-    assert Template.of(1, asks).outputs == ("*.csv",)
+    assert Template.of(1, asks).program.outputs == ("*.csv",)
 
 
 def test_the_head_of_a_job_has_a_few_of_its_globs() -> None:
-    spec = JobSpec(argv=("true",), outputs=tuple(f"{n}-{'x' * 90}" for n in range(MOST_GLOBS)))
-    assert 0 < sum(map(len, spec.head().outputs)) < 2000
+    spec = JobSpec(
+        program=Program(argv=("true",), outputs=tuple(f"{n}-{'x' * 90}" for n in range(MOST_GLOBS)))
+    )
+    assert 0 < sum(map(len, spec.head().program.outputs)) < 2000

@@ -10,6 +10,7 @@ from store_samples import STORED
 
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.model.parent_files import ParentFiles
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import work
 from kestrelctl.worker import parent_file_questions
@@ -29,7 +30,7 @@ class Desk:
         self.agent = Agent({"cpus": 10.0})
         self.agent.welcomed = True
         self.sent: list[work.FindFiles] = []
-        templates = [Template(job_id=job_id, argv=("true",)) for job_id in (7, 8)]
+        templates = [Template(job_id=job_id, program=Program(argv=("true",))) for job_id in (7, 8)]
         spans = [(1, 7, 0, 4, 0, 0), (5, 8, 0, 1, 0, 0)]
         self.agent.on_run(spans, [{"cpus": 1000}], templates, [], [], 0.0)
         while self.agent.start_next(0.0):

@@ -41,12 +41,12 @@ def graph(path: Path, text: str) -> list[GraphJob]:
 
 def test_files_of_a_job_come_in_a_directory_and_the_job_is_waited_for() -> None:
     spec = submitted("--input", "job:12", "--input", "job:9=parts")
-    assert spec.parent_files == (
+    assert spec.program.parent_files == (
         ParentFiles(name="job-12", job_id=12),
         ParentFiles(name="parts", job_id=9),
     )
     assert spec.after == (After(9, 9), After(12, 12))
-    assert spec.inputs == ()
+    assert spec.program.inputs == ()
 
 
 def test_how_a_job_is_waited_for_stays_as_it_was_said() -> None:
@@ -60,7 +60,7 @@ def test_who_waits_for_a_failure_gets_no_files_of_it() -> None:
 
 def test_tasks_that_wait_one_for_one_get_the_files_of_their_own() -> None:
     spec = submitted("--input", "job:12", "--input", "job:9", "--after-each", "12")
-    assert spec.parent_files == (
+    assert spec.program.parent_files == (
         ParentFiles(name="job-12", job_id=12, each=True),
         ParentFiles(name="job-9", job_id=9),
     )
@@ -93,7 +93,7 @@ def test_jobs_of_one_file_name_each_other(tmp_path: Path) -> None:
     assert first.spec.name == "first"
     assert last.after == (After(0, 0),)
     assert last.spec.after == (After(7, 7),)
-    assert last.spec.parent_files == (
+    assert last.spec.program.parent_files == (
         ParentFiles(name="first", job_id=0, placed=True),
         ParentFiles(name="job-7", job_id=7),
     )
@@ -122,7 +122,10 @@ def test_files_of_jobs_and_files_of_this_machine_come_together(tmp_path: Path) -
     input = ["table", "job:first"]
     """
     last = graph(tmp_path / "flow.toml", text)[1].spec
-    assert [each.name for each in (*last.inputs, *last.parent_files)] == ["table", "first"]
+    assert [each.name for each in (*last.program.inputs, *last.program.parent_files)] == [
+        "table",
+        "first",
+    ]
 
 
 def test_jobs_of_one_file_whose_tasks_wait_one_for_one(tmp_path: Path) -> None:
@@ -137,10 +140,12 @@ def test_jobs_of_one_file_whose_tasks_wait_one_for_one(tmp_path: Path) -> None:
     """
     last = graph(tmp_path / "flow.toml", text)[1]
     assert (last.after, last.after_each) == ((), 0)
-    assert last.spec.parent_files == (ParentFiles(name="first", job_id=0, placed=True, each=True),)
+    assert last.spec.program.parent_files == (
+        ParentFiles(name="first", job_id=0, placed=True, each=True),
+    )
 
 
 def test_the_latest_job_may_be_meant() -> None:
     spec = submitted("--input", "job:last=parts", "--after-each", "last")
     assert (spec.after_each, spec.after) == (7, ())
-    assert spec.parent_files == (ParentFiles(name="parts", job_id=7, each=True),)
+    assert spec.program.parent_files == (ParentFiles(name="parts", job_id=7, each=True),)

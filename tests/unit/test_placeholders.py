@@ -18,6 +18,7 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.own_tags import own_tags_of
 from kestrelctl.core.model.placeholders import Placeholders, WordOutline, bytes_in, fill, values_of
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.shell_text import left_in
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.stage import Stage
@@ -26,6 +27,7 @@ from kestrelctl.manager.job_form import job_of_form
 from kestrelctl.protocol.graph_answers import GraphJob
 from kestrelctl.protocol.profile import Profile, ad_of, task_message
 from kestrelctl.protocol.requests import SubmitJob, SubmitLine, UploadItems
+from kestrelctl.store.earlier_specs import with_program
 
 FIND = ("find", ".", "-name", "*.csv", "-exec", "wc", "-l", "{}", ";")
 GET = Stage(name="in", argv=("get", "{i}"))
@@ -60,7 +62,7 @@ def of_graph(path: Path) -> JobSpec:
 
 def command_of(spec: JobSpec, index: int = 0, item: str | None = None) -> tuple[str, ...]:
     """What a worker runs."""
-    return fill_for(Template.of(1, spec), spec.argv, index, item)
+    return fill_for(Template.of(1, spec), spec.program.argv, index, item)
 
 
 # -- without an array ------------------------------------------------------------------------------
@@ -81,7 +83,7 @@ def test_those_of_a_job_file_are_its_own(tmp_path: Path) -> None:
     ini.write_text("[job]\ncommand=find . -exec wc -l {} +; echo\n")
     spec = of_file(toml)
     assert command_of(spec) == ("/bin/sh", "-c", "find . -exec wc -l {} \\;")
-    assert fill_for(Template.of(1, spec), spec.cleanup, 0, None) == ("echo", "{n}")
+    assert fill_for(Template.of(1, spec), spec.program.cleanup, 0, None) == ("echo", "{n}")
     assert "wc -l {} +" in command_of(of_file(ini))[2]
 
 
@@ -118,7 +120,7 @@ def test_those_of_a_line_of_2009_are_its_own() -> None:
 
 def test_those_of_a_stage_are_its_own() -> None:
     spec = submitted("--stage-in", "get {}", "--", "true")
-    assert fill_for(Template.of(1, spec), spec.stages[0].argv, 0, None) == ("get", "{}")
+    assert fill_for(Template.of(1, spec), spec.program.stages[0].argv, 0, None) == ("get", "{}")
 
 
 def test_copies_of_a_service_are_no_array() -> None:
@@ -202,7 +204,7 @@ def test_a_long_run_of_braces_is_read_once() -> None:
 @pytest.mark.parametrize("word", ["{}", "a{n}", "{{}}", "{{n}}"])
 def test_a_job_that_an_earlier_version_took_means_what_it_meant(word: str) -> None:
     stored = msgspec.json.encode({"argv": ["echo", word], "first": 5})
-    spec = msgspec.json.decode(stored, type=JobSpec)
+    spec = msgspec.json.decode(with_program(stored), type=JobSpec)
     assert command_of(spec) == ("echo", word.replace("{}", "5").replace("{n}", "5"))
 
 
@@ -219,14 +221,24 @@ def test_a_job_keeps_its_braces_over_a_restart_of_the_manager() -> None:
 @pytest.mark.parametrize(
     ("spec", "wants"),
     [
-        (JobSpec(argv=FIND, placeholders=NONE), True),
-        (JobSpec(argv=("x",), cleanup=("rm", "{n}"), placeholders=NONE), True),
-        (JobSpec(argv=("x",), stages=(GET,), placeholders=NONE), True),
-        (JobSpec(argv=("awk", "{print} ${n} {x}"), placeholders=NONE), False),
-        (JobSpec(argv=("echo", "{n}"), placeholders=ARRAY), False),
-        (JobSpec(argv=("echo", "{{n}}"), placeholders=ARRAY), True),
-        (JobSpec(argv=("echo", "{{n}}"), placeholders=PASTE), True),
-        (JobSpec(argv=("echo", "{{n}} {}")), False),
+        (JobSpec(program=Program(argv=FIND, placeholders=NONE)), True),
+        (
+            JobSpec(
+                program=Program(argv=("x",), cleanup=("rm", "{n}"), placeholders=NONE),
+            ),
+            True,
+        ),
+        (
+            JobSpec(
+                program=Program(argv=("x",), stages=(GET,), placeholders=NONE),
+            ),
+            True,
+        ),
+        (JobSpec(program=Program(argv=("awk", "{print} ${n} {x}"), placeholders=NONE)), False),
+        (JobSpec(program=Program(argv=("echo", "{n}"), placeholders=ARRAY)), False),
+        (JobSpec(program=Program(argv=("echo", "{{n}}"), placeholders=ARRAY)), True),
+        (JobSpec(program=Program(argv=("echo", "{{n}}"), placeholders=PASTE)), True),
+        (JobSpec(program=Program(argv=("echo", "{{n}} {}"))), False),
     ],
 )
 def test_a_worker_that_would_fill_more_is_sent_no_such_task(spec: JobSpec, wants: bool) -> None:
@@ -271,7 +283,7 @@ def test_the_pool_reads_placeholders_for_a_simple_worker() -> None:
 def test_a_lone_placeholder_that_nothing_fills_looks_meant(
     words: tuple[str, ...], left: list[str]
 ) -> None:
-    assert left_in(JobSpec(argv=words, placeholders=NONE), None) == left
+    assert left_in(JobSpec(program=Program(argv=words, placeholders=NONE)), None) == left
 
 
 def test_the_command_line_says_so_and_what_would_fill_it() -> None:

@@ -9,6 +9,7 @@ import pytest
 from kestrelctl.core.agent.agent import LocalAttempt
 from kestrelctl.core.model import placeholders
 from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import TAIL_BYTES, Outcome
 from kestrelctl.core.model.shell_line import as_line, numbered
 from kestrelctl.core.model.spec import JobSpec, Notify
@@ -107,14 +108,20 @@ def test_a_task_is_a_line_that_can_be_read() -> None:
 
 
 def test_a_command_of_words_becomes_a_line_of_the_same_words() -> None:
-    spec = JobSpec(argv=("printf", "%s $x", "{}"), count=99, env={"A": "b"}, items=("it's",) * 99)
+    spec = JobSpec(
+        program=Program(argv=("printf", "%s $x", "{}"), env={"A": "b"}),
+        count=99,
+        items=("it's",) * 99,
+    )
     message = task_message(attempt(spec, "it's"))
     assert message.command == """printf '%s $x' 'it'"'"'s'"""
     assert (message.cleanup, message.env["A"], message.env["KESTREL_ITEM"]) == ("", "b", "it's")
 
 
 def test_a_line_whose_streams_are_joined_says_so_to_the_shell() -> None:
-    spec = JobSpec(argv=("sh", "-c", "a; b"), cleanup=("c",), join=True)
+    spec = JobSpec(
+        program=Program(argv=("sh", "-c", "a; b"), cleanup=("c",), join=True),
+    )
     message = task_message(attempt(spec))
     assert message.command == "exec 2>&1; sh -c 'a; b'"
     assert message.cleanup == "exec 2>&1; c"
@@ -187,8 +194,8 @@ def test_a_job_message_is_a_submission(requires: object) -> None:
     assert (request.id, request.spec.notify) == ("1", Notify.ALWAYS)
     spec = request.spec
     assert (spec.count, spec.first, spec.requires) == (5, 0, ("FOO", "BAR"))
-    assert spec.argv == ("/bin/sh", "-c", './run_task.sh "$KESTREL_TASK_ID"')
-    assert spec.cleanup == ("/bin/sh", "-c", './cleanup.sh "$KESTREL_TASK_ID"')
+    assert spec.program.argv == ("/bin/sh", "-c", './run_task.sh "$KESTREL_TASK_ID"')
+    assert spec.program.cleanup == ("/bin/sh", "-c", './cleanup.sh "$KESTREL_TASK_ID"')
 
 
 def test_a_chat_message_can_carry_every_message() -> None:

@@ -12,6 +12,7 @@ import pytest
 from managerkit import PlayedManager, settled
 
 from kestrelctl.core import events as ev
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import TimedOut
 from kestrelctl.manager.profile_pings import keep_pinging, lost, ping, silent
@@ -275,7 +276,7 @@ async def test_what_it_runs_over_a_restart_takes_as_much_as_before(
 
 
 async def test_a_task_is_told_which_attempt_it_is(manager: PlayedManager, client: Client) -> None:
-    spec = JobSpec(argv=("false",), max_failures=2)
+    spec = JobSpec(program=Program(argv=("false",)), max_failures=2)
     await manager.ask(USER, requests.SubmitJob(spec=spec))
     [first] = client.heard("task")
     await client.say(type="finish", id=first["id"], status=1)
@@ -320,7 +321,7 @@ async def test_a_task_that_fits_into_no_message_fails(
     manager: PlayedManager, client: Client
 ) -> None:
     items = ("x" * 130_000,)
-    spec = JobSpec(argv=("echo", *["{}"] * 4), cleanup=("echo", "{}"), items=items)
+    spec = JobSpec(program=Program(argv=("echo", *["{}"] * 4), cleanup=("echo", "{}")), items=items)
     await manager.ask(USER, requests.SubmitJob(spec=spec))
     await settled()
     assert client.heard("task") == []

@@ -6,12 +6,14 @@ import bisect
 from typing import Any
 
 import pytest
+from jobkit import job_spec
 
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.effects import Run
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.jobs.sharer import Sharer
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import UserRecord
 from kestrelctl.core.model.seal import SECRET_BYTES, Seals
 from kestrelctl.core.model.shape import Shape
@@ -25,7 +27,7 @@ from kestrelctl.xmpp.xmpp_session import MOST_STANZA_BYTES
 
 def job(job_id: int, **spec: Any) -> Job:
     ada = Sharer(UserRecord(name="ada"), Config())
-    return Job(job_id, ada, JobSpec(**{"argv": ("x",), **spec}), Shape({}, frozenset()), 0.0, 0)
+    return Job(job_id, ada, job_spec(**{"argv": ("x",), **spec}), Shape({}, frozenset()), 0.0, 0)
 
 
 ONE_CPU = {"cpus": 1000}
@@ -114,11 +116,11 @@ def test_large_items_travel_apart_in_their_order() -> None:
 
 def test_the_largest_command_travels_apart_from_acknowledgements() -> None:
     longest = 1
-    while problem_with_size(JobSpec(argv=("x" * (longest * 2),))) is None:
+    while problem_with_size(JobSpec(program=Program(argv=("x" * (longest * 2),)))) is None:
         longest *= 2
     step = longest
     while step := step // 2:
-        longer = JobSpec(argv=("x" * (longest + step),))
+        longer = JobSpec(program=Program(argv=("x" * (longest + step),)))
         longest += step * (problem_with_size(longer) is None)
     messages = handed_out(
         [job(1, argv=("x" * longest,))], [(100, 1, 0, 1, 0)], ack=list(range(10**15, 10**15 + 500))
@@ -147,10 +149,16 @@ def test_large_jobs_travel_apart_each_template_once() -> None:
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
-        (JobSpec(argv=("x", "<" * 200_000)), "command and environment take 8"),
-        (JobSpec(argv=("x",), env={"A": "x" * 600_000}), "command and environment"),
-        (JobSpec(argv=("x" * 400_000,), items=("a",)), "command and environment"),
-        (JobSpec(argv=("x",), items=("a", "\x01" * 40_000), count=2), "the item of task 1"),
+        (JobSpec(program=Program(argv=("x", "<" * 200_000))), "command and environment take 8"),
+        (
+            JobSpec(program=Program(argv=("x",), env={"A": "x" * 600_000})),
+            "command and environment",
+        ),
+        (JobSpec(program=Program(argv=("x" * 400_000,)), items=("a",)), "command and environment"),
+        (
+            JobSpec(program=Program(argv=("x",)), items=("a", "\x01" * 40_000), count=2),
+            "the item of task 1",
+        ),
     ],
 )
 def test_what_no_message_could_hand_out_is_no_job(spec: JobSpec, why: str) -> None:
@@ -161,7 +169,10 @@ def test_the_largest_job_can_be_handed_out() -> None:
     item = "x" * (MAX_ITEM_BYTES - 3)
 
     def is_too_large(size: int) -> bool:
-        return problem_with_size(JobSpec(argv=("x" * size,), items=(item,))) is not None
+        return (
+            problem_with_size(JobSpec(program=Program(argv=("x" * size,)), items=(item,)))
+            is not None
+        )
 
     largest = bisect.bisect_left(range(500_000), True, key=is_too_large) - 1
     assert largest > 300_000
@@ -173,7 +184,7 @@ def test_the_largest_job_can_be_handed_out() -> None:
 
 def test_items_after_a_job_that_is_not_known_are_not_taken_for_others() -> None:
     agent = Agent({"cpus": 10})
-    known = Template(job_id=2, argv=("x",), with_items=True)
+    known = Template(job_id=2, program=Program(argv=("x",)), with_items=True)
     spans = [(10, 1, 0, 1, 0, 9), (11, 2, 0, 1, 0, 9)]
     assert agent.on_run(spans, [ONE_CPU], [known], ["of 1", "of 2"], [], 0.0) == [10, 11]
     assert agent.start_next(0.0) is None

@@ -7,13 +7,18 @@ from typing import cast
 from kestrelctl.core.agent.agent import Agent, LocalAttempt
 from kestrelctl.core.model.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.checkpoint_rules import DEFAULT_SECONDS
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import work
 from kestrelctl.worker.executor import Executor
 from kestrelctl.worker.session_checkpoints import SessionCheckpoints
 
-TEMPLATE = Template(job_id=1, argv=("true",), count=9, checkpoints=("state",), checkpoint_exit=85)
+TEMPLATE = Template(
+    job_id=1,
+    program=Program(argv=("true",), checkpoints=("state",), checkpoint_exit=85),
+    count=9,
+)
 
 
 def made(n: int) -> MadeCheckpoint:

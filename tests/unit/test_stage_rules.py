@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from jobkit import job_spec
 from msgspec.structs import replace
 
 from kestrelctl.core.model.result import Outcome, Result, bounded
@@ -18,7 +19,7 @@ OUT = Stage(name="out", argv=("put", "{n}"))
 
 
 def job(*stages: Stage, **more: object) -> JobSpec:
-    return JobSpec(argv=("true",), stages=stages, **more)  # type: ignore[arg-type]
+    return job_spec(stages=stages, **more)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_stages_with_limits_at_their_bounds_are_fine() -> None:
 def test_a_job_with_stages_goes_only_to_workers_that_run_them() -> None:
     assert TAG.upper() in shape_key(job(OUT))[1]
     assert TAG.upper() not in shape_key(job())[1]
-    assert Template.of(1, job(OUT)).stages == (OUT,)
+    assert Template.of(1, job(OUT)).program.stages == (OUT,)
 
 
 def test_stages_count_into_the_size_of_a_job() -> None:
@@ -65,7 +66,7 @@ def test_stages_count_into_the_size_of_a_job() -> None:
 
 
 def test_the_head_of_a_job_has_the_beginnings_of_its_stages() -> None:
-    [shown] = job(replace(OUT, argv=("x" * 5000, "y"), tries=3)).head().stages
+    [shown] = job(replace(OUT, argv=("x" * 5000, "y"), tries=3)).head().program.stages
     assert (shown.name, shown.tries) == ("out", 3)
     assert sum(map(len, shown.argv)) <= HEAD_CHARACTERS + 1
 

@@ -31,6 +31,7 @@ from kestrelctl.core.model.byte_limit import MOST_STORED_SUM_BYTES
 from kestrelctl.core.model.checkpoint import Checkpoint
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.hold import Hold
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import (
     FlockPeer,
     FlockPeerGone,
@@ -179,8 +180,13 @@ class TestEdges:
         await store.commit(
             [
                 job(1),
-                job(3, spec=JobSpec(argv=("a",), after=(After(1, 1), After(2, 2, FAILED)))),
-                job(4, spec=JobSpec(argv=("a",), after=(After(1, 3),))),
+                job(
+                    3,
+                    spec=JobSpec(
+                        program=Program(argv=("a",)), after=(After(1, 1), After(2, 2, FAILED))
+                    ),
+                ),
+                job(4, spec=JobSpec(program=Program(argv=("a",)), after=(After(1, 3),))),
             ]
         )
         kept = [Edge(3, 1, 1, OK), Edge(3, 2, 2, FAILED), Edge(4, 1, 3, OK)]
@@ -192,7 +198,7 @@ class TestEdges:
         assert store.edges() == kept[2:]
 
     async def test_how_parents_ended_is_found_for_those_that_wait(self, store: Store) -> None:
-        waits = JobSpec(argv=("a",), after=(After(1, 3),))
+        waits = JobSpec(program=Program(argv=("a",)), after=(After(1, 3),))
         await store.commit([job(1, state="done"), job(2), job(3, state="failed")])
         await store.commit([job(4, spec=waits, settled={9: "done"})])
         found = reopened(store)
@@ -205,12 +211,12 @@ class TestEdges:
         assert found.jobs[-1].record.settled == {}
 
     async def test_a_job_for_whose_tasks_others_wait_is_one_of_them(self, store: Store) -> None:
-        both = JobSpec(argv=("a",), after=(After(3, 4),), after_each=2)
+        both = JobSpec(program=Program(argv=("a",)), after=(After(3, 4),), after_each=2)
         await store.commit([job(5, spec=both)])
         assert store.edges() == [Edge(5, 2, 2, "each"), Edge(5, 3, 4, OK)]
 
     async def test_which_tasks_of_it_ended_badly_is_found(self, store: Store) -> None:
-        many = JobSpec(argv=("a",), count=9)
+        many = JobSpec(program=Program(argv=("a",)), count=9)
         behind = replace(many, after_each=1)
         rows: list[Record] = [done(0), failed(1), failed(2), lost(4)]
         await store.commit([job(1, spec=many), *rows, Progress(1, 6)])
@@ -278,7 +284,7 @@ class TestActiveJobs:
         assert reopened(store).jobs[0].record == record
 
     async def test_a_job_never_sent_is_one_row_however_long_it_is(self, store: Store) -> None:
-        await store.commit([job(spec=JobSpec(argv=("true",), count=10**12))])
+        await store.commit([job(spec=JobSpec(program=Program(argv=("true",)), count=10**12))])
         [found] = reopened(store).jobs
         assert (found.unfinished, found.counters) == ([], {})
 
@@ -384,7 +390,11 @@ class TestJobs:
     async def test_lists_hold_the_heads_of_jobs_and_one_job_is_read_whole(
         self, store: Store
     ) -> None:
-        spec = replace(FULL_SPEC, argv=("run", "x" * 100_000), requires=("gpu",) * 50_000)
+        spec = replace(
+            FULL_SPEC,
+            program=replace(FULL_SPEC.program, argv=("run", "x" * 100_000)),
+            requires=("gpu",) * 50_000,
+        )
         await store.commit([job(1, spec=spec, key="k"), job(2)])
         for _ in range(2):
             assert [found.spec for found in store.jobs()] == [spec.head(), job(2).spec]
@@ -426,9 +436,14 @@ class TestJobs:
         await store.commit(
             [
                 job(3, owner="bob"),
-                job(1, owner="ada", spec=JobSpec(argv=("a",), name="night-a")),
+                job(1, owner="ada", spec=JobSpec(program=Program(argv=("a",)), name="night-a")),
                 job(2, owner="bob", state="done"),
-                job(4, owner="ada", state="failed", spec=JobSpec(argv=("a",), name="night-b")),
+                job(
+                    4,
+                    owner="ada",
+                    state="failed",
+                    spec=JobSpec(program=Program(argv=("a",)), name="night-b"),
+                ),
             ]
         )
         assert [found.job_id for found in store.jobs(**selection)] == expected
@@ -670,7 +685,10 @@ class TestWithAPool:
     async def test_a_restarted_pool_has_the_rest_to_do(self, store: Store) -> None:
         pool = Pool(reopened(store))
         submit = Submit(
-            at=1.0, request="r", owner="ada", spec=JobSpec(argv=("true",), count=20, max_failures=2)
+            at=1.0,
+            request="r",
+            owner="ada",
+            spec=JobSpec(program=Program(argv=("true",)), count=20, max_failures=2),
         )
         hello = Joined(
             at=1.0, worker="w/a", incarnation="1", ad=WorkerAd(assets={"cpus": 8}), holds=[]
@@ -713,7 +731,7 @@ class TestWithAPool:
             ({"cpus": 8.0, "fpga": 2.0}, Reason.UNHEARD),
             ({"cpus": 1.0, "fpga": 3.0}, Reason.TOO_SMALL),
         ):
-            spec = JobSpec(argv=("true",), request=request, requires=("gpu",))
+            spec = JobSpec(program=Program(argv=("true",)), request=request, requires=("gpu",))
             again.handle(Submit(at=2.0, request="r", owner="ada", spec=spec))
             job = again.state.jobs[again.state.next_job_id - 1]
             [group] = again.explain(job, 2.0).groups
@@ -723,7 +741,7 @@ class TestWithAPool:
 
 class TestOwners:
     async def test_who_is_still_to_be_told_is_known_after_a_restart(self, store: Store) -> None:
-        spec = JobSpec(argv=("true",), items=("a",), notify=Notify.ALWAYS)
+        spec = JobSpec(program=Program(argv=("true",)), items=("a",), notify=Notify.ALWAYS)
         over: dict[str, Any] = {"state": "done", "ended_at": 1_700_000_009.0, "untold": True}
         ended = [job(n, spec=spec, **over) for n in (1, 2, 3)]
         await store.commit([*ended, job(4)])
@@ -737,7 +755,7 @@ class TestOwners:
     async def test_who_is_still_to_be_sent_a_mail_is_known_after_a_restart(
         self, store: Store
     ) -> None:
-        spec = JobSpec(argv=("true",), items=("a",))
+        spec = JobSpec(program=Program(argv=("true",)), items=("a",))
         over: dict[str, Any] = {"state": "done", "ended_at": 1_700_000_009.0, "unmailed": True}
         ended = [job(n, owner=f"owner{n % 2}", spec=spec, **over) for n in (1, 2, 3, 4)]
         await store.commit([*ended, job(5, owner="owner2")])

@@ -50,9 +50,10 @@ DAMAGES = [
     "UPDATE specs SET spec = x'7b22617267' WHERE job_id = 2",
     "UPDATE specs SET spec = x'ffff00ff' WHERE job_id = 2",
     "UPDATE specs SET spec = 17 WHERE job_id = 2",
-    """UPDATE specs SET spec = '{"argv":["true"],"count":"many"}' WHERE job_id = 2""",
-    """UPDATE specs SET spec = '{"argv":[]}' WHERE job_id = 2""",
-    """UPDATE specs SET spec = '{"argv":["x"],"count":99,"items":["a"]}' WHERE job_id = 2""",
+    """UPDATE specs SET spec = '{"program":{"argv":["true"]},"count":"many"}' WHERE job_id = 2""",
+    """UPDATE specs SET spec = '{"program":{"argv":[]}}' WHERE job_id = 2""",
+    """UPDATE specs SET spec = '{"program":{"argv":["x"]},"count":99,"items":["a"]}'
+        WHERE job_id = 2""",
     "UPDATE jobs SET cursor = 'far' WHERE job_id = 2",
     "UPDATE jobs SET cursor = -4 WHERE job_id = 2",
     "UPDATE jobs SET cursor = 4611686018427387904 WHERE job_id = 2",

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from store_samples import FULL_SPEC, done, failed, happening, job, waiting
 
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import JobForgotten, Progress, Record, WorkerRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import Counts
@@ -265,11 +266,12 @@ class TestVersions:
             FULL_SPEC,
             count=len(items),
             items=items,
-            env={"cpus": "8", "memory_bytes": "ü\n"},
+            program=replace(FULL_SPEC.program, env={"cpus": "8", "memory_bytes": "ü\n"}),
             request={"cpus": 0.3, "memory": 3 * 2**30 + 1},
             guest=None,  # there were none then
         )
         old = msgspec.to_builtins(everything)
+        old |= old.pop("program")
         del old["request"]
         specs = {
             1: msgspec.json.encode({**old, "cpus": 0.3, "memory_bytes": 3 * 2**30 + 1}),
@@ -283,9 +285,13 @@ class TestVersions:
         snapshot = store.open()
         assert [found.record.spec for found in snapshot.jobs] == [
             everything,
-            JobSpec(argv=("true",), request={"cpus": 1}),
-            JobSpec(argv=("true",), request={"cpus": 1, "memory": 1024}, requires=("gpu",)),
-            JobSpec(argv=("true",), request={"cpus": 64}),
+            JobSpec(program=Program(argv=("true",)), request={"cpus": 1}),
+            JobSpec(
+                program=Program(argv=("true",)),
+                request={"cpus": 1, "memory": 1024},
+                requires=("gpu",),
+            ),
+            JobSpec(program=Program(argv=("true",)), request={"cpus": 64}),
         ]
         assert [found.spec for found in store.jobs()] == [
             found.record.spec.head() for found in snapshot.jobs
@@ -622,7 +628,7 @@ class TestSize:
 
     async def test_a_long_spec_is_written_once(self, store: SqliteStore, data_dir: Path) -> None:
         items = tuple(f"item number {index}" for index in range(50_000))
-        record = job(spec=JobSpec(argv=("echo", "{}"), count=50_000, items=items))
+        record = job(spec=JobSpec(program=Program(argv=("echo", "{}")), count=50_000, items=items))
         await store.commit([record])
         store.close()
         store.open()
@@ -637,8 +643,7 @@ class TestSize:
         self, store: SqliteStore, ended: bool
     ) -> None:
         spec = JobSpec(
-            argv=("echo", "{}", *["a" * 1_000] * 100),
-            env={"LONG": "e" * 100_000},
+            program=Program(argv=("echo", "{}", *["a" * 1_000] * 100), env={"LONG": "e" * 100_000}),
             count=3_000,
             items=tuple(f"{index:0100}" for index in range(3_000)),
         )

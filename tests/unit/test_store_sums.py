@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_samples import cancelled, job, lost, result, waiting
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import JobForgotten, TaskRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
@@ -272,7 +273,7 @@ async def _hold_against_each_other(
     days = Days()
     store = SqliteStore(data_dir, days)
     store.open()
-    spec = JobSpec(argv=("true",), count=4)
+    spec = JobSpec(program=Program(argv=("true",)), count=4)
     await store.commit([job(job_id, owner=who, spec=spec) for job_id, who in owners.items()])
     for place, batch in enumerate(batches):
         if place in fails:

@@ -16,6 +16,7 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.checkpoint import Checkpoint
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.hold import Hold
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import (
     FlockPeer,
     FlockPeerGone,
@@ -52,8 +53,8 @@ STORED_STATES = [TaskState.WAITING, *FINAL_STATES]
 KEYS = {1: "", 2: "k", 3: "k"}
 SPECS = {
     1: replace(FULL_SPEC, items=None, count=10**9),
-    2: JobSpec(argv=("true",), count=10**9),
-    3: JobSpec(argv=("false",), count=10**9),
+    2: JobSpec(program=Program(argv=("true",)), count=10**9),
+    3: JobSpec(program=Program(argv=("false",)), count=10**9),
 }
 
 job_ids = st.sampled_from(JOBS)

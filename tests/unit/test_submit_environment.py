@@ -8,6 +8,7 @@ import pytest
 from cli_fake_pool import FakePool, run
 
 from kestrelctl.core.model.own_tags import own_tags_of
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_environment import TaskEnvironment
 from kestrelctl.core.model.template import Template
@@ -28,30 +29,34 @@ def submitted(*words: str) -> JobSpec:
 
 def test_submit_and_job_files_name_an_environment(tmp_path: Path) -> None:
     named = TaskEnvironment("science")
-    assert submitted("--environment", "science", "--", "true").environment == named
-    assert submitted("--", "true").environment is None
+    assert submitted("--environment", "science", "--", "true").program.environment == named
+    assert submitted("--", "true").program.environment is None
     path = tmp_path / "job.toml"
     path.write_text('command = ["true"]\nenvironment = "science"\n')
-    assert submitted(str(path)).environment == named
+    assert submitted(str(path)).program.environment == named
 
 
 def test_what_a_user_says_of_an_environment_beside_its_name_does_not_count() -> None:
-    asked = JobSpec(argv=("true",), environment=TaskEnvironment("science", "podman", "evil\n"))
-    assert with_environment(asked, lambda wanted: SCIENCE).environment == SCIENCE
+    asked = JobSpec(
+        program=Program(argv=("true",), environment=TaskEnvironment("science", "podman", "evil\n"))
+    )
+    assert with_environment(asked, lambda wanted: SCIENCE).program.environment == SCIENCE
 
 
 def test_a_pool_without_classes_says_so() -> None:
-    asked = JobSpec(argv=("true",), environment=TaskEnvironment("science"))
+    asked = JobSpec(program=Program(argv=("true",), environment=TaskEnvironment("science")))
     with pytest.raises(NotFound, match="there is no environment science"):
         with_environment(asked, no_environments)
 
 
 def test_a_job_inside_an_environment_goes_to_workers_that_make_it_and_takes_it_along() -> None:
-    spec = JobSpec(argv=("true",), environment=SCIENCE)
+    spec = JobSpec(program=Program(argv=("true",), environment=SCIENCE))
     assert own_tags_of(spec) == ["environment:venv"]
-    assert own_tags_of(JobSpec(argv=("true",))) == []
-    assert Template.of(1, spec).environment == SCIENCE
-    assert spec.head().environment == TaskEnvironment("science", "venv"), "no recipe in lists"
+    assert own_tags_of(JobSpec(program=Program(argv=("true",)))) == []
+    assert Template.of(1, spec).program.environment == SCIENCE
+    assert spec.head().program.environment == TaskEnvironment("science", "venv"), (
+        "no recipe in lists"
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,6 +68,6 @@ def test_a_job_inside_an_environment_goes_to_workers_that_make_it_and_takes_it_a
     ],
 )
 def test_names_and_recipes_have_bounds(environment: TaskEnvironment, problem: str) -> None:
-    told = problem_with_job(JobSpec(argv=("true",), environment=environment))
+    told = problem_with_job(JobSpec(program=Program(argv=("true",), environment=environment)))
     assert told is not None
     assert problem in told

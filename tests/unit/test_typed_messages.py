@@ -106,7 +106,7 @@ def test_the_end_of_a_sentence_is_no_part_of_its_last_word(body: str, request_: 
 def test_the_last_word_of_a_command_that_is_submitted_keeps_its_end() -> None:
     [request] = requests("submit -- echo why?")
     assert isinstance(request, rq.SubmitJob)
-    assert request.spec.argv == ("echo", "why?")
+    assert request.spec.program.argv == ("echo", "why?")
 
 
 @pytest.mark.parametrize("job_id", [None, 12])

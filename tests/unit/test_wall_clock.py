@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from jobkit import job_spec
 from managerkit import NOW, PlayedManager
 
 from kestrelctl import clock
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
@@ -36,7 +38,7 @@ def clock_is_set(manager: PlayedManager, ahead_seconds: float) -> None:
 
 
 async def submit(manager: PlayedManager, **spec: float) -> int:
-    found = await manager.ask(ADA, rq.SubmitJob(spec=JobSpec(argv=("true",), **spec)))  # type: ignore[arg-type]
+    found = await manager.ask(ADA, rq.SubmitJob(spec=job_spec(**spec)))
     answer = codec.answers.decode(found)
     assert isinstance(answer, an.Submitted), answer
     return answer.job_id
@@ -85,7 +87,10 @@ async def test_a_deadline_is_kept_by_the_clock_as_it_is_set_now(manager: PlayedM
 async def test_what_an_earlier_process_has_dated_is_shown_as_it_was_dated(tmp_path: Path) -> None:
     store = MemoryStore()
     old = JobRecord(
-        job_id=1, owner="ada@users.pool", spec=JobSpec(argv=("x",)), submitted_at=NOW - 9.0
+        job_id=1,
+        owner="ada@users.pool",
+        spec=JobSpec(program=Program(argv=("x",))),
+        submitted_at=NOW - 9.0,
     )
     with pytest.raises(StopIteration):
         store.commit([old]).send(None)

@@ -13,6 +13,7 @@ from kestrelctl.cli.explain import conclusion
 from kestrelctl.core.members.worker_class import WorkerClass, class_key
 from kestrelctl.core.model import workdir
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.shape import Shape, shape_key
 from kestrelctl.core.model.spec import JobSpec
@@ -29,7 +30,7 @@ LOCAL = msgspec.structs.replace(CONTEXT, own_directories=True)
 
 def match_of(directory: str, *tags: str) -> Terms | Refusal:
     """What a worker with these tags says to a job that names a directory."""
-    request, requires, *_ = shape_key(JobSpec(argv=("true",), workdir=directory))
+    request, requires, *_ = shape_key(JobSpec(program=Program(argv=("true",), workdir=directory)))
     key = class_key(WorkerAd(tags=tags))
     return match(Shape(dict(request), requires), WorkerClass(key[0], dict(key[1])))
 
@@ -43,13 +44,20 @@ def test_only_a_worker_that_lets_users_choose_gets_a_job_with_a_directory() -> N
 
 
 def test_a_worker_is_told_the_directory() -> None:
-    assert Template.of(1, JobSpec(argv=("true",), workdir="/home/ada")).workdir == "/home/ada"
-    assert b"workdir" not in msgspec.json.encode(Template.of(1, JobSpec(argv=("true",))))
+    assert (
+        Template.of(
+            1, JobSpec(program=Program(argv=("true",), workdir="/home/ada"))
+        ).program.workdir
+        == "/home/ada"
+    )
+    assert b"workdir" not in msgspec.json.encode(
+        Template.of(1, JobSpec(program=Program(argv=("true",))))
+    )
 
 
 @pytest.mark.parametrize("directory", ["work", "/a\0b", "/" + "x" * 4095])
 def test_what_is_no_directory_is_refused(directory: str) -> None:
-    problem = problem_with_job(JobSpec(argv=("true",), workdir=directory))
+    problem = problem_with_job(JobSpec(program=Program(argv=("true",), workdir=directory)))
     assert problem is not None
     assert "directory" in problem
 
@@ -66,7 +74,7 @@ def submitted(*words: str, local: bool = True) -> str:
     pool = FakePool()
     result = run(pool, "submit", *words, context=LOCAL if local else CONTEXT)
     assert result.exit_code == 0, result.stderr
-    found = pool.last(SubmitJob).spec.workdir
+    found = pool.last(SubmitJob).spec.program.workdir
     assert isinstance(found, str)
     return found
 

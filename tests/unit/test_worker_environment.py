@@ -5,6 +5,7 @@ from __future__ import annotations
 from kestrelctl.core.agent.agent import Agent, LocalAttempt
 from kestrelctl.core.model.ad import AssetUnit, WorkerAd, unit_ids
 from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.template import Template
 from kestrelctl.worker.environment import Environments, host_lines
 
@@ -12,7 +13,7 @@ OWN = {"PATH": "/bin", "OMP_NUM_THREADS": "4", "TMPDIR": "/scratch", "NOTIFY_SOC
 
 
 def environment(own: dict[str, str], **of_the_job: str) -> dict[str, str]:
-    template = Template(job_id=1, argv=("true",), env=of_the_job)
+    template = Template(job_id=1, program=Program(argv=("true",), env=of_the_job))
     return Environments("w1@pool.example.org/w1", own).of(
         LocalAttempt(1, template, 0, None, Claim({}), (1, 1, 0, 1, 0), 0.0)
     )
@@ -34,7 +35,7 @@ def test_the_job_has_the_last_word() -> None:
 
 
 def test_a_task_finds_which_attempt_it_is_as_people_count() -> None:
-    template = Template(job_id=1, argv=("true",))
+    template = Template(job_id=1, program=Program(argv=("true",)))
     agent = Agent({"cpus": 4.0})
     spans = [((3 << 40) + 5, 1, 0, 3, 0, 0)]
     claims = [{"cpus": 1000}]
@@ -55,7 +56,9 @@ def environments_of(agent: Agent, environments: Environments) -> list[dict[str, 
 
 def test_a_task_finds_its_units_and_no_others() -> None:
     agent = Agent(GPUS.assets, units=unit_ids(GPUS))
-    template = Template(job_id=1, argv=("true",), env={"CUDA_VISIBLE_DEVICES": "7"})
+    template = Template(
+        job_id=1, program=Program(argv=("true",), env={"CUDA_VISIBLE_DEVICES": "7"})
+    )
     claims = [{"cpus": 1000, "gpus": 1000}, {"cpus": 1000}]
     spans = [(1, 1, 0, 2, 0, 0), (3, 1, 2, 1, 1, 0)]
     agent.on_run(spans, claims, [template], [], [], 0.0)
@@ -72,7 +75,12 @@ def test_a_gpu_that_is_no_longer_offered_is_still_hidden() -> None:
     environments.offer(WorkerAd())
     agent = Agent({"cpus": 1.0})
     agent.on_run(
-        [(1, 1, 0, 1, 0, 0)], [{"cpus": 1000}], [Template(job_id=1, argv=("x",))], [], [], 0.0
+        [(1, 1, 0, 1, 0, 0)],
+        [{"cpus": 1000}],
+        [Template(job_id=1, program=Program(argv=("x",)))],
+        [],
+        [],
+        0.0,
     )
     [found] = environments_of(agent, environments)
     assert found["CUDA_VISIBLE_DEVICES"] == ""
@@ -80,7 +88,7 @@ def test_a_gpu_that_is_no_longer_offered_is_still_hidden() -> None:
 
 def test_a_member_of_a_spanning_job_finds_the_others() -> None:
     agent = Agent({"cpus": 4.0})
-    template = Template(job_id=1, argv=("true",), count=2)
+    template = Template(job_id=1, program=Program(argv=("true",)), count=2)
     agent.on_run(
         [(7, 1, 1, 1, 0, 0)], [{"cpus": 2000}], [template], [], [], 0.0, hosts=["alpha", "beta"]
     )

@@ -14,6 +14,7 @@ from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.stage import Stage
@@ -185,7 +186,7 @@ class Worker:
                 work.Run(
                     spans=[(10 * index, 1, 0, attempts, 0, 0)],
                     claims=[{"cpus": 1000}],
-                    jobs=[Template(job_id=1, argv=("true",), count=attempts)],
+                    jobs=[Template(job_id=1, program=Program(argv=("true",)), count=attempts)],
                 ),
             )
 
@@ -219,7 +220,7 @@ async def test_a_task_may_use_what_it_is_charged_unless_the_pool_says_more() -> 
                 {"cpus": 1000},
             ],
             limits=[(1, {"memory": 100_000}), (2, {"disk": 9_000})],
-            jobs=[Template(job_id=1, argv=("true",), count=3)],
+            jobs=[Template(job_id=1, program=Program(argv=("true",)), count=3)],
         ),
     )
     await worker.turn()
@@ -229,7 +230,7 @@ async def test_a_task_may_use_what_it_is_charged_unless_the_pool_says_more() -> 
 async def test_the_commands_of_stages_are_filled_as_that_of_the_task() -> None:
     worker = Worker(sessions=1)
     put = Stage(name="out", argv=("put", "{n}", "{i}", "{}"), time_limit_seconds=5.0, tries=3)
-    spec = JobSpec(argv=("true",), stages=(put,), items=("a",), first=7)
+    spec = JobSpec(program=Program(argv=("true",), stages=(put,)), items=("a",), first=7)
     run = work.Run(
         spans=[(0, 1, 0, 1, 0, 0)],
         claims=[{"cpus": 1000}],
@@ -244,7 +245,7 @@ async def test_the_commands_of_stages_are_filled_as_that_of_the_task() -> None:
 @pytest.mark.parametrize("join", [True, False])
 async def test_a_task_writes_into_one_file_if_its_job_says_so(join: bool) -> None:
     worker = Worker(sessions=1)
-    template = Template.of(1, JobSpec(argv=("true",), join=join))
+    template = Template.of(1, JobSpec(program=Program(argv=("true",), join=join)))
     run = work.Run(spans=[(0, 1, 0, 1, 0, 0)], claims=[{"cpus": 1000}], jobs=[template])
     worker.tell(worker.process.sessions[0], run)
     await worker.turn()
@@ -446,7 +447,7 @@ async def test_a_signal_in_the_last_minute_of_a_lifetime_ends_no_task() -> None:
 
 async def computed_by(worker: Worker, **claim: int) -> HeldAttempt:
     """What is written down of the attempt that the first session is given and starts."""
-    template = Template(job_id=1, argv=("true",), count=3, outputs=("*",))
+    template = Template(job_id=1, program=Program(argv=("true",), outputs=("*",)), count=3)
     run = work.Run(spans=[(4, 1, 2, 1, 0, 77)], claims=[claim], jobs=[template], counts=[(4, 3)])
     worker.tell(worker.process.sessions[0], run)
     await worker.turn()
@@ -477,9 +478,12 @@ async def test_a_process_holds_again_what_an_earlier_one_has_computed() -> None:
 async def test_each_task_leaves_its_files_in_a_directory_of_its_own() -> None:
     worker = Worker(sessions=1)
     template = Template(
-        job_id=1, argv=("true",), count=3, first=10, outputs=("*",),
-        output_to="file:///shared/ada@pool/", owner="ada@pool",
-    )  # fmt: skip
+        job_id=1,
+        program=Program(argv=("true",), outputs=("*",), output_to="file:///shared/ada@pool/"),
+        count=3,
+        first=10,
+        owner="ada@pool",
+    )
     run = work.Run(spans=[(4, 1, 1, 2, 0, 77)], claims=[{}], jobs=[template])
     worker.tell(worker.process.sessions[0], run)
     await worker.turn()
@@ -491,10 +495,12 @@ async def test_each_task_leaves_its_files_in_a_directory_of_its_own() -> None:
 
 async def test_an_attempt_of_another_pool_says_whose_it_is_though_it_has_no_files() -> None:
     worker = Worker(sessions=1)
-    theirs = Template(job_id=1, argv=("true",), owner="bob@home.example", group="lab")
+    theirs = Template(
+        job_id=1, program=Program(argv=("true",)), owner="bob@home.example", group="lab"
+    )
     run = work.Run(spans=[(4, 1, 0, 1, 0, 77)], claims=[{}], jobs=[theirs])
     worker.tell(worker.process.sessions[0], run)
-    own = Template(job_id=2, argv=("true",), join=True)
+    own = Template(job_id=2, program=Program(argv=("true",), join=True))
     run = work.Run(spans=[(5, 2, 0, 1, 0, 77)], claims=[{}], jobs=[own])
     worker.tell(worker.process.sessions[0], run)
     await worker.turn()

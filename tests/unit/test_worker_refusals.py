@@ -54,7 +54,8 @@ async def test_a_worker_refuses_what_leads_out_and_goes_on(
 
     session.send = hear  # type: ignore[method-assign, assignment]
     for number, fields in ((NUMBER, template), (NUMBER + 1, {"argv": ["fine"]})):
-        told = {"job_id": number, "argv": ["task"], "owner": "ada@users.b.test"} | fields
+        program = {"argv": ["task"]} | fields
+        told = {"job_id": number, "program": program, "owner": "ada@users.b.test"}
         run = {
             "type": "run",
             "spans": [[number, number, 0, 1, 0, 7]],

@@ -176,7 +176,7 @@ def note_stages(worker: Worker, stages: Iterable[tuple[int, str]]) -> None:
     held = worker.held
     for number, name in stages:
         task = held.get(number)
-        if task is not None and can_be_in(task.job.spec.stages, name):
+        if task is not None and can_be_in(task.job.spec.program.stages, name):
             _attempt(task).stage = name
 
 

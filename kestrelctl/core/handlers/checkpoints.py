@@ -25,7 +25,7 @@ def on_checkpointed(state: State, event: Checkpointed) -> None:
     """
     worker = spoke(state, event.worker, event.at)
     task = worker.held.get(event.number) if worker is not None else None
-    if worker is None or task is None or not task.job.spec.checkpoints or task.is_unwanted:
+    if worker is None or task is None or not task.job.spec.program.checkpoints or task.is_unwanted:
         return
     if event.made is not None:
         if keep_checkpoint(state, task, event.number, event.made):
@@ -100,7 +100,7 @@ def take_checkpoints(state: State, worker: Worker, why: str) -> None:
     numbers: list[int] = []
     stop: list[int] = []
     for number, task in worker.held.items():
-        if not task.job.spec.checkpoints or task.is_unwanted or task.attempt is None:
+        if not task.job.spec.program.checkpoints or task.is_unwanted or task.attempt is None:
             continue
         if why:
             numbers.append(number)

@@ -173,7 +173,7 @@ def accept(state: State, jid: str, results: list[Result], seals: list[Seal], at:
             known = bounded(result, job.submitted_at, at)
             _failed(state, worker, task, attempt, known)
         if known.stored_seconds:
-            keep_logs = job.spec.keep_logs or state.config.keep_logs
+            keep_logs = job.spec.program.keep_logs or state.config.keep_logs
             totals.stored.count(known, keep_logs=keep_logs)
             count_stored(state, job.sharer, stored_by(known))
     totals.runs.observe_all(ran)
@@ -244,7 +244,7 @@ def _failed(
         return
     task.concluded = max(task.concluded, result.number)
     if result.outcome == Outcome.GOES_ON:
-        if result.checkpoint is not None and job.spec.checkpoint_exit is not None:
+        if result.checkpoint is not None and job.spec.program.checkpoint_exit is not None:
             keep_checkpoint(state, task, result.number, result.checkpoint)
             go_on(state, task, attempt, msgspec.structs.replace(result, checkpoint=None))
             return
@@ -266,7 +266,7 @@ def _failed(
     if why.kind is EndKind.LENT_TIME and is_neighbour(attempt.worker):
         outlast(state, task, attempt, result)
         return
-    computed = bool(job.spec.stages) and why.has_computed
+    computed = bool(job.spec.program.stages) and why.has_computed
     if result.outcome == Outcome.UNABLE and not computed:
         cannot_start(state, task, attempt, result.reason)
         # A neighbour that does not run this task may well run others.
@@ -286,7 +286,7 @@ def _failed(
         _start_again(state, task, attempt, result)
         return
     state.totals.attempts_failed += 1
-    if job.spec.stages:
+    if job.spec.program.stages:
         state.totals.stage_failures[why.stage or RUN] += 1
     task.failures += 1
     job.failed_in_row += 1

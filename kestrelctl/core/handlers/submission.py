@@ -121,9 +121,12 @@ def on_submit_graph(state: State, event: SubmitGraph) -> None:
     ):
         after_each = spec.after_each if each is None else first + each
         if after or after_each:
-            files = located(spec.parent_files, first)
+            files = located(spec.program.parent_files, first)
             spec = msgspec.structs.replace(
-                spec, after=after, after_each=after_each, parent_files=files
+                spec,
+                after=after,
+                after_each=after_each,
+                program=msgspec.structs.replace(spec.program, parent_files=files),
             )
             size_bytes = encoded_bytes(spec)  # a little more, now that ids of its parents are known
         job = _take_in(state, event, spec, size_bytes)

@@ -377,7 +377,7 @@ class Job:
         else:
             weight = min(0.5, n * 0.05)
             self.mean_seconds += (sample - self.mean_seconds) * weight
-        self.sharer.expect(self.spec.argv, self.mean_seconds)
+        self.sharer.expect(self.spec.program.argv, self.mean_seconds)
 
     @property
     def expected_seconds(self) -> float | None:
@@ -386,7 +386,7 @@ class Job:
         """
         if self.mean_seconds is not None:
             return self.mean_seconds
-        return self.sharer.expected.get(self.spec.argv)
+        return self.sharer.expected.get(self.spec.program.argv)
 
     def record(self, state: str = "active", ended_at: float | None = None) -> JobRecord:
         """The job as it goes to the store."""
@@ -481,7 +481,7 @@ class Task(msgspec.Struct, eq=False):
     @property
     def goes_on(self) -> bool:
         """Whether it may be stopped anywhere, to go on elsewhere from what it leaves."""
-        return self.job.spec.checkpoint_exit is not None
+        return self.job.spec.program.checkpoint_exit is not None
 
     @property
     def is_suspect(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kestrelctl.core.model.exits import MAX_EXIT_CODE
 from kestrelctl.core.model.output_globs import MOST_GLOBS, problem_with_glob
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.program import Program
 
 #: What a worker advertises that stores checkpoints and gives them back. Nobody else can give it.
 TAG = "checkpoints"
@@ -19,30 +19,22 @@ LEAST_SECONDS = 1.0
 MOST_SECONDS = 7 * 86_400.0
 
 
-def problem_with_checkpoints(spec: JobSpec) -> str | None:
-    """What is wrong with a job's checkpoints, in words for its user; None if all is well."""
-    if not spec.checkpoints:
-        if spec.checkpoint_exit is None and spec.checkpoint_seconds is None:
+def problem_with_checkpoints(program: Program) -> str | None:
+    """What is wrong with a program's checkpoints, in words for its user; None if all is well."""
+    if not program.checkpoints:
+        if program.checkpoint_exit is None and program.checkpoint_seconds is None:
             return None
         return "say which files are a checkpoint: --checkpoint GLOB"
-    seconds, code = spec.checkpoint_seconds, spec.checkpoint_exit
+    seconds, code = program.checkpoint_seconds, program.checkpoint_exit
     checks = (
         (
-            len(spec.checkpoints) <= MOST_GLOBS,
-            f"a job names at most {MOST_GLOBS} checkpoint files, not {len(spec.checkpoints)}",
+            len(program.checkpoints) <= MOST_GLOBS,
+            f"a job names at most {MOST_GLOBS} checkpoint files, not {len(program.checkpoints)}",
         ),
         (
-            not spec.workdir,
+            not program.workdir,
             "checkpoints are what tasks write into their scratch directories: these start in "
-            f"{spec.workdir[:80]!r}, and what they write there stays there",
-        ),
-        (
-            not spec.service,
-            "a copy of a service is started anew whenever it ends: it goes on from nothing",
-        ),
-        (
-            spec.span == 1,
-            "members of a job that spans workers start together, and not each from a checkpoint",
+            f"{program.workdir[:80]!r}, and what they write there stays there",
         ),
         (
             seconds is None or LEAST_SECONDS <= seconds <= MOST_SECONDS,
@@ -53,10 +45,10 @@ def problem_with_checkpoints(spec: JobSpec) -> str | None:
             f"an exit code that says that a program goes on is 1 to {MAX_EXIT_CODE}, not {code}",
         ),
         (
-            code is None or not any(low <= code <= high for low, high in spec.success_exits),
+            code is None or not any(low <= code <= high for low, high in program.success_exits),
             f"exit code {code} cannot say both that a task is done and that it goes on",
         ),
     )
     problem = next((text for fine, text in checks if not fine), None)
-    globs = map(problem_with_glob, spec.checkpoints)
+    globs = map(problem_with_glob, program.checkpoints)
     return problem or next(filter(None, globs), None)

@@ -13,6 +13,7 @@ from kestrelctl.core.model.end_reason import EndKind, EndReason, ended_by_itself
 from kestrelctl.core.model.exits import Exits, exits_text, holds, one_exit, overlap
 from kestrelctl.core.model.exits import problem_with_exits as problem_with
 from kestrelctl.core.model.hold import MOST_FAILURES_IN_ROW
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.spec import JobSpec
 
@@ -35,7 +36,7 @@ def is_success(exits: Exits, exit_code: int) -> bool:
     """Whether a program that exited by itself has done what it should.
 
     Args:
-        exits: `JobSpec.success_exits`; none are named if only 0 is a success.
+        exits: `Program.success_exits`; none are named if only 0 is a success.
     """
     return holds(exits or _SUCCESS, exit_code, 0)
 
@@ -48,7 +49,7 @@ def may_be_retried(spec: JobSpec, result: Result) -> bool:
     what failed after it is not, because the command would run again.
     """
     why = EndReason.of(result.reason)
-    if spec.stages and why.stage:
+    if spec.program.stages and why.stage:
         return not why.has_computed
     by_itself = ended_by_itself(result.reason)
     if spec.retry_on:
@@ -76,24 +77,40 @@ def stop_signal_number(name: str) -> int:
     return signal.Signals[f"SIG{name or 'TERM'}"].value
 
 
+def problem_with_program_ends(program: Program) -> str | None:
+    """The first thing wrong with what a program says of ends; None if all is well."""
+    problem = problem_with(program.success_exits, signals=False)
+    if problem:
+        return f"success: {problem}"
+    signal_name = program.stop_signal
+    if signal_name not in ("", *STOP_SIGNALS):
+        return f"a stop signal is one of {', '.join(STOP_SIGNALS)}, not {signal_name[:20]!r}"
+    if not _in_range(program.stop_grace_seconds, MOST_GRACE_SECONDS):
+        return "between the stop signal and the kill are more than 0 seconds and at most 1 hour"
+    return None
+
+
 def problem_with_endings(spec: JobSpec) -> str | None:
-    """The first thing wrong with a job's rules, in words for its user; None if all is well."""
+    """The first thing wrong with a job's rules, in words for its user; None if all is well.
+
+    What its program says of ends is for `problem_with_program_ends`.
+    """
     retries = bool(spec.retry_on or spec.no_retry_on)
     paces = spec.backoff_seconds is not None or spec.max_backoff_seconds is not None
-    both = overlap(spec.success_exits, spec.retry_on)
-    for word, exits, signals in (
-        ("success", spec.success_exits, False),
-        ("retry", spec.retry_on, True),
-        ("no retry", spec.no_retry_on, True),
+    successes = spec.program.success_exits
+    both = overlap(successes, spec.retry_on)
+    for word, exits in (
+        ("retry", spec.retry_on),
+        ("no retry", spec.no_retry_on),
     ):
-        problem = problem_with(exits, signals=signals)
+        problem = problem_with(exits, signals=True)
         if problem:
             return f"{word}: {problem}"
     amounts = (spec.request.get("memory", 0), *spec.retry_memory_bytes)
     rises = all(more > less for less, more in pairwise(amounts))
     checks = (
         (
-            not spec.service or not (retries or spec.success_exits or spec.max_failures > 1),
+            not spec.service or not (retries or successes or spec.max_failures > 1),
             "a copy of a service is started again however it ends: rules for that contradict it",
         ),
         (
@@ -148,7 +165,7 @@ def problem_with_endings(spec: JobSpec) -> str | None:
             not (retries or paces)
             or spec.max_failures > 1
             or spec.service
-            or (not retries and spec.checkpoint_exit is not None),
+            or (not retries and spec.program.checkpoint_exit is not None),
             "a task is given up at its first failure, so there is nothing to retry: raise "
             "max_failures",
         ),
@@ -166,7 +183,7 @@ def problem_with_endings(spec: JobSpec) -> str | None:
             "a time request is more than 0 seconds and at most 10 years",
         ),
         (
-            (spec.time_request_seconds or 0.0) <= (spec.time_limit_seconds or math.inf),
+            (spec.time_request_seconds or 0.0) <= (spec.program.time_limit_seconds or math.inf),
             "a task that asks for more time than its time limit never gets that",
         ),
         (
@@ -177,14 +194,6 @@ def problem_with_endings(spec: JobSpec) -> str | None:
             _in_range(spec.deadline_seconds, MOST_DEADLINE_SECONDS)
             and (spec.deadline_at is None or math.isfinite(spec.deadline_at)),
             "a deadline is more than 0 seconds and at most 10 years after the submission",
-        ),
-        (
-            spec.stop_signal in ("", *STOP_SIGNALS),
-            f"a stop signal is one of {', '.join(STOP_SIGNALS)}, not {spec.stop_signal[:20]!r}",
-        ),
-        (
-            _in_range(spec.stop_grace_seconds, MOST_GRACE_SECONDS),
-            "between the stop signal and the kill are more than 0 seconds and at most 1 hour",
         ),
     )
     return next((text for fine, text in checks if not fine), None)
@@ -209,7 +218,7 @@ def backoff_bounds(
 def rules_text(spec: JobSpec) -> str:
     """The rules of exits in a few words, as options; empty for none."""
     named = (
-        ("--success-exit", spec.success_exits),
+        ("--success-exit", spec.program.success_exits),
         ("--retry-on", spec.retry_on),
         ("--no-retry-on", spec.no_retry_on),
     )

@@ -91,7 +91,7 @@ def job_facts(spec: JobSpec, owner: str) -> Attributes:
         "JobName": spec.name,
         "JobPrio": spec.priority,
     }
-    seconds = least_seconds(spec.time_limit_seconds, spec.time_request_seconds)
+    seconds = least_seconds(spec.program.time_limit_seconds, spec.time_request_seconds)
     return facts if seconds is None else facts | {"JobSeconds": seconds}
 
 

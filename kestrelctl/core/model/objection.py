@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kestrelctl.core.model.placeholders import WordOutline, bytes_in, fields_of, shown
-from kestrelctl.core.model.shell_text import commands_of, pasted_item
+from kestrelctl.core.model.shell_text import pasted_item
 from kestrelctl.core.model.spec import JobSpec
 
 #: The least memory, or disk, that is asked for. Less is a number that lacks its unit.
@@ -75,7 +75,7 @@ def _to_pasting(spec: JobSpec) -> Objection | None:
 def _to_lengths(spec: JobSpec) -> Objection | None:
     """What is longer than a program may get."""
     environment_bytes = 0
-    for name, value in spec.env.items():
+    for name, value in spec.program.env.items():
         size_bytes = bytes_in(name) + 1 + bytes_in(value)
         environment_bytes += size_bytes + _BESIDE_BYTES
         if size_bytes > MOST_STRING_BYTES:
@@ -85,8 +85,8 @@ def _to_lengths(spec: JobSpec) -> Objection | None:
                 _IN_FILES,
             )
     commands = [
-        (what, [WordOutline(word, spec.placeholders) for word in words])
-        for what, words in commands_of(spec)
+        (what, [WordOutline(word, spec.program.placeholders) for word in words])
+        for what, words in spec.program.commands()
     ]
     last = spec.count - 1
     ids = max(len(str(spec.task_id(index))) for index in (0, last))

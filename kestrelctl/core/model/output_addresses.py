@@ -7,22 +7,22 @@ Not every worker may write anywhere: those that may advertise a tag.
 from __future__ import annotations
 
 from kestrelctl.core.model.input_addresses import is_address, problem_with_address
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.program import Program
 
 #: What a worker advertises that writes to `file:` addresses. Nobody else can give it.
 FILE_TAG = "output-to-file"
 
 
-def problem_with_output_address(spec: JobSpec) -> str | None:
-    """What is wrong with where the files of a job go, in words for its user; None if all is well.
+def problem_with_output_address(program: Program) -> str | None:
+    """What is wrong with where a program's files go, in words for its user; None if all is well.
 
     Args:
-        spec: the job; without an address there is nothing to say.
+        program: without an address there is nothing to say.
     """
-    address = spec.output_to
+    address = program.output_to
     if not address:
         return None
-    if not spec.outputs:
+    if not program.outputs:
         return "it says where files of tasks go, and not which: --output GLOB does"
     if not is_address(address):
         return f"{address[:80]!r} is no address: files go to one, as in file:///shared/results"

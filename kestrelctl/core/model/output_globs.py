@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.program import Program
 
 #: What a worker advertises that stores what tasks leave. Nobody else can give it.
 TAG = "outputs"
@@ -27,20 +27,18 @@ _ANY_DEPTH = "**"
 Places = frozenset[tuple[int, int]]
 
 
-def problem_with_outputs(spec: JobSpec) -> str | None:
-    """What is wrong with the outputs of a job, in words for its user; None if all is well."""
-    if not spec.outputs:
+def problem_with_outputs(program: Program) -> str | None:
+    """What is wrong with the outputs of a program, in words for its user; None if all is well."""
+    if not program.outputs:
         return None
-    if len(spec.outputs) > MOST_GLOBS:
-        return f"a job names at most {MOST_GLOBS} outputs, not {len(spec.outputs)}"
-    if spec.workdir:
+    if len(program.outputs) > MOST_GLOBS:
+        return f"a job names at most {MOST_GLOBS} outputs, not {len(program.outputs)}"
+    if program.workdir:
         return (
             f"outputs are what tasks leave in their scratch directories: these start in "
-            f"{spec.workdir[:80]!r}, and what they leave there stays there"
+            f"{program.workdir[:80]!r}, and what they leave there stays there"
         )
-    if spec.service:
-        return "a copy of a service is started again whenever it ends: it leaves no outputs"
-    return next(filter(None, map(problem_with_glob, spec.outputs)), None)
+    return next(filter(None, map(problem_with_glob, program.outputs)), None)
 
 
 def problem_with_glob(glob: str) -> str | None:

@@ -44,20 +44,23 @@ class OwnTag(NamedTuple):
 
 def _runs_in(kind: str, spec: JobSpec) -> bool:
     """Whether the tasks of a job run inside environments of a kind."""
-    return spec.environment is not None and spec.environment.kind == kind
+    environment = spec.program.environment
+    return environment is not None and environment.kind == kind
 
 
 def _has_other_braces(spec: JobSpec) -> bool:
     """Whether some braces in its commands would be filled by a worker that does not ask the job."""
-    words = (*spec.argv, *spec.cleanup, *(word for stage in spec.stages for word in stage.argv))
-    return placeholders.read_otherwise_before(words, spec.placeholders)
+    program = spec.program
+    words = (word for _, words in program.commands() for word in words)
+    return placeholders.read_otherwise_before(words, program.placeholders)
 
 
 def _reads(protocol: str, spec: JobSpec) -> bool:
     """Whether the tasks of a job have inputs at such addresses."""
-    if not spec.inputs and spec.stdin is None:
+    program = spec.program
+    if not program.inputs and program.stdin is None:
         return False
-    files = (*spec.inputs, *((spec.stdin,) if spec.stdin else ()))
+    files = (*program.inputs, *((program.stdin,) if program.stdin else ()))
     addresses = [each.address for each in files if each.address]
     return protocol in map(input_addresses.read_as, addresses)
 
@@ -67,31 +70,31 @@ OWN_TAGS = (
         workdir.TAG,
         "let jobs choose a directory",
         "with --workdir scratch",
-        lambda spec: bool(spec.workdir),
+        lambda spec: bool(spec.program.workdir),
     ),
     OwnTag(
         job_inputs.TAG,
         "fetch the inputs of tasks",
         "without --input",
-        lambda spec: bool(spec.inputs or spec.stdin),
+        lambda spec: bool(spec.program.inputs or spec.program.stdin),
     ),
     OwnTag(
         parent_files.TAG,
         "fetch what tasks of other jobs left",
         "without --input job:…",
-        lambda spec: bool(spec.parent_files),
+        lambda spec: bool(spec.program.parent_files),
     ),
     OwnTag(
         output_globs.TAG,
         "store what tasks leave",
         "without --output",
-        lambda spec: bool(spec.outputs),
+        lambda spec: bool(spec.program.outputs),
     ),
     OwnTag(
         output_addresses.FILE_TAG,
         "write what tasks leave to file: addresses",
         "without --output-to",
-        lambda spec: bool(spec.output_to),
+        lambda spec: bool(spec.program.output_to),
     ),
     OwnTag(
         guest.TAG,
@@ -103,7 +106,7 @@ OWN_TAGS = (
         stage_rules.TAG,
         "run the stages of tasks",
         "without --setup, --stage-in and --stage-out",
-        lambda spec: bool(spec.stages),
+        lambda spec: bool(spec.program.stages),
     ),
     OwnTag(
         placeholders.TAG,
@@ -115,7 +118,7 @@ OWN_TAGS = (
         checkpoint_rules.TAG,
         "store the checkpoints of tasks",
         "without --checkpoint",
-        lambda spec: bool(spec.checkpoints),
+        lambda spec: bool(spec.program.checkpoints),
     ),
     *(
         OwnTag(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from kestrelctl.core.model.placeholders import (
     Placeholders,
@@ -51,14 +51,6 @@ def _place_of_text(words: Sequence[str], at: int) -> int | None:
     return at if takes_text and at < len(words) else None
 
 
-def commands_of(spec: JobSpec) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The commands of a job, each with what it is called."""
-    yield "command", spec.argv
-    yield "cleanup", spec.cleanup
-    for stage in spec.stages:
-        yield f"stage {stage.name}", stage.argv
-
-
 def left_in(spec: JobSpec, item: str | None) -> list[str]:
     """The placeholders of a job that look meant and stay as they are, each once.
 
@@ -66,10 +58,10 @@ def left_in(spec: JobSpec, item: str | None) -> list[str]:
         item: of one of its tasks; None where there are no items.
     """
     found: dict[str, None] = {}
-    for _, words in commands_of(spec):
+    for _, words in spec.program.commands():
         if has_braces(words):
             texts = texts_for_a_shell(words)
-            found |= dict.fromkeys(left_as_typed(words, spec.placeholders, item, texts))
+            found |= dict.fromkeys(left_as_typed(words, spec.program.placeholders, item, texts))
     return list(found)
 
 
@@ -78,10 +70,10 @@ def pasted_item(spec: JobSpec) -> str | None:
 
     A task's id or index is a number, and no code.
     """
-    if spec.items is None or spec.placeholders is not Placeholders.ARRAY:
+    if spec.items is None or spec.program.placeholders is not Placeholders.ARRAY:
         return None
-    texts = [text for _, words in commands_of(spec) for text in texts_for_a_shell(words)]
-    names = names_in(texts, spec.placeholders)
+    texts = [text for _, words in spec.program.commands() for text in texts_for_a_shell(words)]
+    names = names_in(texts, spec.program.placeholders)
     if "" in names:
         return "{}"
     for name in names:

@@ -41,6 +41,10 @@ def problem_with_span(spec: JobSpec) -> str | None:
             "a job that spans workers cannot ask for more memory for one of them",
         ),
         (
+            not spec.program.checkpoints,
+            "members of a job that spans workers start together, and not each from a checkpoint",
+        ),
+        (
             span <= (spec.max_running or span),
             f"{span} tasks that run together are more than max_running, {spec.max_running}",
         ),

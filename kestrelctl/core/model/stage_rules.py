@@ -19,14 +19,8 @@ COMMANDED = (SETUP, IN, OUT)
 MOST_TRIES = 100
 
 
-def problem_with_stages(stages: tuple[Stage, ...], *, service: bool = False) -> str | None:
-    """The first thing wrong with the stages of a job, in words for its user; None if all is well.
-
-    Args:
-        service: whether its tasks are copies of a service.
-    """
-    if stages and service:
-        return "a copy of a service is started again whenever it ends: it has no stages"
+def problem_with_stages(stages: tuple[Stage, ...]) -> str | None:
+    """The first thing wrong with stages, in words for their user; None if all is well."""
     names = [stage.name for stage in stages]
     for stage in stages:
         if stage.name not in COMMANDED:

@@ -6,15 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kestrelctl.core.model.exits import Exits
-from kestrelctl.core.model.job_inputs import Input
-from kestrelctl.core.model.parent_files import ParentFiles
-from kestrelctl.core.model.placeholders import Placeholders, fill, names_in, shown, values_of
+from kestrelctl.core.model.placeholders import fill, names_in, shown, values_of
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import Count
 from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.stage import Stage
 from kestrelctl.core.model.task_array import TaskArray
-from kestrelctl.core.model.task_environment import TaskEnvironment
 
 
 class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
@@ -29,29 +25,9 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     job_id: Count
-    argv: tuple[str, ...]
+    program: Program
     name: str = ""
     with_items: bool = False
-    placeholders: Placeholders = Placeholders.ALWAYS
-    env: dict[str, str] = msgspec.field(default_factory=dict)
-    cleanup: tuple[str, ...] = ()
-    time_limit_seconds: float | None = None
-    workdir: str = ""
-    outputs: tuple[str, ...] = ()
-    output_to: str = ""
-    checkpoints: tuple[str, ...] = ()
-    checkpoint_seconds: float | None = None
-    checkpoint_exit: int | None = None
-    success_exits: Exits = ()
-    stop_signal: str = ""
-    stop_grace_seconds: float | None = None
-    join: bool = False
-    keep_logs: bool = False
-    inputs: tuple[Input, ...] = ()
-    parent_files: tuple[ParentFiles, ...] = ()
-    stdin: Input | None = None
-    stages: tuple[Stage, ...] = ()
-    environment: TaskEnvironment | None = None
     owner: str = ""
     group: str = ""
     filled: bool = False
@@ -65,54 +41,30 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
         Args:
             keep_logs: whether the pool keeps what tasks of all jobs print.
         """
+        program = spec.program
+        if keep_logs and not program.keep_logs:
+            program = msgspec.structs.replace(program, keep_logs=True)
+        files = program.inputs or program.parent_files or program.stdin or program.output_to
         return cls(
             job_id=job_id,
-            argv=spec.argv,
+            program=program,
             name=spec.name,
             count=spec.count,
             first=spec.first,
             step=spec.step,
             further=spec.further,
             with_items=spec.items is not None,
-            placeholders=spec.placeholders,
-            env=spec.env,
-            cleanup=spec.cleanup,
-            time_limit_seconds=spec.time_limit_seconds,
-            workdir=spec.workdir,
-            outputs=spec.outputs,
-            output_to=spec.output_to,
-            checkpoints=spec.checkpoints,
-            checkpoint_seconds=spec.checkpoint_seconds,
-            checkpoint_exit=spec.checkpoint_exit,
-            success_exits=spec.success_exits,
-            stop_signal=spec.stop_signal,
-            stop_grace_seconds=spec.stop_grace_seconds,
-            join=spec.join,
-            keep_logs=keep_logs or spec.keep_logs,
-            inputs=spec.inputs,
-            parent_files=spec.parent_files,
-            stdin=spec.stdin,
-            stages=spec.stages,
-            environment=spec.environment,
             filled=spec.guest is not None,
-            owner=owner if spec.inputs or spec.parent_files or spec.stdin or spec.output_to else "",
+            owner=owner if files else "",
         )
-
-    def spec(self) -> JobSpec:
-        """What of the job can be told from it: what is missing is as of a job that says nothing."""
-        return JobSpec(**{name: getattr(self, name) for name in _OF_BOTH})
-
-
-#: What a worker is told of a job as its user has said it.
-_OF_BOTH = [name for name in Template.__struct_fields__ if name in JobSpec.__struct_fields__]
 
 
 def job_variables(template: Template) -> dict[str, str]:
     """What is the same for all tasks of a job in what they find in their environment."""
     if template.filled:
-        return template.env
+        return template.program.env
     return {
-        **template.env,
+        **template.program.env,
         "KESTREL_JOB_ID": str(template.job_id),
         "KESTREL_JOB_NAME": template.name,
         "KESTREL_TASK_COUNT": str(template.count),
@@ -162,7 +114,7 @@ def fill_for(
     """A command of a task, with its values in the placeholders."""
     if template.filled:
         return words
-    return fill(words, template.task_id(index), index, item, template.placeholders)
+    return fill(words, template.task_id(index), index, item, template.program.placeholders)
 
 
 def problem_with_filling(template: Template, index: int, item: str | None) -> str | None:
@@ -175,13 +127,14 @@ def problem_with_filling(template: Template, index: int, item: str | None) -> st
         return f"the job has no task {index}"
     if template.filled or item is None:
         return None
-    commands = (template.argv, template.cleanup, *(stage.argv for stage in template.stages))
+    program = template.program
+    commands = (program.argv, program.cleanup, *(stage.argv for stage in program.stages))
     braces = max(sum(word.count("{") for word in words) for words in commands)
     if braces * len(item) <= MOST_FILLED_CHARACTERS:  # nearly all: no need to look for them
         return None
     values = values_of(template.task_id(index), index, item)
     characters = {name: len(shown(value)) for name, value in values.items()}
-    names = names_in((word for words in commands for word in words), template.placeholders)
+    names = names_in((word for words in commands for word in words), program.placeholders)
     if sum(characters.get(name, 0) * n for name, n in names.items()) > MOST_FILLED_CHARACTERS:
         return f"the command would have more than {MOST_FILLED_CHARACTERS:,} characters"
     return None

@@ -11,7 +11,7 @@ from kestrelctl.core.model.ad import GPUS, AssetUnit, WorkerAd
 from kestrelctl.core.model.after import problem_with_parents
 from kestrelctl.core.model.assets import MILLI
 from kestrelctl.core.model.checkpoint_rules import problem_with_checkpoints
-from kestrelctl.core.model.ending_rules import problem_with_endings
+from kestrelctl.core.model.ending_rules import problem_with_endings, problem_with_program_ends
 from kestrelctl.core.model.exits import MAX_EXIT_CODE
 from kestrelctl.core.model.guest import problem_with_guest
 from kestrelctl.core.model.job_inputs import problem_with_inputs, problem_with_stdin
@@ -20,6 +20,7 @@ from kestrelctl.core.model.output_addresses import problem_with_output_address
 from kestrelctl.core.model.output_globs import problem_with_outputs
 from kestrelctl.core.model.parent_files import not_waited_for, problem_with_parent_files
 from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.significance import problem_with_expression
 from kestrelctl.core.model.span import problem_with_span
 from kestrelctl.core.model.spec import JobSpec
@@ -104,6 +105,8 @@ def problem_with_job(spec: JobSpec, *, home: str = "") -> str | None:
         or _problem_with_expression("requirements", spec.requirements)
         or _problem_with_expression("rank", spec.rank)
         or _problem_with_task(spec)
+        or problem_with_endings(spec)
+        or _problem_with_service(spec)
         or problem_with_span(spec)
         or problem_with_parents(spec.after)
         or _problem_with_order(spec)
@@ -117,52 +120,65 @@ def problem_with_template(template: Template) -> str | None:
     A worker asks this for itself, of whatever its manager hands it: names of files are put below
     its scratch directories, outside of what isolates tasks.
     """
-    return _problem_with_task(template.spec())
+    return _problem_with_task(template)
 
 
-def _problem_with_task(spec: JobSpec) -> str | None:
+def _problem_with_task(told: JobSpec | Template) -> str | None:
     """The first thing wrong with what of a job a worker acts on; None if all is well."""
-    ids = problem_with_ids(spec) or ""
-    workdir = problem_with_workdir(spec.workdir) or ""
-    inputs = (
-        problem_with_inputs(spec.inputs, spec.workdir)
-        or problem_with_parent_files(spec.parent_files, spec.inputs, spec.workdir)
-        or problem_with_stdin(spec.stdin)
-        or ""
-    )
-    environment = problem_with_environment(spec.environment) or ""
+    if not 1 <= told.count <= MAX_TASKS:
+        return f"an array has 1 to {MAX_TASKS:,} tasks, not {told.count}"
+    if len(told.name) > 200:
+        return "a name has at most 200 characters"
+    return problem_with_ids(told) or problem_with_program(told.program)
+
+
+def problem_with_program(program: Program) -> str | None:
+    """The first thing wrong with what is to be run, in words for its user; None if all is well.
+
+    Manager, worker and neighbour ask the same.
+    """
+    limit = program.time_limit_seconds
+    texts = (*program.argv, *program.cleanup, *program.env, *program.env.values())
     checks = (
-        (bool(spec.argv) and bool(spec.argv[0]), "the command is empty"),
-        (1 <= spec.count <= MAX_TASKS, f"an array has 1 to {MAX_TASKS:,} tasks, not {spec.count}"),
-        (not ids, ids),
-        (not workdir, workdir),
-        (not inputs, inputs),
-        (not environment, environment),
+        (bool(program.argv) and bool(program.argv[0]), "the command is empty"),
         (
-            spec.time_limit_seconds is None
-            or (math.isfinite(spec.time_limit_seconds) and spec.time_limit_seconds > 0),
+            limit is None or (math.isfinite(limit) and limit > 0),
             "a time limit is more than 0 seconds",
         ),
-        (len(spec.name) <= 200, "a name has at most 200 characters"),
         (
-            all(name and "=" not in name for name in spec.env),
+            all(name and "=" not in name for name in program.env),
             "names of environment variables are not empty and hold no '='",
         ),
         (
-            not any(
-                "\0" in text for text in (*spec.argv, *spec.cleanup, *spec.env, *spec.env.values())
-            ),
+            not any("\0" in text for text in texts),
             "commands and environment cannot hold a NUL character",
         ),
     )
     return (
         next((text for fine, text in checks if not fine), None)
-        or problem_with_endings(spec)
-        or problem_with_outputs(spec)
-        or problem_with_output_address(spec)
-        or problem_with_stages(spec.stages, service=spec.service)
-        or problem_with_checkpoints(spec)
+        or problem_with_workdir(program.workdir)
+        or problem_with_inputs(program.inputs, program.workdir)
+        or problem_with_parent_files(program.parent_files, program.inputs, program.workdir)
+        or problem_with_stdin(program.stdin)
+        or problem_with_environment(program.environment)
+        or problem_with_program_ends(program)
+        or problem_with_outputs(program)
+        or problem_with_output_address(program)
+        or problem_with_stages(program.stages)
+        or problem_with_checkpoints(program)
     )
+
+
+def _problem_with_service(spec: JobSpec) -> str | None:
+    """The first thing that a copy of a service cannot do; None if all is well."""
+    program = spec.program
+    if spec.service and program.outputs:
+        return "a copy of a service is started again whenever it ends: it leaves no outputs"
+    if spec.service and program.stages:
+        return "a copy of a service is started again whenever it ends: it has no stages"
+    if spec.service and program.checkpoints:
+        return "a copy of a service is started anew whenever it ends: it goes on from nothing"
+    return None
 
 
 def _problem_with_pair(spec: JobSpec) -> str | None:
@@ -189,7 +205,7 @@ def problem_with_waiting_each(spec: JobSpec) -> str | None:
 
 
 def _problem_with_order(spec: JobSpec) -> str | None:
-    there = [each for each in spec.parent_files if not each.placed]
+    there = [each for each in spec.program.parent_files if not each.placed]
     early = not_waited_for(there, spec.after, spec.after_each)
     if early is None:
         return None

@@ -22,6 +22,7 @@ from kestrelctl.core.model.end_reason import (
 from kestrelctl.core.model.guest import GuestOf
 from kestrelctl.core.model.matching_ads import amounts_ad
 from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
@@ -62,32 +63,34 @@ def guest_spec(
         max_seconds: so long the policy lets it run; None for any time.
     """
     template = attempt.template
-    limits = (template.time_limit_seconds, max_seconds)
+    limits = (template.program.time_limit_seconds, max_seconds)
     used = dict(attempt.claim.amounts)
     for name, amount in attempt.limits.items():
         used[name] = max(used.get(name, 0), amount)
     held = HeldAttempt.of(attempt, account)
     return JobSpec(
-        argv=command.argv,
+        program=Program(
+            argv=command.argv,
+            env=variables(template, attempt.index, attempt.item, attempt.count, attempt.hosts),
+            cleanup=command.cleanup,
+            time_limit_seconds=min([limit for limit in limits if limit], default=None),
+            workdir=command.workdir,
+            inputs=command.inputs,
+            stdin=command.stdin,
+            outputs=command.outputs,
+            stages=command.stages,
+            success_exits=command.success_exits,
+            stop_signal=signal.Signals(command.stop_signal).name.removeprefix("SIG"),
+            stop_grace_seconds=command.stop_grace_seconds,
+            join=command.join,
+            keep_logs=command.keep_logs,
+        ),
         name=template.name,
-        env=variables(template, attempt.index, attempt.item, attempt.count, attempt.hosts),
-        cleanup=command.cleanup,
         request=natural(used),
         requires=(isolation.tag(rung), *isolation.without_isolation(machine.tags)),
         requirements=_same_machine(machine),
         max_failures=1,
         max_losses=MOST_LOSSES,
-        time_limit_seconds=min([limit for limit in limits if limit], default=None),
-        workdir=command.workdir,
-        inputs=command.inputs,
-        stdin=command.stdin,
-        outputs=command.outputs,
-        stages=command.stages,
-        success_exits=command.success_exits,
-        stop_signal=signal.Signals(command.stop_signal).name.removeprefix("SIG"),
-        stop_grace_seconds=command.stop_grace_seconds,
-        join=command.join,
-        keep_logs=command.keep_logs,
         guest=GuestOf(
             pool=home,
             job_id=template.job_id,
@@ -145,10 +148,10 @@ def held_of(spec: JobSpec) -> HeldAttempt | None:
 
 def lent_seconds(spec: JobSpec) -> float | None:
     """How long the rules of this pool let a guest run, if its home would let it run longer."""
-    held, limit = held_of(spec), spec.time_limit_seconds
+    held, limit = held_of(spec), spec.program.time_limit_seconds
     if held is None or limit is None:
         return None
-    at_home = held.template.time_limit_seconds
+    at_home = held.template.program.time_limit_seconds
     return limit if at_home is None or limit < at_home else None
 
 

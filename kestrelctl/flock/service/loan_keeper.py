@@ -382,7 +382,7 @@ class LoanKeeper:
             group=template.group,
             about={"Owner": template.owner, "JobName": template.name}
             | amounts_ad(asked, "Request"),
-            seconds=template.time_limit_seconds,
+            seconds=template.program.time_limit_seconds,
             cpus=asked.get("cpus", 0.0),
         )
         if verdict.allowed:
@@ -404,10 +404,10 @@ class LoanKeeper:
         if end is None:
             self.counts.begin(self._service.clock.wall())
             audit_log.info("guest job %d begins: %s of %s: %.200s", job_id, what, who,
-                           " ".join(spec.argv))  # fmt: skip
+                           " ".join(spec.program.argv))  # fmt: skip
             return
         self.counts.cpu_seconds += end.cpu_seconds
-        if end.is_success(spec.success_exits):
+        if end.is_success(spec.program.success_exits):
             self.counts.done += 1
         elif end.exit_code is None and not end.signal:
             self.counts.given_back += 1

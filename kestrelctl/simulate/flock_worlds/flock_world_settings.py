@@ -9,6 +9,7 @@ import msgspec
 from kestrelctl.core.model import guest, isolation
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.simulate.settings import BadDay, WorldSettings, some_config
@@ -151,7 +152,7 @@ def _jobs(random: Random, tasks: int, within_seconds: float) -> list[Submission]
         submission = Submission(
             at_seconds=random.uniform(0.5, within_seconds),
             spec=JobSpec(
-                argv=("task", "{}"),
+                program=Program(argv=("task", "{}")),
                 name=kind,
                 count=count,
                 items=tuple(f"line {i}" for i in range(count)) if random.random() < 0.2 else None,

@@ -26,21 +26,21 @@ _STORED = {
 }
 #: What is wrong with a template, each of which would be right without it.
 _TEMPLATES: tuple[dict[str, Any], ...] = (
-    {"inputs": [{"name": "../../x", "stored": _STORED}]},
-    {"inputs": [{"name": "/etc/x", "stored": _STORED}]},
-    {"stdin": {"name": "../x", "stored": _STORED}},
-    {"parent_files": [{"name": "../x", "job_id": 3}]},
-    {"outputs": ["../*"]},
-    {"checkpoints": ["/x"]},
-    {"workdir": "x"},
-    {"stages": [{"name": "../x", "argv": ["true"]}]},
-    {"stop_signal": "NOPE"},
-    {"argv": []},
+    {"program": {"inputs": [{"name": "../../x", "stored": _STORED}]}},
+    {"program": {"inputs": [{"name": "/etc/x", "stored": _STORED}]}},
+    {"program": {"stdin": {"name": "../x", "stored": _STORED}}},
+    {"program": {"parent_files": [{"name": "../x", "job_id": 3}]}},
+    {"program": {"outputs": ["../*"]}},
+    {"program": {"checkpoints": ["/x"]}},
+    {"program": {"workdir": "x"}},
+    {"program": {"stages": [{"name": "../x", "argv": ["true"]}]}},
+    {"program": {"stop_signal": "NOPE"}},
+    {"program": {"argv": []}},
     {"owner": ""},
     {"owner": "../../ada"},
     {"name": "n" * 300_000},
-    {"env": {"": "x"}},
-    {"argv": ["{}" * 100_000], "with_items": True},
+    {"program": {"env": {"": "x"}}},
+    {"program": {"argv": ["{}" * 100_000]}, "with_items": True},
     {"count": 2, "further": [[9, 1, 7]]},
 )
 #: What is wrong with how attempts are handed over.
@@ -50,7 +50,10 @@ _RUNS: tuple[dict[str, Any], ...] = (
     {"claims": [{"gold": 1000}]},
     {"claims": []},
     {"jobs": []},
-    {"items": ["i" * 200_000], "jobs": [{"job_id": 1, "argv": ["{}" * 1000], "with_items": True}]},
+    {
+        "items": ["i" * 200_000],
+        "jobs": [{"job_id": 1, "program": {"argv": ["{}" * 1000]}, "with_items": True}],
+    },
 )
 _OTHERS: tuple[dict[str, Any], ...] = (
     {"type": "resize", "request": "1", "change": {"amounts": {"cpus": 400.0}}},
@@ -94,7 +97,8 @@ def made_up(random: Random, home: str) -> dict[str, Any]:
         return random.choice(_OTHERS)
     number = MADE_UP_NUMBERS + random.randrange(10**15)
     job_id = _MADE_UP_JOBS + random.randrange(10**9)
-    template = {"job_id": job_id, "argv": ["task"], "owner": f"ada@users.{home}"}
+    program = {"argv": ["task"]}
+    template = {"job_id": job_id, "program": program, "owner": f"ada@users.{home}"}
     run: dict[str, Any] = {
         "type": "run",
         "spans": [[number, job_id, 5, 1, 0, random.randrange(10**15)]],
@@ -104,7 +108,7 @@ def made_up(random: Random, home: str) -> dict[str, Any]:
     if random.random() < 0.3:
         return run | random.choice(_RUNS)
     wrong = random.choice(_TEMPLATES)
-    template.update(wrong)
+    template.update(wrong | {"program": program | wrong.get("program", {})})
     if wrong.get("with_items"):
         run["items"] = ["i" * 200_000]
     return run

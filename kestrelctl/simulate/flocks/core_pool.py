@@ -17,6 +17,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.guest import TAG, GuestOf
 from kestrelctl.core.model.neighbour import FLOCK
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import Snapshot, TaskRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import SECRET_BYTES
@@ -37,7 +38,7 @@ _LEAST_CPUS = 0.001
 _CPUS = {"cpus": 1.0}
 #: A machine of its own, as it says hello at home.
 _OWN = msgspec.structs.replace(MACHINE, tags=(TAG,))
-_SPEC = JobSpec(argv=("true",), request=_CPUS)
+_SPEC = JobSpec(program=Program(argv=("true",)), request=_CPUS)
 #: Whoever hands tasks in at home, and with whose account guests come.
 _USER = "ada"
 

@@ -10,6 +10,7 @@ import msgspec
 
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.stage import Stage
@@ -151,7 +152,7 @@ def _patience_seconds(plan: ImbalanceWorldPlan) -> float:
 
 def _spec(number: int, task: ClassTask) -> JobSpec:
     requires = (tag_of(task.of).upper(),) if task.of else ()
-    return JobSpec(name=str(number), argv=("task",), requires=requires)
+    return JobSpec(name=str(number), program=Program(argv=("task",)), requires=requires)
 
 
 def _no_stages(stage: Stage) -> StageFate:
