@@ -86,9 +86,9 @@ class SimulatedExecutor:
         lacking = self._audit.began(number, job_id, here, self._worker, item, gpus)
         self._began_at[number] = self._clock.now
         fate = self._fate(env["KESTREL_JOB_NAME"], index)
-        if command.stages:
-            before = [stage for stage in command.stages if stage.name != OUT]
-            after = [stage for stage in command.stages if stage.name == OUT]
+        if command.program.stages:
+            before = [stage for stage in command.program.stages if stage.name != OUT]
+            after = [stage for stage in command.program.stages if stage.name == OUT]
             self._to_come[number] = iter([*before, None, *after])
             self._stage_runs[number] = []
             self._next_stage(number, lambda: self._runs(command, fate, lacking))

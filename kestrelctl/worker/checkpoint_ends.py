@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from kestrelctl.core.model.end_reason import MOVED, EndKind, EndReason, ended_by_itself
+from kestrelctl.core.model.ending_rules import stop_signal_number
 from kestrelctl.worker.executor import CommandSpec, Completion
 from kestrelctl.worker.output_stage import Left
 
@@ -27,14 +28,18 @@ def will_go_on(command: CommandSpec, completion: Completion) -> bool:
         return False
     said = completion.exit_code == order.exit_code
     if EndReason.of(completion.reason).kind is EndKind.MOVED:
-        return said or completion.signal == command.stop_signal
+        return said or completion.signal == stop_signal_number(command.program.stop_signal)
     return said and ended_by_itself(completion.reason)
 
 
 def globs_to_store(command: CommandSpec, completion: Completion) -> tuple[str, ...]:
     """What is stored of a command that has ended so."""
     order = command.checkpoints
-    return order.globs if order is not None and will_go_on(command, completion) else command.outputs
+    return (
+        order.globs
+        if order is not None and will_go_on(command, completion)
+        else command.program.outputs
+    )
 
 
 def with_stored(command: CommandSpec, completion: Completion, left: Left) -> Completion:

@@ -210,7 +210,7 @@ class CheckpointExecutor:
                 log.warning("attempt %d: its checkpoint: %s", number, left.left_out)
         finally:
             os.close(scratch)
-        if kept.command.cleanup and not self._inner.runs(number):
+        if kept.command.program.cleanup and not self._inner.runs(number):
             return  # The cleanup may have come in between.
         kept.n += 1
         kept.marks = marks

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -18,13 +17,11 @@ from kestrelctl.core.model.end_reason import (
     ReasonText,
     ended_by_itself,
 )
-from kestrelctl.core.model.ending_rules import DEFAULT_GRACE_SECONDS, is_success
+from kestrelctl.core.model.ending_rules import is_success
 from kestrelctl.core.model.exits import Exits
-from kestrelctl.core.model.job_inputs import Input
-from kestrelctl.core.model.parent_files import ParentFiles
-from kestrelctl.core.model.stage import Stage, StageRun
+from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.stage import StageRun
 from kestrelctl.core.model.stored_file import StoredFile
-from kestrelctl.core.model.task_environment import TaskEnvironment
 from kestrelctl.errors import KestrelError
 from kestrelctl.worker.checkpoint_order import CheckpointOrder
 
@@ -50,70 +47,40 @@ class CommandSpec(msgspec.Struct, frozen=True):
 
     Args:
         number: of the attempt, unique.
-        argv: the program and its arguments; no shell sees them.
-        env: the whole environment.
-        time_limit_seconds: after it the command is asked to end, and soon made to; None for no
-            limit.
-        cleanup: a second command, which runs after the first in the same directory and
-            environment. Its failure is a reason in the report and changes no exit code.
+        program: what is run, with the task's values in its placeholders, and the task's own place
+            in `output_to`. What was fetched or prepared for it is not in it any more.
+        env: the whole environment, the program's variables among it.
         memory_bytes, disk_bytes: the most that it may use; 0 for what any task may use.
-        workdir: absolute path of the directory in which it starts; empty for its scratch directory.
-        stop_signal, stop_grace_seconds: what asks it to end, and how long before it is made to.
         host_lines: what its host file has; empty for none.
-        join: whether what it writes to standard error goes into standard output.
-        keep_logs: whether what it writes is stored, as far as it is longer than the tail.
-        inputs: what is to be fetched before it starts.
-        parent_files: what tasks of other jobs left and is to be fetched, too.
-        stdin: its standard input, which is to be fetched, too; None for an empty one.
-        stdin_path: absolute path of that when it was fetched; empty before, and for none.
+        stdin_path: absolute path of its standard input when it was fetched; empty before, and for
+            none.
         owner: whose attempt it is, where it has inputs or writes to an address, and wherever it is
             another pool's.
         group: of the owner, if it is another pool's.
         links: (name, path) of what it finds in its scratch directory as links to what was fetched.
         inputs_dir: absolute path of the directory in which that is; empty if there is nothing.
-        outputs: globs of what it leaves in its scratch directory and that is stored.
-        output_to: address of the directory to which they are written; empty if they are stored.
-        success_exits: exit codes that are a success; none named: 0. Only then outputs are stored.
-        stages: what is done before it and after it, in its own directory and environment.
         held: lets a later process of the worker hold the attempt again, of which only what comes
             after the command is left to do; None for one that ends with this process.
         checkpoints: what is stored of it while it runs, and what it goes on from; None for nothing.
-        environment: inside which it runs, and is to be prepared before; None when `env` leads
-            there, and for none.
         refusal: why it is not to be executed; empty if it is.
         resume_dir: absolute path of the directory whose entries are moved into its scratch
             directory; empty for none.
     """
 
     number: int
-    argv: tuple[str, ...]
+    program: Program
     env: dict[str, str]
-    time_limit_seconds: float | None = None
-    cleanup: tuple[str, ...] = ()
     memory_bytes: int = 0
     disk_bytes: int = 0
-    workdir: str = ""
-    stop_signal: int = signal.SIGTERM
-    stop_grace_seconds: float = DEFAULT_GRACE_SECONDS
     host_lines: tuple[str, ...] = ()
-    join: bool = False
-    keep_logs: bool = False
-    inputs: tuple[Input, ...] = ()
-    parent_files: tuple[ParentFiles, ...] = ()
-    stdin: Input | None = None
     stdin_path: str = ""
     owner: str = ""
     links: tuple[tuple[str, str], ...] = ()
     inputs_dir: str = ""
-    outputs: tuple[str, ...] = ()
-    output_to: str = ""
-    success_exits: Exits = ()
-    stages: tuple[Stage, ...] = ()
     held: HeldAttempt | None = None
     checkpoints: CheckpointOrder | None = None
     resume_dir: str = ""
     group: str = ""
-    environment: TaskEnvironment | None = None
     refusal: str = ""
 
 
@@ -165,7 +132,7 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
         """Whether the command did what it was to do.
 
         Args:
-            success_exits: as of a `CommandSpec`.
+            success_exits: as of a `Program`.
         """
         # Who is asked to end may do so with status 0, which says nothing then.
         return (

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from kestrelctl.core.model.end_reason import NO_REASON, EndKind, ReasonText
-from kestrelctl.core.model.ending_rules import DEFAULT_GRACE_SECONDS
+from kestrelctl.core.model.ending_rules import DEFAULT_GRACE_SECONDS, stop_signal_number
 from kestrelctl.core.model.stage import RUN
 from kestrelctl.worker.isolation.rung import Rung
 from kestrelctl.worker.process_tree import (
@@ -90,11 +90,13 @@ class LimitEnforcer:
             self._rung.kill(process.pid)
             process.deadline = math.inf
             return
-        command = process.command
-        own = process.part == RUN
-        self._rung.signal(process.pid, command.stop_signal if own else signal.SIGTERM)
+        program = process.command.program
+        number, grace_seconds = int(signal.SIGTERM), GRACE_SECONDS
+        if process.part == RUN:
+            number = stop_signal_number(program.stop_signal)
+            grace_seconds = program.stop_grace_seconds or DEFAULT_GRACE_SECONDS
+        self._rung.signal(process.pid, number)
         process.terminated = True
-        grace_seconds = command.stop_grace_seconds if own else GRACE_SECONDS
         process.deadline = time.monotonic() + grace_seconds
         if self._rung.group_has_grace:
             self.in_grace.add(process.pid)

@@ -258,7 +258,8 @@ class ProcessExecutor:
         give_up = time.monotonic() + GRACE_SECONDS
         while (self._by_pid or self._orphans) and time.monotonic() < give_up:
             for process in self._by_pid.values():
-                process.command = replace(process.command, cleanup=())
+                program = replace(process.command.program, cleanup=())
+                process.command = replace(process.command, program=program)
                 process.killed = process.killed or CANCELLED
                 self._limits.in_grace.discard(process.pid)
                 self._rung.kill(process.pid)
@@ -292,7 +293,9 @@ class ProcessExecutor:
         actions = process.file_actions
         if command.stdin_path:
             actions = (*actions, reading(command.stdin_path))
-        why_not = self._spawn(process, command.argv, actions, command.time_limit_seconds)
+        why_not = self._spawn(
+            process, command.program.argv, actions, command.program.time_limit_seconds
+        )
         if why_not:
             process.pid = 0
             completion = Completion(command.number, reason=why_not, started_at=process.started_at)
@@ -367,7 +370,7 @@ class ProcessExecutor:
         Args:
             time_limit_seconds: None for no limit.
         """
-        if process.command.join:
+        if process.command.program.join:
             file_actions = (*file_actions, JOINED)
         why_not = self._spawner.spawn(process, argv, file_actions)
         if not why_not:
@@ -489,7 +492,7 @@ class ProcessExecutor:
             completion = replace(completion, stages=tuple(process.course.over))
             if completion.number in self._computed:
                 self.keep(process, completion)
-        cleanup = process.command.cleanup
+        cleanup = process.command.program.cleanup
         if cleanup and process.ran:
             process.completion = completion
             process.part = CLEANUP
@@ -504,7 +507,7 @@ class ProcessExecutor:
         """Have what the task left stored, if it succeeded and its job wants that; then end it."""
         command = process.command
         goes_on = process.ran and will_go_on(command, completion)
-        stores = command.outputs and completion.is_success(command.success_exits)
+        stores = command.program.outputs and completion.is_success(command.program.success_exits)
         if not goes_on and not stores:
             self._end(process, completion)
             return
@@ -579,7 +582,7 @@ class ProcessExecutor:
     def _finish(self, process: RunningProcess, completion: Completion) -> None:
         """Have what the task printed stored, if its job wants that; then hand it out."""
         if (
-            not process.command.keep_logs
+            not process.command.program.keep_logs
             or self._log_stage is None
             or EndReason.of(completion.reason).kind is EndKind.CANCELLED
             or self._on_completion is _ignore

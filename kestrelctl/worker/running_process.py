@@ -58,7 +58,7 @@ class RunningProcess:
         self.sandbox = sandbox
         self.limits = limits
         self.scratch = ScratchSize(f"{sandbox.place}/scratch")
-        self.course = StageCourse(command.stages) if command.stages else None
+        self.course = StageCourse(command.program.stages) if command.program.stages else None
         self.part = RUN  # what runs now: a stage, or CLEANUP
         self.pid = 0  # of that; 0 if nothing could be started
         self.furnished = False  # its scratch directory has what it is to find there

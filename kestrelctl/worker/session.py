@@ -17,15 +17,10 @@ from kestrelctl.core.counting.stored_totals import StoredTotals
 from kestrelctl.core.model.ad import WorkerAd, bookable, changed, unit_ids
 from kestrelctl.core.model.assets import MILLI
 from kestrelctl.core.model.end_reason import EndKind, EndReason
-from kestrelctl.core.model.ending_rules import (
-    DEFAULT_GRACE_SECONDS,
-    stop_signal_number,
-)
 from kestrelctl.core.model.exits import Exits
-from kestrelctl.core.model.output_addresses import place_of
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
-from kestrelctl.core.model.template import Template, fill_for, problem_with_filling
+from kestrelctl.core.model.template import Template, filled, problem_with_filling
 from kestrelctl.core.model.validate import problem_with_ad, problem_with_template
 from kestrelctl.core.pacing.backoff import doubled_seconds
 from kestrelctl.core.pacing.heartbeat import pause_seconds
@@ -355,53 +350,25 @@ class WorkerSession:
         )
         if refusal:
             log.warning("%s: attempt %d is refused: %s", self._name, attempt.number, refusal)
-            return CommandSpec(attempt.number, (), {}, refusal=refusal)
-        task_id = template.task_id(attempt.index)
+            return CommandSpec(attempt.number, template.program, {}, refusal=refusal)
         command = CommandSpec(
             attempt.number,
-            fill_for(template, template.program.argv, attempt.index, attempt.item),
+            filled(template, attempt.index, attempt.item),
             self._environments.of(attempt),
-            template.program.time_limit_seconds,
-            fill_for(template, template.program.cleanup, attempt.index, attempt.item),
             attempt.limits.get("memory", 0) // MILLI,
             attempt.limits.get("disk", 0) // MILLI,
-            template.program.workdir,
-            stop_signal_number(template.program.stop_signal),
-            template.program.stop_grace_seconds or DEFAULT_GRACE_SECONDS,
             host_lines(attempt.hosts, attempt.claim),
         )
-        if template.program.checkpoints:
+        program = template.program
+        if program.checkpoints:
             command = replace(command, checkpoints=self._checkpoints.order(attempt))
-        files = (
-            template.owner
-            or template.program.outputs
-            or template.program.keep_logs
-            or template.program.checkpoints
-        )
-        if not (
-            files
-            or template.program.join
-            or template.program.stages
-            or template.program.environment
-        ):
+        files = template.owner or program.outputs or program.keep_logs or program.checkpoints
+        if not (files or program.join or program.stages or program.environment):
             return command  # most: it has none of the rest
         return replace(
             command,
-            join=template.program.join,
-            keep_logs=template.program.keep_logs,
-            inputs=template.program.inputs,
-            parent_files=template.program.parent_files,
-            stdin=template.program.stdin,
             owner=template.owner,
             group=template.group,
-            outputs=template.program.outputs,
-            output_to=template.program.output_to and place_of(template.program.output_to, task_id),
-            environment=template.program.environment,
-            success_exits=template.program.success_exits,
-            stages=tuple(
-                replace(stage, argv=fill_for(template, stage.argv, attempt.index, attempt.item))
-                for stage in template.program.stages
-            ),
             held=HeldAttempt.of(attempt, self.account),
         )
 

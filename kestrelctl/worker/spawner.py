@@ -67,7 +67,7 @@ class Spawner:
         try:
             return self._spawn(process, argv, file_actions)
         finally:
-            if process.command.workdir:  # a user may want to unmount or remove it
+            if process.command.program.workdir:  # a user may want to unmount or remove it
                 os.fchdir(self._home)
 
     def _spawn(
@@ -78,7 +78,7 @@ class Spawner:
         env[ATTEMPT_VARIABLE] = str(process.command.number)
         program = name = argv[0] if argv else ""
         path = _searched(env.get("PATH"))
-        workdir = process.command.workdir
+        workdir = process.command.program.workdir
         if workdir and not self._any_workdir:
             return EndKind.CANNOT_START.text("this worker runs tasks in scratch directories only")
         if process.course is not None and process.part != CLEANUP:

@@ -91,7 +91,7 @@ class StageRunner:
         """The task's own command is over."""
         course = _course(process)
         course.end(time.monotonic())
-        succeeded = completion.is_success(process.command.success_exits)
+        succeeded = completion.is_success(process.command.program.success_exits)
         if succeeded and course.upcoming == OUT:
             process.completion = replace(completion, stages=tuple(course.over))
             self._host.keep(process, process.completion)

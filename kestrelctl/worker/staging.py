@@ -67,8 +67,9 @@ class StagingExecutor:
         number = command.number
         if number in self._taken:
             raise ValueError(f"attempt {number} runs already")
-        files = command.inputs or command.parent_files or command.stdin
-        if not files and command.environment is None:
+        program = command.program
+        files = program.inputs or program.parent_files or program.stdin
+        if not files and program.environment is None:
             self._inner.start(command)
             return
         self._taken[number] = []
@@ -78,23 +79,26 @@ class StagingExecutor:
         number, taken = command.number, self._taken[command.number]
         try:
             links = [
-                (wanted.name, await self._take(taken, command, wanted)) for wanted in command.inputs
+                (wanted.name, await self._take(taken, command, wanted))
+                for wanted in command.program.inputs
             ]
-            for files in command.parent_files:
+            for files in command.program.parent_files:
                 gathered = Gathered(files.name, await self._find(number, files))
                 links.append((files.name, await self._take(taken, command, gathered)))
-            there = replace(command, inputs=(), parent_files=(), links=tuple(links))
+            program = replace(command.program, inputs=(), parent_files=(), stdin=None)
+            there = replace(command, links=tuple(links))
             if links:
                 there = replace(there, inputs_dir=self.cache.directory_of(command.owner))
-            if command.environment is not None:
-                env, leave = await self._inside(command.environment, command.env)
+            if command.program.environment is not None:
+                env, leave = await self._inside(command.program.environment, command.env)
                 taken.append(leave)
-                there = replace(there, environment=None, env=env)
-            if command.stdin is not None:
-                stdin = await self._take(taken, command, command.stdin)
-                there = replace(there, stdin=None, stdin_path=stdin)
+                program = replace(program, environment=None)
+                there = replace(there, env=env)
+            if command.program.stdin is not None:
+                stdin = await self._take(taken, command, command.program.stdin)
+                there = replace(there, stdin_path=stdin)
             del self._staging[number]
-            self._inner.start(there)
+            self._inner.start(replace(there, program=program))
         except asyncio.CancelledError:
             self._let_go(taken)
             raise

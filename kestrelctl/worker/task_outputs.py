@@ -44,12 +44,12 @@ async def store_outputs(
         try:
             globs = globs_to_store(command, completion)
             has_ended = not will_go_on(command, completion)
-            if has_ended and command.output_to:
+            if has_ended and command.program.output_to:
                 packed = await stage.write(
                     number,
                     scratch,
                     globs,
-                    command.output_to,
+                    command.program.output_to,
                     command.owner,
                     inputs=command.links,
                 )

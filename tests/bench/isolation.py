@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 from kestrelctl.core.model.isolation import RUNGS
+from kestrelctl.core.model.program import Program
 from kestrelctl.errors import UsageError
 from kestrelctl.worker.executor import CommandSpec, Completion
 from kestrelctl.worker.isolation.file_view import FileView
@@ -39,7 +40,7 @@ class Starter:
 
     def start(self) -> None:
         self._number += 1
-        self.executor.start(CommandSpec(self._number, ("true",), ENV))
+        self.executor.start(CommandSpec(self._number, Program(argv=("true",)), ENV))
 
     async def end(self) -> None:
         ended = await self._ended.get()

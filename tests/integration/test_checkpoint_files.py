@@ -18,6 +18,7 @@ from test_execution import Machine, until
 from test_task_outputs import Share
 
 from kestrelctl.core.model.checkpoint import MadeCheckpoint
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.errors import FileDamaged, FileExpired, KestrelError, NotAllowed, Unreachable
 from kestrelctl.files.archive import unpack
@@ -131,12 +132,14 @@ class Bench(Machine):
         self.executor.start(
             CommandSpec(
                 self._number,
-                (sys.executable, "-c", script, str(last)),
+                Program(
+                    argv=(sys.executable, "-c", script, str(last)),
+                    cleanup=cleanup,
+                    stop_grace_seconds=stop_grace_seconds,
+                    outputs=("state",) if output_to else (),
+                    output_to=output_to,
+                ),
                 {"PATH": os.environ["PATH"]},
-                cleanup=cleanup,
-                stop_grace_seconds=stop_grace_seconds,
-                outputs=("state",) if output_to else (),
-                output_to=output_to,
                 checkpoints=order,
             )
         )

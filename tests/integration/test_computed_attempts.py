@@ -75,9 +75,15 @@ class Days:
         return f"until test -e {self.gate}; do sleep 0.01; done"
 
     def command(self, script: str, **more: object) -> CommandSpec:
-        argv = ("/bin/sh", "-c", script)
-        more = {"held": held(), **more}
-        return CommandSpec(NUMBER, argv, {"PATH": os.environ["PATH"]}, **more)  # type: ignore[arg-type]
+        names = Program.__struct_fields__
+        program = {name: value for name, value in more.items() if name in names}
+        others = {"held": held()} | {name: more[name] for name in more if name not in names}
+        return CommandSpec(
+            NUMBER,
+            Program(argv=("/bin/sh", "-c", script), **program),  # type: ignore[arg-type]
+            {"PATH": os.environ["PATH"]},
+            **others,  # type: ignore[arg-type]
+        )
 
     async def goes_on(self) -> Completion:
         """Has the only attempt that was left go on, to its end."""

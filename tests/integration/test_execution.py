@@ -20,7 +20,9 @@ from typing import Any
 import psutil
 import pytest
 import rungs
+from commandkit import command_spec
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import TAIL_BYTES
 from kestrelctl.errors import NotFound
 from kestrelctl.worker import limits, process_executor, sandbox
@@ -86,7 +88,11 @@ class Machine:
     ) -> int:
         self._number += 1
         env = {"PATH": PATH} if env is None else env
-        self.executor.start(CommandSpec(self._number, argv, env, limit, cleanup, **more))
+        self.executor.start(
+            command_spec(
+                self._number, env=env, argv=argv, time_limit_seconds=limit, cleanup=cleanup, **more
+            )
+        )
         return self._number
 
     async def exit_of(self, number: int) -> Completion:
@@ -581,7 +587,7 @@ async def test_a_task_may_end_well_within_the_grace(machine: Machine) -> None:
 
 async def test_a_task_is_asked_to_end_by_the_signal_of_its_choice(machine: Machine) -> None:
     script = "trap 'echo saved; exit 3' INT; trap '' TERM; echo begun; sleep 60 & wait"
-    ended = await asked_to_end(machine, script, stop_signal=signal.SIGINT)
+    ended = await asked_to_end(machine, script, stop_signal="INT")
     assert (ended.exit_code, ended.stdout) == (3, b"begun\nsaved\n")
 
 
@@ -715,7 +721,7 @@ async def test_what_cannot_start_is_not_reported_from_inside_the_call(machine: M
 
 
 async def test_an_attempt_runs_once_at_a_time(machine: Machine) -> None:
-    command = CommandSpec(7, ("sleep", "60"), {"PATH": PATH})
+    command = CommandSpec(7, Program(argv=("sleep", "60")), {"PATH": PATH})
     machine.executor.start(command)
     with pytest.raises(ValueError, match="attempt 7"):
         machine.executor.start(command)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import rungs
+from commandkit import command_spec
 from test_execution import PATH
 
 from kestrelctl.core.model.job_inputs import Input
@@ -18,7 +19,7 @@ from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.files.archive import pack
 from kestrelctl.worker.addresses.address_reader import AddressReader
 from kestrelctl.worker.environments.task_environments import TaskEnvironments
-from kestrelctl.worker.executor import CommandSpec, Completion
+from kestrelctl.worker.executor import Completion
 from kestrelctl.worker.input_cache import InputCache
 from kestrelctl.worker.parent_file_questions import Left
 from kestrelctl.worker.process_executor import ProcessExecutor
@@ -74,8 +75,8 @@ class Desk:
     ) -> Completion:
         """Runs a task."""
         self._number += 1
-        command = CommandSpec(
-            self._number, argv, {"PATH": PATH}, inputs=inputs, owner=owner, **more
+        command = command_spec(
+            self._number, env={"PATH": PATH}, argv=argv, inputs=inputs, owner=owner, **more
         )
         self.executor.start(command)
         return await asyncio.wait_for(self.ends.get(), 20)

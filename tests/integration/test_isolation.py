@@ -16,6 +16,7 @@ import rungs
 from test_execution import PATH, Machine, alive, until
 
 from kestrelctl.core.model.isolation import NOT_ENFORCED
+from kestrelctl.core.model.program import Program
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.worker import limits
 from kestrelctl.worker.executor import CommandSpec
@@ -232,13 +233,15 @@ import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 import rungs
+from kestrelctl.core.model.program import Program
 from kestrelctl.worker.executor import CommandSpec
 from kestrelctl.worker.process_executor import ProcessExecutor
 
 async def main():
     data = Path(sys.argv[1])
     executor = ProcessExecutor(data / "tasks", print, rung=rungs.make_rung(sys.argv[2], data))
-    executor.start(CommandSpec(1, ("sleep", sys.argv[3]), {{"PATH": "/usr/bin:/bin"}}))
+    program = Program(argv=("sleep", sys.argv[3]))
+    executor.start(CommandSpec(1, program, {{"PATH": "/usr/bin:/bin"}}))
     await asyncio.sleep(60)
 
 asyncio.run(main())
@@ -451,7 +454,7 @@ async def test_a_job_s_own_limit_of_memory_holds(place: Place) -> None:
         place.machine.executor.start(
             CommandSpec(
                 number + 1000,
-                (sys.executable, "-c", script),
+                Program(argv=(sys.executable, "-c", script)),
                 {"PATH": PATH},
                 memory_bytes=memory_bytes,
             )

@@ -26,6 +26,7 @@ from kestrelctl.worker.keeper import run_kept
 def main():
     import asyncio, signal
     from pathlib import Path
+    from kestrelctl.core.model.program import Program
     from kestrelctl.worker.executor import CommandSpec
     from kestrelctl.worker.process_executor import ProcessExecutor
 
@@ -43,7 +44,7 @@ def main():
             asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
         env = {"PATH": os.environ["PATH"]}
         script = "sleep 601 & setsid sleep 602 & sh -c 'setsid sleep 603 & :' ; sleep 604"
-        executor.start(CommandSpec(1, ("/bin/sh", "-c", script), env))
+        executor.start(CommandSpec(1, Program(argv=("/bin/sh", "-c", script)), env))
         print(os.getpid(), flush=True)
         await ended.wait()
         print(*heard, flush=True)

@@ -20,17 +20,21 @@ from kestrelctl.worker.keeper import run_kept
 def main():
     from pathlib import Path
     from test_computed_attempts import held
+    from kestrelctl.core.model.program import Program
     from kestrelctl.core.model.stage import Stage
     from kestrelctl.worker.executor import CommandSpec
     from kestrelctl.worker.process_executor import ProcessExecutor
 
     place = Path(sys.argv[1])
     out = f"echo out >>{place}/notes; until test -e {place}/gate; do sleep 0.01; done; cat result"
+    run = f"echo run >>{place}/notes; echo computed; echo 42 >result"
     command = CommandSpec(
         7,
-        ("/bin/sh", "-c", f"echo run >>{place}/notes; echo computed; echo 42 >result"),
+        Program(
+            argv=("/bin/sh", "-c", run),
+            stages=(Stage(name="out", argv=("/bin/sh", "-c", out)),),
+        ),
         {"PATH": os.environ["PATH"]},
-        stages=(Stage(name="out", argv=("/bin/sh", "-c", out)),),
         held=held(),
     )
 

@@ -9,6 +9,7 @@ import pytest
 import rungs
 from test_execution import PATH, Machine
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.worker.executor import CommandSpec, Completion
 
 
@@ -29,7 +30,9 @@ class Desk:
         """Runs a task there, or in the directory that is named."""
         self._number += 1
         where = str(self.work) if workdir is None else workdir
-        command = CommandSpec(self._number, argv, {"PATH": PATH}, cleanup=cleanup, workdir=where)
+        command = CommandSpec(
+            self._number, Program(argv=argv, cleanup=cleanup, workdir=where), {"PATH": PATH}
+        )
         self.machine.executor.start(command)
         return await self.machine.exit_of(self._number)
 

@@ -378,7 +378,7 @@ async def test_an_attempt_that_is_handed_over_twice_runs_once_and_its_place_is_f
     twice = {"count": 2, "argv": ["twice"]}
     borrower.hands_over(twice, {"cpus": 250}, spans=[[FIRST, FIRST, 0, 1, 0, 7]] * 3)
     await pass_by(1)
-    assert [command.argv for command in borrower.lender.hands.started[1:]] == [("twice",)]
+    assert [command.program.argv for command in borrower.lender.hands.started[1:]] == [("twice",)]
     borrower.lender.hands.end()
     await pass_by(1)
     [loan] = borrower.lender.flock.keeper.loans.values()

@@ -13,10 +13,13 @@ from neighbourskit import Neighbourhood, PoolOfFlock, on_its_own_clock, pass_by
 
 from kestrelctl.core.model import guest, workdir
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.placeholders import Placeholders
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.stage import Stage
 from kestrelctl.flock.rules.lending import Grant
 from kestrelctl.flock.service.disk_spools import DiskSpools
 from kestrelctl.flock.service.guest_executor import GuestExecutor
@@ -318,7 +321,7 @@ async def test_without_having_seen_a_machine_a_loan_begins_nothing(tmp_path: Pat
     lender, _, jid = await borrowing(tmp_path)
     loan = lender.flock.keeper.loans["a.test", pool_and_loan(jid)[1]]
     [number] = loan.session.agent.running
-    command = CommandSpec(number, ("true",), {})
+    command = CommandSpec(number, Program(argv=("true",)), {})
     assert isinstance(loan._guest_spec(command), JobSpec)
     loan.machine = None
     assert loan._guest_spec(command) == (
@@ -347,3 +350,28 @@ def test_addresses_of_pools_and_loans() -> None:
     assert flock_of("b.test") == "flock@b.test"
     assert pool_and_loan(loan_of("b.test", LOAN)) == ("b.test", LOAN)
     assert pool_and_loan(flock_of("b.test")) == ("b.test", "")
+
+
+@on_its_own_clock
+async def test_nothing_of_a_program_is_lost_on_its_way_to_a_guests_job(tmp_path: Path) -> None:
+    lender, _, jid = await borrowing(tmp_path)
+    loan = lender.flock.keeper.loans["a.test", pool_and_loan(jid)[1]]
+    [number] = loan.session.agent.running
+    program = Program(
+        argv=("task", "{}"),
+        placeholders=Placeholders.NONE,
+        cleanup=("tidy",),
+        time_limit_seconds=90.0,
+        outputs=("*.csv",),
+        output_to="file:///shared/ada/7",
+        stages=(Stage(name="in", argv=("get",)),),
+        success_exits=((0, 3),),
+        stop_signal="USR1",
+        stop_grace_seconds=7.0,
+        join=True,
+        keep_logs=True,
+    )
+    spec = loan._guest_spec(CommandSpec(number, program, {}))
+    assert isinstance(spec, JobSpec)
+    assert spec.program.env["KESTREL_JOB_ID"] == "1"
+    assert replace(spec.program, env={}, time_limit_seconds=90.0) == program

@@ -59,7 +59,7 @@ async def test_a_task_runs_at_a_neighbour_and_its_result_comes_home(tmp_path: Pa
     job = home.submit()
     await pass_by(1)
     [command] = lender.hands.started
-    assert command.argv == ("task", "0")
+    assert command.program.argv == ("task", "0")
     lender.hands.end(exit_code=0, stdout=b"hello", stdout_bytes=5)
     await pass_by(5)
     [record] = home.ended(job)
@@ -104,14 +104,14 @@ async def test_what_only_looks_like_a_placeholder_is_handed_over_as_it_is(tmp_pa
     await pass_by(1)
     [command] = lender.hands.started
     told = "{} {x}"
-    assert command.argv == ("task", told)
-    assert command.cleanup == ("tidy", told)
-    assert [stage.argv for stage in command.stages] == [("get", told)]
+    assert command.program.argv == ("task", told)
+    assert command.program.cleanup == ("tidy", told)
+    assert [stage.argv for stage in command.program.stages] == [("get", told)]
     assert command.env["SAY"] == "{}"
     assert command.env["KESTREL_ITEM"] == told
     assert command.env["KESTREL_JOB_ID"] == "1"
-    assert (command.stop_signal, command.stop_grace_seconds) == (10, 7.0)
-    assert (command.time_limit_seconds, command.success_exits) == (90.0, ((0, 3),))
+    assert (command.program.stop_signal, command.program.stop_grace_seconds) == ("USR1", 7.0)
+    assert (command.program.time_limit_seconds, command.program.success_exits) == (90.0, ((0, 3),))
 
 
 @pytest.mark.parametrize(
@@ -193,14 +193,14 @@ async def test_a_lender_s_own_tasks_get_its_machines_back_and_nothing_fails(
     await pass_by(1)
     lender.submit(2, argv=("own",))
     await pass_by(MINUTE / 2 - 2)
-    assert {command.argv[0] for command in lender.hands.running.values()} == {"task"}
+    assert {command.program.argv[0] for command in lender.hands.running.values()} == {"task"}
     await pass_by(4)
-    assert {command.argv[0] for command in lender.hands.running.values()} == {"own"}
+    assert {command.program.argv[0] for command in lender.hands.running.values()} == {"own"}
     assert len(home.job(job).live) == 2
     assert [task.attempt for task in home.job(job).live.values()] == [None, None]
     lender.hands.end()
     await pass_by(10)
-    assert {command.argv[0] for command in lender.hands.running.values()} == {"task"}
+    assert {command.program.argv[0] for command in lender.hands.running.values()} == {"task"}
     lender.hands.end()
     await pass_by(10)
     assert states(home, job) == [TaskState.DONE] * 2
@@ -224,7 +224,7 @@ async def test_a_guest_goes_for_a_task_that_has_waited_not_because_one_always_wa
     assert len(lender.guests()) == 2
     lender.submit(argv=("own",))
     await pass_by(4)
-    left = [command.argv[0] for command in lender.hands.running.values()]
+    left = [command.program.argv[0] for command in lender.hands.running.values()]
     assert sorted(left) == ["own", "task"], "the other has not waited yet"
 
 
@@ -239,7 +239,7 @@ async def test_a_guest_may_stay_for_a_while_though_a_task_that_comes_back_is_of_
     await pass_by(1)
     lender.hands.end(exit_code=1)
     await pass_by(MINUTE / 4)
-    left = [command.argv[0] for command in lender.hands.running.values()]
+    left = [command.program.argv[0] for command in lender.hands.running.values()]
     assert left == ["task", "task"]
 
 
@@ -276,7 +276,7 @@ async def test_what_a_lender_ends_for_its_own_limit_has_not_failed_and_is_not_le
     await lender.standing.put_rule(SHORT, "root")
     job = home.submit()
     await pass_by(1)
-    assert [command.time_limit_seconds for command in lender.hands.started] == [5.0]
+    assert [command.program.time_limit_seconds for command in lender.hands.started] == [5.0]
     lender.hands.end(**OUT_OF_TIME, wall_seconds=5.0)
     await pass_by(3 * MINUTE)
     assert states(home, job) == [TaskState.WAITING]

@@ -12,6 +12,7 @@ from test_input_cache import ADA, Share, an_input
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.end_reason import EndKind
 from kestrelctl.core.model.parent_files import ParentFiles
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.task_environment import TaskEnvironment
 from kestrelctl.errors import FileExpired
 from kestrelctl.worker.addresses.address_reader import AddressReader
@@ -109,7 +110,9 @@ class Machine:
     def start(self, number: int, *texts: str) -> None:
         """Starts an attempt of Ada's whose inputs have these texts, and these names."""
         inputs = tuple(an_input(text) for text in texts)
-        self.executor.start(CommandSpec(number, ("true",), {}, inputs=inputs, owner=ADA))
+        self.executor.start(
+            CommandSpec(number, Program(argv=("true",), inputs=inputs), {}, owner=ADA)
+        )
 
     async def settled(self) -> None:
         """Returns when nothing more happens by itself."""
@@ -224,16 +227,18 @@ async def test_a_close_ends_what_is_under_way_and_reports_nothing(tmp_path: Path
 
 
 async def test_a_standard_input_is_fetched_and_is_no_link(machine: Machine) -> None:
-    command = CommandSpec(7, ("true",), {}, stdin=an_input("read"), owner=ADA, workdir="/data")
+    command = CommandSpec(
+        7, Program(argv=("true",), stdin=an_input("read"), workdir="/data"), {}, owner=ADA
+    )
     machine.executor.start(command)
     await machine.settled()
     [started] = machine.runner.started
     assert Path(started.stdin_path).read_text() == "read"
-    assert (started.links, started.inputs_dir, started.workdir) == ((), "", "/data")
+    assert (started.links, started.inputs_dir, started.program.workdir) == ((), "", "/data")
 
 
 async def test_a_standard_input_stays_while_its_task_runs(machine: Machine) -> None:
-    command = CommandSpec(7, ("true",), {}, stdin=an_input("read"), owner=ADA)
+    command = CommandSpec(7, Program(argv=("true",), stdin=an_input("read")), {}, owner=ADA)
     machine.executor.start(command)
     await machine.settled()
     [entry] = machine.cache._entries.values()
@@ -244,7 +249,9 @@ async def test_a_standard_input_stays_while_its_task_runs(machine: Machine) -> N
 
 async def test_what_tasks_of_a_parent_left_is_asked_for_and_linked(machine: Machine) -> None:
     files = (ParentFiles(name="parts", job_id=3),)
-    machine.executor.start(CommandSpec(1, ("true",), {}, parent_files=files, owner=ADA))
+    machine.executor.start(
+        CommandSpec(1, Program(argv=("true",), parent_files=files), {}, owner=ADA)
+    )
     while not machine.runner.started:
         await asyncio.sleep(0)
     [command] = machine.runner.started
@@ -255,7 +262,9 @@ async def test_what_tasks_of_a_parent_left_is_asked_for_and_linked(machine: Mach
 
 async def test_files_that_nobody_knows_any_more_end_the_attempt(machine: Machine) -> None:
     files = (ParentFiles(name="parts", job_id=GONE),)
-    machine.executor.start(CommandSpec(1, ("true",), {}, parent_files=files, owner=ADA))
+    machine.executor.start(
+        CommandSpec(1, Program(argv=("true",), parent_files=files), {}, owner=ADA)
+    )
     await machine.settled()
     [end] = machine.ends
     assert end.reason == "no-input: the pool has forgotten it"
@@ -265,16 +274,16 @@ async def test_an_attempt_inside_an_environment_starts_with_its_variables(
     machine: Machine,
 ) -> None:
     wanted = TaskEnvironment("science", "venv")
-    machine.executor.start(CommandSpec(1, ("true",), {"A": "b"}, environment=wanted))
+    machine.executor.start(CommandSpec(1, Program(argv=("true",), environment=wanted), {"A": "b"}))
     await machine.settled()
     [command] = machine.runner.started
     assert command.env == {"A": "b", "VIRTUAL_ENV": "/made/science"}
-    assert command.environment is None
+    assert command.program.environment is None
 
 
 async def test_an_environment_is_left_when_the_attempt_has_ended(machine: Machine) -> None:
     wanted = TaskEnvironment("science", "venv", "numpy")
-    machine.executor.start(CommandSpec(1, ("true",), {}, environment=wanted))
+    machine.executor.start(CommandSpec(1, Program(argv=("true",), environment=wanted), {}))
     await machine.settled()
     assert machine.environments.left == []
     machine.runner.complete(Completion(1, 0))
@@ -285,7 +294,7 @@ async def test_an_environment_that_cannot_be_prepared_ends_the_attempt_with_the_
     machine: Machine,
 ) -> None:
     wanted = TaskEnvironment("broken", "venv")
-    machine.executor.start(CommandSpec(1, ("true",), {}, environment=wanted))
+    machine.executor.start(CommandSpec(1, Program(argv=("true",), environment=wanted), {}))
     await machine.settled()
     [end] = machine.ends
     assert (end.number, end.reason) == (1, "no-environment: broken: pip failed")

@@ -81,10 +81,10 @@ class Executor:
             raise ValueError(command.number)
         self.started.append(command.number)
         self.limits_bytes.append((command.memory_bytes, command.disk_bytes))
-        self.joined.append(command.join)
-        self.stages += [command.stages] if command.stages else []
+        self.joined.append(command.program.join)
+        self.stages += [command.program.stages] if command.program.stages else []
         self.held.append(command.held)
-        self.places.append((command.output_to, command.owner))
+        self.places.append((command.program.output_to, command.owner))
         self.commands.append(command)
 
     def kill(self, number: int, reason: str = "cancelled") -> bool:
@@ -95,7 +95,10 @@ class Executor:
         return b""
 
     def left(self) -> list[CommandSpec]:
-        return [CommandSpec(held.number, ("true",), {}, held=held) for held in self._computed]
+        return [
+            CommandSpec(held.number, Program(argv=("true",)), {}, held=held)
+            for held in self._computed
+        ]
 
     async def close(self) -> None:
         """There is nothing to give back."""
@@ -506,7 +509,7 @@ async def test_an_attempt_of_another_pool_says_whose_it_is_though_it_has_no_file
     await worker.turn()
     first, second = worker.executor.commands
     assert (first.owner, first.group) == ("bob@home.example", "lab")
-    assert first.inputs == first.parent_files == first.outputs == ()
+    assert first.program == Program(argv=first.program.argv)
     assert (second.owner, second.group) == ("", "")
 
 

@@ -68,4 +68,4 @@ async def test_a_worker_refuses_what_leads_out_and_goes_on(
     [result] = report.results
     assert (result.number, result.outcome) == (NUMBER, Outcome.FAILED)
     assert result.reason.startswith("cannot-start: ")
-    assert [command.argv for command in pool.hands.started] == [("fine",)]
+    assert [command.program.argv for command in pool.hands.started] == [("fine",)]

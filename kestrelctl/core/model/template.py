@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from kestrelctl.core.model.output_addresses import place_of
 from kestrelctl.core.model.placeholders import fill, names_in, shown, values_of
 from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import Count
@@ -115,6 +116,23 @@ def fill_for(
     if template.filled:
         return words
     return fill(words, template.task_id(index), index, item, template.program.placeholders)
+
+
+def filled(template: Template, index: int, item: str | None) -> Program:
+    """What is run for a task: the program of its job, with the task's values in it."""
+    program = template.program
+    if template.filled:
+        return program
+    return msgspec.structs.replace(
+        program,
+        argv=fill_for(template, program.argv, index, item),
+        cleanup=fill_for(template, program.cleanup, index, item),
+        stages=tuple(
+            msgspec.structs.replace(stage, argv=fill_for(template, stage.argv, index, item))
+            for stage in program.stages
+        ),
+        output_to=program.output_to and place_of(program.output_to, template.task_id(index)),
+    )
 
 
 def problem_with_filling(template: Template, index: int, item: str | None) -> str | None:

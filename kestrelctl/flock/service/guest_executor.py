@@ -82,9 +82,7 @@ class GuestExecutor:
         """What an earlier process has begun, of which the end is still to be reported."""
         found: list[CommandSpec] = []
         for number, (_, spec) in self._left.items():
-            found.append(
-                CommandSpec(number, spec.program.argv, spec.program.env, held=held_of(spec))
-            )
+            found.append(CommandSpec(number, spec.program, spec.program.env, held=held_of(spec)))
         return found
 
     # -- Executor ----------------------------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 import msgspec
 
 from kestrelctl.core.agent.agent import LocalAttempt
@@ -22,7 +20,6 @@ from kestrelctl.core.model.end_reason import (
 from kestrelctl.core.model.guest import GuestOf
 from kestrelctl.core.model.matching_ads import amounts_ad
 from kestrelctl.core.model.plural import plural
-from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
@@ -69,21 +66,10 @@ def guest_spec(
         used[name] = max(used.get(name, 0), amount)
     held = HeldAttempt.of(attempt, account)
     return JobSpec(
-        program=Program(
-            argv=command.argv,
+        program=msgspec.structs.replace(
+            command.program,
             env=variables(template, attempt.index, attempt.item, attempt.count, attempt.hosts),
-            cleanup=command.cleanup,
             time_limit_seconds=min([limit for limit in limits if limit], default=None),
-            workdir=command.workdir,
-            inputs=command.inputs,
-            stdin=command.stdin,
-            outputs=command.outputs,
-            stages=command.stages,
-            success_exits=command.success_exits,
-            stop_signal=signal.Signals(command.stop_signal).name.removeprefix("SIG"),
-            stop_grace_seconds=command.stop_grace_seconds,
-            join=command.join,
-            keep_logs=command.keep_logs,
         ),
         name=template.name,
         request=natural(used),
