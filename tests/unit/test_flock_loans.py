@@ -363,7 +363,6 @@ async def test_nothing_of_a_program_is_lost_on_its_way_to_a_guests_job(tmp_path:
         cleanup=("tidy",),
         time_limit_seconds=90.0,
         outputs=("*.csv",),
-        output_to="file:///shared/ada/7",
         stages=(Stage(name="in", argv=("get",)),),
         success_exits=((0, 3),),
         stop_signal="USR1",

@@ -96,13 +96,27 @@ def why_refused(spec: JobSpec, home: str) -> ReasonText:
     Args:
         home: the domain of the other pool.
     """
-    problem = problem_with_job(spec, home=home)
+    problem = problem_with_job(spec, home=home) or _not_for_guests(spec.program)
     if problem:
         return EndKind.CANNOT_START.text(f"the lender refuses it: {problem}")
     problem = problem_with_size(spec)
     if problem:
         return EndKind.NO_RESOURCES.text(f"the lender cannot send it to a worker: {problem}")
     return NO_REASON
+
+
+def _not_for_guests(program: Program) -> str | None:
+    """What of a program a pool does for its own users alone; None for nothing.
+
+    What is lent does not say that it can (`lent_ad`), so no honest home asks for it.
+    """
+    asked = (
+        (program.parent_files, "files of other jobs"),
+        (program.checkpoints, "checkpoints"),
+        (program.output_to, "an address for its files"),
+        (program.environment, "an environment"),
+    )
+    return next((f"a guest is given no such thing: {what}" for wish, what in asked if wish), None)
 
 
 def _same_machine(machine: WorkerAd) -> str:
