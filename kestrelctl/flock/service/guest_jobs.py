@@ -20,6 +20,7 @@ from kestrelctl.core.model.end_reason import (
 from kestrelctl.core.model.guest import GuestOf
 from kestrelctl.core.model.matching_ads import amounts_ad
 from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
