@@ -10,6 +10,7 @@ from managerkit import NOW, PlayedManager
 from msgspec import json
 from msgspec.structs import replace
 
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.after import After
 from kestrelctl.core.model.result import Outcome, Result
@@ -24,8 +25,8 @@ from kestrelctl.protocol.graph_answers import GraphJob, GraphSubmitted
 ADA = "ada@users.pool/1"
 BOB = "bob@users.pool/1"
 WORKER = "w1@workers.pool/1"
-ONE = JobSpec(argv=("true",))
-TOO_LARGE = JobSpec(argv=("true",), request={"cpus": 64.0})
+ONE = JobSpec(program=Program(argv=("true",)))
+TOO_LARGE = JobSpec(program=Program(argv=("true",)), request={"cpus": 64.0})
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ async def test_who_submits_hears_at_once_that_nothing_could_ever_run_it(
 
 @pytest.mark.parametrize(
     ("spec", "explain"),
-    [(TOO_LARGE, False), (ONE, True), (JobSpec(argv=("true",), count=9), True)],
+    [(TOO_LARGE, False), (ONE, True), (JobSpec(program=Program(argv=("true",)), count=9), True)],
     ids=["nobody asks", "it runs", "some of it waits for the rest"],
 )
 async def test_nothing_more_is_said_of_a_job(
@@ -134,7 +135,7 @@ async def ran(manager: PlayedManager, spec: JobSpec) -> None:
 
 
 async def test_the_output_of_the_only_task_is_had_without_its_id(manager: PlayedManager) -> None:
-    await ran(manager, JobSpec(argv=("echo", "hi"), first=7, name="greets"))
+    await ran(manager, JobSpec(program=Program(argv=("echo", "hi")), first=7, name="greets"))
     log = await asked(manager, rq.Logs(job="last"))
     assert isinstance(log, an.Log), log
     assert (log.data, log.job_id, log.name, log.task_id) == (b"hi\n", 1, "greets", 7)
@@ -142,7 +143,7 @@ async def test_the_output_of_the_only_task_is_had_without_its_id(manager: Played
 
 
 async def test_of_several_tasks_one_must_be_named(manager: PlayedManager) -> None:
-    await ran(manager, JobSpec(argv=("echo", "hi"), count=3, first=5))
+    await ran(manager, JobSpec(program=Program(argv=("echo", "hi")), count=3, first=5))
     refused = await asked(manager, rq.Logs(job="1"))
     assert isinstance(refused, an.Failed)
     assert (refused.code, refused.message, refused.hint) == (
@@ -156,6 +157,6 @@ async def test_of_several_tasks_one_must_be_named(manager: PlayedManager) -> Non
 async def test_who_may_not_have_it_does_not_hear_how_many_tasks_there_are(
     manager: PlayedManager,
 ) -> None:
-    await ran(manager, JobSpec(argv=("echo", "hi"), count=3))
+    await ran(manager, JobSpec(program=Program(argv=("echo", "hi")), count=3))
     refused = await asked(manager, rq.Logs(job="1"), BOB)
     assert (refused.code, "3 tasks" in refused.message) == ("not-allowed", False)

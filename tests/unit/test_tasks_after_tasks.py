@@ -8,6 +8,7 @@ from poolkit import PoolDriver
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.jobs.job import Job, Standing
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.after import After, IfParentFails
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.refusal import Reason
@@ -478,13 +479,13 @@ def test_a_thousand_jobs_in_a_row_are_cancelled_in_one_go(driver: PoolDriver) ->
 
 def test_a_job_is_not_taken_for_a_missing_one_by_its_name(driver: PoolDriver) -> None:
     """The kind of a refusal does not come from its words, some of which are a user's."""
-    parent = JobSpec(argv=("a",), name="there is no job", service=True)
+    parent = JobSpec(program=Program(argv=("a",)), name="there is no job", service=True)
     driver.tell(
         ev.SubmitGraph(
             at=driver.now,
             request="g",
             owner="ada",
-            specs=[parent, JobSpec(argv=("b",), name="late")],
+            specs=[parent, JobSpec(program=Program(argv=("b",)), name="late")],
             after=[(), ()],
             after_each=[None, 0],
         )
