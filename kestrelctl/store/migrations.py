@@ -434,6 +434,9 @@ _TWENTY_EIGHTH = (
 _TWENTY_NINTH = (
     # How long a task takes at least, as far as a lender's limit has shown; 0 if none has.
     "ALTER TABLE tasks ADD COLUMN least_seconds REAL NOT NULL DEFAULT 0",
+)
+
+_THIRTIETH = (
     # What a worker runs is one object in a spec, `program`: row by row, by a function of Python.
     "UPDATE specs SET spec = with_program(spec)",
     "UPDATE heads SET head = with_program(head)",
@@ -469,6 +472,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _TWENTY_SEVENTH,
     _TWENTY_EIGHTH,
     _TWENTY_NINTH,
+    _THIRTIETH,
 )
 
 

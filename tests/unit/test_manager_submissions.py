@@ -10,9 +10,9 @@ from managerkit import NOW, PlayedManager
 from msgspec import json
 from msgspec.structs import replace
 
-from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.after import After
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.validate import problem_with_job

@@ -8,8 +8,8 @@ from poolkit import PoolDriver
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.jobs.job import Job, Standing
-from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.after import After, IfParentFails
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome, Result
