@@ -9,8 +9,6 @@ from typing import TypeVar
 import msgspec
 
 from kestrelctl.bench.bench_result import SCHEMA, BenchResult
-from kestrelctl.bench.flock_result import SCHEMA as FLOCK_SCHEMA
-from kestrelctl.bench.flock_result import FlockResult
 from kestrelctl.errors import UsageError
 
 T = TypeVar("T")
@@ -27,7 +25,7 @@ def read_result(path: Path) -> BenchResult:
         UsageError: it cannot be read, is no result, or has another schema than this version knows.
     """
     file = path / "result.json" if path.is_dir() else path
-    result = _read(
+    result = read_saved(
         file,
         BenchResult,
         SCHEMA,
@@ -39,18 +37,18 @@ def read_result(path: Path) -> BenchResult:
     return result
 
 
-def read_flock_result(path: Path) -> FlockResult:
-    """Likewise the result of `bench flock`."""
-    return _read(
-        path / "flock.json" if path.is_dir() else path,
-        FlockResult,
-        FLOCK_SCHEMA,
-        "the result of an experiment with a flock",
-        "give a file made by `kestrelctl bench flock -o json`, or its --report directory",
-    )
+def read_saved(file: Path, kind: type[T], known: int, what: str, hint: str) -> T:
+    """What a bench or an experiment has saved.
 
+    Args:
+        kind: a struct with a field `schema`.
+        known: the schema that this version reads.
+        what: what the file should be, for the error.
+        hint: where such a file comes from, for the error.
 
-def _read(file: Path, kind: type[T], known: int, what: str, hint: str) -> T:
+    Raises:
+        UsageError: it cannot be read, is something else, or has another schema.
+    """
     try:
         data = file.read_bytes()
         schema = msgspec.json.decode(data, type=_Head).schema

@@ -15,10 +15,6 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 import msgspec
 
-from kestrelctl.cli.bench_environments import bench_environments
-from kestrelctl.cli.bench_flock import flock
-from kestrelctl.cli.bench_flock_simulation import simulate_flocks
-from kestrelctl.cli.bench_properties import bench_properties
 from kestrelctl.cli.command import Invocation, Noun, common_options, pass_invocation, pool_option
 from kestrelctl.cli.command_output import CommandOutput, Record, Table
 from kestrelctl.cli.grid import Grid
@@ -58,6 +54,27 @@ class Bench(Noun):
         self.no_args_is_help = False
         self.params.append(pool_option("Pool to measure; KESTREL_POOL names none for a bench."))
         self.params.extend(common_options(talks=False))
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        self._add_installed()
+        return super().list_commands(ctx)
+
+    def summaries(self) -> dict[str, str]:
+        self._add_installed()
+        return super().summaries()
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.commands:
+            self._add_installed()
+        return super().get_command(ctx, cmd_name)
+
+    def _add_installed(self) -> None:
+        """Adds the commands of experiments, which are installed beside a checkout only."""
+        from importlib.metadata import entry_points
+
+        for found in entry_points(group="kestrelctl.bench"):
+            if found.name not in self.commands:
+                self.add_command(found.load())
 
 
 @click.group("bench", cls=Bench, invoke_without_command=True)
@@ -185,12 +202,6 @@ def report_results(invocation: Invocation, /, results: tuple[Path, ...], file: P
 
     write_page(file, results)
     asyncio.run(invocation.show(Record(str(file), {"report": str(file)}, [str(file)])))
-
-
-bench.add_command(flock)
-bench.add_command(bench_environments)
-bench.add_command(bench_properties)
-bench.add_command(simulate_flocks)
 
 
 def _measure(invocation: Invocation, given: dict[str, Any]) -> int:

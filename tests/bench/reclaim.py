@@ -14,7 +14,7 @@ import sys
 from random import Random
 from statistics import fmean, median
 
-from kestrelctl.bench.flock_source import MACHINES, traces
+from kestrel_experiments.flock.source import MACHINES, traces
 
 TIMES = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 SEEDS = 30

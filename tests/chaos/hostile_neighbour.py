@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
 
 from flock_servers import Component, Servers
 
+from kestrel_worlds.flock_worlds.hostile_neighbours import made_up
 from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
@@ -39,7 +40,6 @@ from kestrelctl.protocol import codec, work
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.flock import Borrow, PoolAnnouncement
 from kestrelctl.protocol.flock_overlay import OverlayMessage
-from kestrelctl.simulate.flock_worlds.hostile_neighbours import made_up
 from kestrelctl.xmpp import stanza
 
 LENDER, HOSTILE = flock_domain("aspen"), flock_domain("viper")

@@ -13,6 +13,7 @@ from typing import Any
 
 from neighbourskit import Neighbourhood, pass_by
 
+from kestrel_worlds.simulated_manager import NobodyJoins
 from kestrelctl import clock, logs
 from kestrelctl.core.invariants import violations
 from kestrelctl.core.model.validate import problem_with_job
@@ -25,7 +26,6 @@ from kestrelctl.manager.pool_requests import Usage
 from kestrelctl.manager.request_dispatch import RequestDispatcher
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import codec, work
-from kestrelctl.simulate.simulated_manager import NobodyJoins
 from kestrelctl.store.sqlite import SqliteStore
 
 DOMAIN = "pool.test"

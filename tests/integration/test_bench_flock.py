@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelctl.bench.flock_result import FlockRun, Mode
-from kestrelctl.bench.flock_run import Experiment, ExperimentPlan
-from kestrelctl.bench.flock_source import POOLS
+from kestrel_experiments.flock.result import FlockRun, Mode
+from kestrel_experiments.flock.run import Experiment, ExperimentPlan
+from kestrel_experiments.flock.source import POOLS
 
 UNLOADED, LOADED = POOLS[0], POOLS[-1]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelctl.bench.imbalance_run import imbalance_run
-from kestrelctl.simulate.imbalance.class_load import ImbalancePlan
+from kestrel_experiments.imbalance.class_load import ImbalancePlan
+from kestrel_experiments.imbalance.run import imbalance_run
 
 pytestmark = pytest.mark.timeout(300)
 

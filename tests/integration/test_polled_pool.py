@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from kestrelctl.bench.poll_run import PollPlan, poll_run
+from kestrel_experiments.polls.run import PollPlan, poll_run
 
 
 async def test_replies_come_as_often_as_the_limit_lets_polls_go() -> None:

@@ -235,11 +235,11 @@ def _ends(part: ast.AST) -> Iterator[tuple[int, int]]:
             yield from _ends(each)
 
 
-class Package:
-    """The modules of a package; each is read when something in it is looked for.
+class Sources:
+    """The modules of packages; each is read when something in it is looked for.
 
     Args:
-        sources: what is in each module, by its path in the package.
+        sources: what is in each module, by its path.
     """
 
     def __init__(self, sources: Mapping[str, str]) -> None:

@@ -18,11 +18,16 @@ from zlib import crc32
 
 import inside
 import msgspec
-from anchors import Package, dotted
+from anchors import Sources, dotted
 
 TESTS = Path(__file__).parents[1]
 CHECKOUT = TESTS.parent
-PACKAGE = "kestrelctl"
+#: The packages that are copied, and where each is imported from.
+PACKAGES = {
+    "kestrelctl": CHECKOUT,
+    "kestrel_experiments": CHECKOUT / "experiments",
+    "kestrel_worlds": CHECKOUT / "experiments",
+}
 LIST = Path(__file__).with_name("defects.toml")
 
 #: The ordinary check plants a twelfth of the list that is not always planted, the full one a third.
@@ -115,33 +120,34 @@ def sample(chosen: list[Defect]) -> list[Defect]:
 
 
 def copy(to: Path) -> Path:
-    """A compiled copy of the package as it is; returns the directory to import it from."""
-    shutil.copytree(CHECKOUT / PACKAGE, to / PACKAGE)
+    """A compiled copy of the packages as they are; returns the directory to import them from."""
+    for package, place in PACKAGES.items():
+        shutil.copytree(place / package, to / package)
     compileall.compile_dir(to, quiet=2)
     return to
 
 
 @cache
-def package() -> Package:
-    """The package as it is, read once."""
-    root = CHECKOUT / PACKAGE
-    return Package(
+def sources() -> Sources:
+    """The packages as they are, read once."""
+    return Sources(
         {
-            file.relative_to(root).as_posix(): file.read_text(encoding="utf-8")
-            for file in sorted(root.rglob("*.py"))
+            file.relative_to(place).as_posix(): file.read_text(encoding="utf-8")
+            for package, place in PACKAGES.items()
+            for file in sorted((place / package).rglob("*.py"))
         }
     )
 
 
 def changed_source(defect: Defect) -> tuple[Path, str]:
-    """The module that a defect changes, relative to the checkout, and its source with the defect.
+    """The module that a defect changes, below where it is imported from, and its source with it.
 
     Raises:
         CannotBePlanted: the statement is not there exactly once, its part is not in it exactly
             once, or what stands there instead is not Python.
     """
     try:
-        found = package().places(defect.function, defect.statement, defect.module)
+        found = sources().places(defect.function, defect.statement, defect.module)
     except SyntaxError as error:
         raise CannotBePlanted(f"{defect.name}: {error}") from error
     if len(found) != 1:
@@ -155,12 +161,12 @@ def changed_source(defect: Defect) -> tuple[Path, str]:
     if (times := defect.statement.count(part)) != 1:
         raise CannotBePlanted(f"{defect.name}: the statement holds {times} times: {part}")
     instead = defect.statement.replace(part, defect.instead)
-    changed = package().module(path).replaced(place, defect.statement, instead)
+    changed = sources().module(path).replaced(place, defect.statement, instead)
     try:
         ast.parse(changed)
     except SyntaxError as error:
         raise CannotBePlanted(f"{defect.name}: {path} is not Python with it: {error}") from error
-    return Path(PACKAGE, path), changed
+    return Path(path), changed
 
 
 def plant(defect: Defect, sound: Path, to: Path) -> Path:
@@ -172,7 +178,8 @@ def plant(defect: Defect, sound: Path, to: Path) -> Path:
         CannotBePlanted: see `changed_source`.
     """
     relative, changed = changed_source(defect)
-    shutil.copytree(sound / PACKAGE, to / PACKAGE, copy_function=os.link)
+    for package in PACKAGES:
+        shutil.copytree(sound / package, to / package, copy_function=os.link)
     Path(cache_from_source(str(to / relative))).unlink(missing_ok=True)
     (to / relative).unlink()
     (to / relative).write_text(changed, encoding="utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 import pytest
-from anchors import MODULE_LEVEL, Module, Package, fragment
+from anchors import MODULE_LEVEL, Module, Sources, fragment
 
 SOURCE = """\
 LIMIT = 3
@@ -100,7 +100,7 @@ def test_a_statement_that_stands_twice_is_found_twice() -> None:
 
 
 def test_a_module_is_told_by_the_end_of_its_name() -> None:
-    package = Package({"core/a.py": SOURCE, "core/aa.py": SOURCE})
+    package = Sources({"core/a.py": SOURCE, "core/aa.py": SOURCE})
     assert len(package.places("Queue", "size: int = 0")) == 2
     assert [path for path, _ in package.places("Queue", "size: int = 0", "a")] == ["core/a.py"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kestrelctl.simulate.flocks.agenda import Agenda
+from kestrel_experiments.flock_simulation.agenda import Agenda
 
 #: Some before 0, some alike, some at the bounds of spans of time.
 MOMENTS = st.sampled_from([-3.0, -0.25, 0.0, 0.2, 0.5, 0.7, 1.0, 1.25, 1.4, 2.0, 30.0])

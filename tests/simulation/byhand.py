@@ -6,6 +6,14 @@ import asyncio
 from random import Random
 from typing import TypeVar
 
+from kestrel_worlds.audit import Audit
+from kestrel_worlds.network import DOMAIN, Server
+from kestrel_worlds.simulated_machine import SimulatedMachine
+from kestrel_worlds.simulated_manager import SimulatedManager
+from kestrel_worlds.simulated_process import SimulatedProcess
+from kestrel_worlds.simulation_clock import SimulationClock
+from kestrel_worlds.store import SimulatedStore
+from kestrel_worlds.truth import Fate, StageFate
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.program import Program
@@ -16,14 +24,6 @@ from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import answers, codec, requests, work
 from kestrelctl.protocol.chat_message import JUST_TEXT, ChatMarks
-from kestrelctl.simulate.audit import Audit
-from kestrelctl.simulate.network import DOMAIN, Server
-from kestrelctl.simulate.simulated_machine import SimulatedMachine
-from kestrelctl.simulate.simulated_manager import SimulatedManager
-from kestrelctl.simulate.simulated_process import SimulatedProcess
-from kestrelctl.simulate.simulation_clock import SimulationClock
-from kestrelctl.simulate.store import SimulatedStore
-from kestrelctl.simulate.truth import Fate, StageFate
 
 M = TypeVar("M")
 

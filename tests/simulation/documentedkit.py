@@ -15,16 +15,16 @@ from typing import Any
 
 import msgspec
 
-from kestrelctl.bench.flock_ideal import ideal_waits
-from kestrelctl.bench.flock_simulation import FlockSimulation
-from kestrelctl.bench.flock_source import MACHINES, OVERALL, POOLS, traces
-from kestrelctl.bench.imbalance_page import COLUMNS, rows
-from kestrelctl.bench.imbalance_result import ImbalanceResult
+from kestrel_experiments.flock.ideal import ideal_waits
+from kestrel_experiments.flock.source import MACHINES, OVERALL, POOLS, traces
+from kestrel_experiments.flock_simulation.flock_tally import FlockTally, PoolFigures
+from kestrel_experiments.flock_simulation.runs import FlockSimulation
+from kestrel_experiments.imbalance.page import COLUMNS, rows
+from kestrel_experiments.imbalance.result import ImbalanceResult
 from kestrelctl.core.counting.percentile import percentile
 from kestrelctl.core.counting.traffic import heartbeat_traffic
 from kestrelctl.core.model.config import Config
 from kestrelctl.protocol import codec, work
-from kestrelctl.simulate.flocks.flock_tally import FlockTally, PoolFigures
 from kestrelctl.worker import daemon
 from kestrelctl.worker.discovery import Machine
 from kestrelctl.worker.isolation.plain import Plain

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
+from kestrel_worlds.flock_worlds.flock_nodes import FlockedPool
+from kestrel_worlds.flock_worlds.flock_world_settings import FlockWorldSettings, PoolPlan
+from kestrel_worlds.flock_worlds.guest_audit import Guest
+from kestrel_worlds.flock_worlds.world_of_pools import WorldOfPools
+from kestrel_worlds.settings import SOON, WorldSettings
+from kestrel_worlds.workload import MEBIBYTE, Submission
 from kestrelctl.core.model import guest, isolation
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.flock.rules.flock_settings import FlockSettings
-from kestrelctl.simulate.flock_worlds.flock_nodes import FlockedPool
-from kestrelctl.simulate.flock_worlds.flock_world_settings import FlockWorldSettings, PoolPlan
-from kestrelctl.simulate.flock_worlds.guest_audit import Guest
-from kestrelctl.simulate.flock_worlds.world_of_pools import WorldOfPools
-from kestrelctl.simulate.settings import SOON, WorldSettings
-from kestrelctl.simulate.workload import MEBIBYTE, Submission
 
 HOME, LENDER = "alder", "birch"
 TAGS = (guest.TAG, *isolation.tags_of("plain"))

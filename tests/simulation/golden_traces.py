@@ -38,10 +38,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 # The worlds, wherever they live: nothing else here knows.
-from kestrelctl.simulate import WorldReport
-from kestrelctl.simulate import run as run_pool
-from kestrelctl.simulate.flock_worlds import run_flock
-from kestrelctl.simulate.settings import checkpointing, licensed
+from kestrel_worlds import WorldReport
+from kestrel_worlds import run as run_pool
+from kestrel_worlds.flock_worlds import run_flock
+from kestrel_worlds.settings import checkpointing, licensed
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 RECORD = Path(__file__).with_suffix(".txt")

@@ -8,6 +8,13 @@ from random import Random
 import pytest
 from seeds import due
 
+from kestrel_worlds import faults
+from kestrel_worlds.course import log_told
+from kestrel_worlds.faults import Kind
+from kestrel_worlds.nodes import Nodes
+from kestrel_worlds.settings import WorldSettings
+from kestrel_worlds.workload import Submission
+from kestrel_worlds.world import World
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd
@@ -15,13 +22,6 @@ from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.state import State
-from kestrelctl.simulate import faults
-from kestrelctl.simulate.course import log_told
-from kestrelctl.simulate.faults import Kind
-from kestrelctl.simulate.nodes import Nodes
-from kestrelctl.simulate.settings import WorldSettings
-from kestrelctl.simulate.workload import Submission
-from kestrelctl.simulate.world import World
 
 
 class Watched(World):

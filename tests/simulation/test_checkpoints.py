@@ -5,6 +5,11 @@ from __future__ import annotations
 import pytest
 from seeds import due
 
+from kestrel_worlds import WorldSettings, run
+from kestrel_worlds.settings import checkpointing
+from kestrel_worlds.simulated_steps import STEP_SECONDS, STEPS
+from kestrel_worlds.workload import Submission
+from kestrel_worlds.world import World
 from kestrelctl.core.attempts import hand_out
 from kestrelctl.core.handlers import checkpoints, reporting
 from kestrelctl.core.jobs.job import Task
@@ -15,11 +20,6 @@ from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.state import State
-from kestrelctl.simulate import WorldSettings, run
-from kestrelctl.simulate.settings import checkpointing
-from kestrelctl.simulate.simulated_steps import STEP_SECONDS, STEPS
-from kestrelctl.simulate.workload import Submission
-from kestrelctl.simulate.world import World
 
 
 @pytest.mark.parametrize("seed", due(160, parts=4))

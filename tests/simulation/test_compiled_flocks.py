@@ -12,7 +12,12 @@ from typing import Any
 
 import pytest
 
-from kestrelctl.bench.compiled_run import OF_CORES, OF_FLOCKS, compiled_copy, environment_of
+from kestrel_experiments.flock_simulation.compiled import (
+    OF_CORES,
+    OF_FLOCKS,
+    compiled_copy,
+    environment_of,
+)
 
 MOVING = ["--pools", "30", "--scale", "0.1", "--failing", "10%", "--joining", "10%"]
 WITH_CORES = ["--pools", "10", "--scale", "0.03", "--core", "--reclaim", "5"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from byhand import POOL, SOON_SECONDS, M, Manager
 
+from kestrel_worlds.network import DOMAIN
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome, Result
@@ -12,7 +13,6 @@ from kestrelctl.errors import StoreFull
 from kestrelctl.manager.acknowledgements import COMPANY_SECONDS
 from kestrelctl.manager.commits import RETRY_SECONDS, STUCK_SECONDS
 from kestrelctl.protocol import answers, overview_answers, requests, work
-from kestrelctl.simulate.network import DOMAIN
 
 WHY = "a disk that was told to be full"
 

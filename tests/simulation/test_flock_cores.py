@@ -7,19 +7,19 @@ from random import Random
 
 import pytest
 
-from kestrelctl.bench.flock_simulation import simulate
+from kestrel_experiments.flock_simulation.agenda import Agenda
+from kestrel_experiments.flock_simulation.core_pool import CorePool
+from kestrel_experiments.flock_simulation.flock_tally import FlockTally, tally
+from kestrel_experiments.flock_simulation.flock_world import FlockWorld, FlockWorldPlan
+from kestrel_experiments.flock_simulation.member import CLASS, MACHINE, domain_of
+from kestrel_experiments.flock_simulation.pool_model import DONE, PoolModel, UnaccountedTask
+from kestrel_experiments.flock_simulation.runs import simulate
+from kestrel_experiments.flock_simulation.simulated_pool import Neighbourhood
+from kestrel_experiments.flock_simulation.trace import trace
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol.flock import LentClass
-from kestrelctl.simulate.flocks.agenda import Agenda
-from kestrelctl.simulate.flocks.core_pool import CorePool
-from kestrelctl.simulate.flocks.flock_tally import FlockTally, tally
-from kestrelctl.simulate.flocks.flock_world import FlockWorld, FlockWorldPlan
-from kestrelctl.simulate.flocks.member import CLASS, MACHINE, domain_of
-from kestrelctl.simulate.flocks.pool_model import DONE, PoolModel, UnaccountedTask
-from kestrelctl.simulate.flocks.simulated_pool import Neighbourhood
-from kestrelctl.simulate.flocks.trace import trace
 
 
 def flock_of(*, core: bool, flocking: bool = True, joining: float = 0.0) -> FlockWorldPlan:

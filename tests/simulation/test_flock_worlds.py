@@ -1,6 +1,6 @@
 """Flocks of two to six pools, each on a day when everything goes wrong.
 
-A failing seed tells its story; `kestrelctl.simulate.flock_worlds.run_flock(seed)` tells it again.
+A failing seed tells its story; `kestrel_worlds.flock_worlds.run_flock(seed)` tells it again.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import pytest
 from hashseeds import printed_with_other_hashes
 from seeds import due
 
-from kestrelctl.simulate.flock_worlds import run_flock
+from kestrel_worlds.flock_worlds import run_flock
 
 #: A world with many guests and faults, and what it is called.
 BUSY = 7
@@ -27,7 +27,5 @@ def test_a_flock_of_one_seed_has_one_story() -> None:
 
 
 def test_the_order_of_hashes_does_not_matter_to_a_flock() -> None:
-    program = (
-        f"from kestrelctl.simulate.flock_worlds import run_flock;print(run_flock({BUSY}).digest)"
-    )
+    program = f"from kestrel_worlds.flock_worlds import run_flock;print(run_flock({BUSY}).digest)"
     assert printed_with_other_hashes(program) == {run_flock(BUSY).digest}

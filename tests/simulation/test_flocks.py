@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from kestrel_experiments.flock_simulation.flock_tally import NEAR_SHARES, FlockTally, tally
+from kestrel_experiments.flock_simulation.flock_world import FlockWorld, FlockWorldPlan
+from kestrel_experiments.flock_simulation.pool_model import DONE, PoolModel
 from kestrelctl.flock.rules.announcing import Announcer
 from kestrelctl.flock.rules.borrowing import Borrower
-from kestrelctl.simulate.flocks.flock_tally import NEAR_SHARES, FlockTally, tally
-from kestrelctl.simulate.flocks.flock_world import FlockWorld, FlockWorldPlan
-from kestrelctl.simulate.flocks.pool_model import DONE, PoolModel
 
 TINY = FlockWorldPlan(pools=24, scale=0.02, seed=3)
 

@@ -7,15 +7,15 @@ from collections.abc import Callable
 import pytest
 from seeds import due
 
-from kestrelctl.environments.environment_class import EnvironmentClass, EnvironmentResources
-from kestrelctl.manager.environments.environment_desk import GIVES_UP_SECONDS
-from kestrelctl.simulate.imbalance.class_load import ClassTask, tag_of
-from kestrelctl.simulate.imbalance.hosting_machine import HostingMachine
-from kestrelctl.simulate.imbalance.imbalance_world import (
+from kestrel_experiments.imbalance.class_load import ClassTask, tag_of
+from kestrel_experiments.imbalance.hosting_machine import HostingMachine
+from kestrel_experiments.imbalance.imbalance_world import (
     BEFORE_SECONDS,
     ImbalanceWorld,
     ImbalanceWorldPlan,
 )
+from kestrelctl.environments.environment_class import EnvironmentClass, EnvironmentResources
+from kestrelctl.manager.environments.environment_desk import GIVES_UP_SECONDS
 
 #: An environment takes so long until its worker connects, and its host leaves after so long.
 START_SECONDS = (4.0, 5.0)

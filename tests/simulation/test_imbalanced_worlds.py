@@ -7,11 +7,7 @@ from collections.abc import Callable
 import pytest
 from seeds import due
 
-from kestrelctl.bench.imbalance_result import ImbalanceRun
-from kestrelctl.bench.imbalance_simulation import simulated_run
-from kestrelctl.environments.environment_class import EnvironmentClass, EnvironmentResources
-from kestrelctl.environments.making_room import PATIENCE_SECONDS
-from kestrelctl.simulate.imbalance.class_load import (
+from kestrel_experiments.imbalance.class_load import (
     SHARINGS,
     ClassTask,
     ImbalancePlan,
@@ -20,12 +16,16 @@ from kestrelctl.simulate.imbalance.class_load import (
     environment_classes,
     tag_of,
 )
-from kestrelctl.simulate.imbalance.imbalance_world import (
+from kestrel_experiments.imbalance.imbalance_world import (
     BEFORE_SECONDS,
     ImbalanceWorld,
     ImbalanceWorldPlan,
 )
-from kestrelctl.simulate.simulated_process import SimulatedProcess
+from kestrel_experiments.imbalance.result import ImbalanceRun
+from kestrel_experiments.imbalance.simulation import simulated_run
+from kestrel_worlds.simulated_process import SimulatedProcess
+from kestrelctl.environments.environment_class import EnvironmentClass, EnvironmentResources
+from kestrelctl.environments.making_room import PATIENCE_SECONDS
 
 PLAN = ImbalancePlan(hosts=6, tasks=100, mean_seconds=4.0)
 START_SECONDS = (0.3, 0.6)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from seeds import due
 
-from kestrelctl import simulate
+import kestrel_worlds
+from kestrel_worlds.workload import Submission
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.simulate.workload import Submission
 
 
 @pytest.mark.parametrize("seed", due(4, parts=2))
 def test_200_workers_and_5000_tasks_on_a_bad_day(seed: int) -> None:
-    report = simulate.run(seed, simulate.large(seed))
+    report = kestrel_worlds.run(seed, kestrel_worlds.large(seed))
     report.raise_problems()
     # A user whose answer was lost asks again, and that is a job of its own.
     assert report.counts.total() == 1000 * report.jobs >= 5000
@@ -23,9 +23,9 @@ def test_200_workers_and_5000_tasks_on_a_bad_day(seed: int) -> None:
 @pytest.mark.parametrize(("kind", "mean_seconds"), [("medium", 0.5), ("long", 13.25)])
 def test_a_quiet_pool_wastes_hardly_any_time(kind: str, mean_seconds: float) -> None:
     workers, tasks = 100, 4000
-    report = simulate.run(
+    report = kestrel_worlds.run(
         1,
-        simulate.WorldSettings(
+        kestrel_worlds.WorldSettings(
             ads=[WorkerAd()] * workers,
             submissions=[
                 Submission(
@@ -45,9 +45,9 @@ def test_a_quiet_pool_wastes_hardly_any_time(kind: str, mean_seconds: float) -> 
 
 def test_one_slow_task_does_not_hold_up_the_tasks_behind_it() -> None:
     """Nine in ten tasks take milliseconds and are sent ahead; each tenth takes seconds."""
-    report = simulate.run(
+    report = kestrel_worlds.run(
         2,
-        simulate.WorldSettings(
+        kestrel_worlds.WorldSettings(
             ads=[WorkerAd()] * 20,
             submissions=[
                 Submission(

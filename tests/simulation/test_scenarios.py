@@ -7,14 +7,14 @@ from random import Random
 import pytest
 from seeds import due
 
-from kestrelctl import simulate
+import kestrel_worlds
+from kestrel_worlds import WorldReport, faults
+from kestrel_worlds.faults import Kind
+from kestrel_worlds.nodes import Nodes
+from kestrel_worlds.workload import Submission
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.simulate import WorldReport, faults
-from kestrelctl.simulate.faults import Kind
-from kestrelctl.simulate.nodes import Nodes
-from kestrelctl.simulate.workload import Submission
 
 TASKS = 40
 SEEDS = due(10, parts=2)
@@ -25,9 +25,9 @@ def live_through(
 ) -> WorldReport:
     """Six workers run forty tasks while eight faults of these kinds happen."""
     spec = JobSpec(program=Program(argv=("task",)), name=kind, count=TASKS, max_losses=max_losses)
-    report = simulate.run(
+    report = kestrel_worlds.run(
         seed,
-        simulate.WorldSettings(
+        kestrel_worlds.WorldSettings(
             ads=[WorkerAd(assets={"cpus": cpus})] * 6,
             submissions=[Submission(at_seconds=0.0, spec=spec)],
             faults=8 if kinds else 0,
@@ -110,9 +110,9 @@ def test_nothing_begins_to_go_wrong_once_there_is_peace(seed: int) -> None:
     def note(nodes: Nodes, random: Random, seconds: float) -> None:
         nodes.clock.tell("fault", "begins")
 
-    report = simulate.run(
+    report = kestrel_worlds.run(
         seed,
-        simulate.WorldSettings(
+        kestrel_worlds.WorldSettings(
             ads=[WorkerAd()],
             submissions=[],
             faults=32,
@@ -129,9 +129,9 @@ def test_nothing_begins_to_go_wrong_once_there_is_peace(seed: int) -> None:
 def test_the_world_waits_for_its_users_second_thoughts() -> None:
     """Of five tasks one always fails: retried long after its end, it fails once more."""
     spec = JobSpec(program=Program(argv=("task",)), name="poison", count=5)
-    report = simulate.run(
+    report = kestrel_worlds.run(
         1,
-        simulate.WorldSettings(
+        kestrel_worlds.WorldSettings(
             ads=[WorkerAd()],
             submissions=[Submission(at_seconds=0.0, spec=spec, retry_after_seconds=20.0)],
         ),
@@ -145,9 +145,9 @@ def test_what_is_retried_may_run_before_a_slow_disk_has_heard_of_it() -> None:
     asked = Submission(
         at_seconds=0.0, spec=spec, cancel_after_seconds=1.0, retry_after_seconds=30.0
     )
-    report = simulate.run(
+    report = kestrel_worlds.run(
         1,
-        simulate.WorldSettings(
+        kestrel_worlds.WorldSettings(
             ads=[WorkerAd(assets={"cpus": 4.0})], submissions=[asked], commit_seconds=(8.0, 8.0)
         ),
     )

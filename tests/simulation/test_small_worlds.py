@@ -1,6 +1,6 @@
 """A thousand small pools in four days, each on one when everything goes wrong.
 
-A failing seed tells its story; `kestrelctl.simulate.run(seed)` tells it again.
+A failing seed tells its story; `kestrel_worlds.run(seed)` tells it again.
 """
 
 from __future__ import annotations
@@ -8,20 +8,20 @@ from __future__ import annotations
 import pytest
 from seeds import due
 
-from kestrelctl import simulate
-from kestrelctl.simulate.settings import licensed
+import kestrel_worlds
+from kestrel_worlds.settings import licensed
 
 
 @pytest.mark.parametrize("seed", due(1000, parts=4))
 def test_all_promises_are_kept(seed: int) -> None:
-    simulate.run(seed).raise_problems()
+    kestrel_worlds.run(seed).raise_problems()
 
 
 @pytest.mark.parametrize("seed", due(200, parts=4))
 def test_no_token_is_given_twice_when_tokens_and_managers_go_and_come(seed: int) -> None:
-    simulate.run(seed, licensed(seed)).raise_problems()
+    kestrel_worlds.run(seed, licensed(seed)).raise_problems()
 
 
 @pytest.mark.parametrize("seed", [31_000_839, 31_002_508])
 def test_worlds_in_which_a_promise_was_broken_once(seed: int) -> None:
-    simulate.run(seed).raise_problems()
+    kestrel_worlds.run(seed).raise_problems()

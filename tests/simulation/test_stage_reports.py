@@ -7,10 +7,10 @@ from itertools import pairwise
 import pytest
 from byhand import Worker
 
+from kestrel_worlds.truth import Fate, StageFate
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.stage import Stage
 from kestrelctl.protocol import work
-from kestrelctl.simulate.truth import Fate, StageFate
 from kestrelctl.worker.stage_reports import PAUSE_SECONDS
 
 ALL = tuple(Stage(name=name, argv=(name, "{n}")) for name in ("setup", "in", "out"))

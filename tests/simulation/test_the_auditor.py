@@ -8,7 +8,12 @@ from random import Random
 import msgspec
 import pytest
 
-from kestrelctl import simulate
+import kestrel_worlds
+from kestrel_worlds import WorldSettings, faults
+from kestrel_worlds.faults import Kind
+from kestrel_worlds.nodes import Nodes
+from kestrel_worlds.stage_audit import StageAudit
+from kestrel_worlds.workload import OWNERS, ShareSetting, Submission, TokenChange
 from kestrelctl.core import effects, pool
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.attempts import adoption
@@ -45,11 +50,6 @@ from kestrelctl.manager.acknowledgements import Acknowledgements
 from kestrelctl.manager.commits import GroupCommit
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import work
-from kestrelctl.simulate import WorldSettings, faults
-from kestrelctl.simulate.faults import Kind
-from kestrelctl.simulate.nodes import Nodes
-from kestrelctl.simulate.stage_audit import StageAudit
-from kestrelctl.simulate.workload import OWNERS, ShareSetting, Submission, TokenChange
 from kestrelctl.store.memory import MemoryStore
 from kestrelctl.worker import session
 from kestrelctl.worker.process import WorkerProcess
@@ -57,7 +57,10 @@ from kestrelctl.worker.session import WorkerSession
 
 
 def is_found(
-    problem: str, seeds: int = 60, settings: simulate.WorldSettings | None = None, first: int = 0
+    problem: str,
+    seeds: int = 60,
+    settings: kestrel_worlds.WorldSettings | None = None,
+    first: int = 0,
 ) -> bool:
     """Whether one of so many worlds, from this seed on, shows the problem.
 
@@ -66,7 +69,7 @@ def is_found(
     return any(
         problem in line
         for seed in range(first, first + seeds)
-        for line in simulate.run(seed, settings).problems
+        for line in kestrel_worlds.run(seed, settings).problems
     )
 
 
@@ -432,7 +435,7 @@ def test_leases_that_never_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
         return handle(self, event)
 
     monkeypatch.setattr(Pool, "handle", hopeful)
-    world = simulate.WorldSettings(
+    world = kestrel_worlds.WorldSettings(
         ads=[WorkerAd()],
         submissions=[],
         faults=8,
@@ -440,7 +443,7 @@ def test_leases_that_never_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
         fault_seconds=60.0,
         config=Config(min_heartbeat_seconds=1.0, late_seconds=0.5),
     )
-    problems = [line for seed in range(5) for line in simulate.run(seed, world).problems]
+    problems = [line for seed in range(5) for line in kestrel_worlds.run(seed, world).problems]
     assert any("w0 is believed to be there" in line for line in problems)
 
 
@@ -464,7 +467,7 @@ def is_found_among(worlds: Callable[[int], WorldSettings], problem: str, seeds: 
     return any(
         problem in line
         for seed in range(seeds)
-        for line in simulate.run(seed, worlds(seed)).problems
+        for line in kestrel_worlds.run(seed, worlds(seed)).problems
     )
 
 
@@ -481,7 +484,7 @@ def test_an_estimate_that_falls_twice_for_one_refusal(monkeypatch: pytest.Monkey
             note_refusal(state, worker, asset, attempt)
 
     monkeypatch.setattr(reporting, "note_refusal", twice)
-    assert is_found_among(simulate.calm, "less than")
+    assert is_found_among(kestrel_worlds.calm, "less than")
 
 
 def test_an_estimate_that_falls_for_what_was_sent_before_it_fell(
@@ -494,24 +497,24 @@ def test_an_estimate_that_falls_for_what_was_sent_before_it_fell(
 
 def test_an_estimate_that_does_not_fall(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reporting, "note_refusal", lambda *_: None)
-    assert is_found_among(simulate.calm, "lets in too many")
+    assert is_found_among(kestrel_worlds.calm, "lets in too many")
 
 
 def test_an_estimate_that_falls_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Outline, "after_refusal", lambda *_: 0)
-    assert is_found_among(simulate.calm, "is less than one unit of")
+    assert is_found_among(kestrel_worlds.calm, "is less than one unit of")
 
 
 def test_an_estimate_that_does_not_rise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reporting, "note_success", lambda *_: None)
-    assert is_found_among(simulate.calm, "has not reached")
+    assert is_found_among(kestrel_worlds.calm, "has not reached")
 
 
 def test_an_estimate_that_rises_for_what_was_sent_before_it_rose(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Outline, "changed", property(lambda _: 0, lambda *_: None), False)
-    assert is_found_among(simulate.calm, "is far above")
+    assert is_found_among(kestrel_worlds.calm, "is far above")
 
 
 def test_a_worker_that_rests_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -532,12 +535,12 @@ def test_a_worker_that_rests_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_shares_that_are_rounded_and_never_evened_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sharers, "_find_leads", lambda *_: None)
-    assert is_found_among(simulate.shared, "of all, and not")
+    assert is_found_among(kestrel_worlds.shared, "of all, and not")
 
 
 def test_weights_that_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sharers, "_weights", lambda _, active: [1.0] * len(active))
-    assert is_found_among(simulate.shared, "of all, and not")
+    assert is_found_among(kestrel_worlds.shared, "of all, and not")
 
 
 def test_members_of_a_group_who_each_have_all_its_weight(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -545,7 +548,7 @@ def test_members_of_a_group_who_each_have_all_its_weight(monkeypatch: pytest.Mon
         return [self.group(one.record.group).weight * one.record.weight for one in active]
 
     monkeypatch.setattr(Sharers, "_weights", each)
-    assert is_found_among(simulate.shared, "of all, and not")
+    assert is_found_among(kestrel_worlds.shared, "of all, and not")
 
 
 def first_come(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -556,14 +559,14 @@ def first_come(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_owner_who_waits_until_another_wants_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     first_come(monkeypatch)
-    assert is_found_among(simulate.shared, "starves")
+    assert is_found_among(kestrel_worlds.shared, "starves")
 
 
 def test_few_tasks_behind_many_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     first_come(monkeypatch)
-    assert is_found_among(simulate.crowded, "waits for his few tasks")
+    assert is_found_among(kestrel_worlds.crowded, "waits for his few tasks")
 
 
 def test_a_task_that_needs_a_whole_worker_and_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "keep_workers", lambda *_: None)
-    assert is_found_among(simulate.streaming, "waits for his few tasks")
+    assert is_found_among(kestrel_worlds.streaming, "waits for his few tasks")

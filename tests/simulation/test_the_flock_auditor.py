@@ -9,6 +9,8 @@ import msgspec
 import pytest
 from flockworldkit import HOME, LENDER, TwoPools, job, two_pools
 
+from kestrel_worlds.flock_worlds.guest_audit import GuestAudit, PoolAudit
+from kestrel_worlds.simulation_clock import SimulationClock
 from kestrelctl.core.agent.agent import LocalAttempt
 from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.model.claim import Claim
@@ -25,8 +27,6 @@ from kestrelctl.flock.service.loan import Loan
 from kestrelctl.flock.service.loan_keeper import LoanKeeper
 from kestrelctl.protocol import flock_requests as fr
 from kestrelctl.protocol import requests, work
-from kestrelctl.simulate.flock_worlds.guest_audit import GuestAudit, PoolAudit
-from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.worker.process import WorkerProcess
 from kestrelctl.worker.session import WorkerSession
 
@@ -56,7 +56,7 @@ def is_found(problem: str, pools: TwoPools, within_seconds: float = 60.0) -> boo
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not as it should be may last for some seconds only."""
-    monkeypatch.setattr("kestrelctl.simulate.flock_worlds.flock_vigil.HEARD_SECONDS", 4.0)
+    monkeypatch.setattr("kestrel_worlds.flock_worlds.flock_vigil.HEARD_SECONDS", 4.0)
 
 
 def test_nothing_is_found_where_nothing_is_wrong() -> None:

@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 import pytest
 
-from kestrelctl import simulate
+import kestrel_worlds
+from kestrel_worlds import faults
+from kestrel_worlds.faults import Kind
+from kestrel_worlds.nodes import Nodes
+from kestrel_worlds.workload import Submission
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.simulate import faults
-from kestrelctl.simulate.faults import Kind
-from kestrelctl.simulate.nodes import Nodes
-from kestrelctl.simulate.workload import Submission
 
 #: Longer than any promise about it; the faults' own durations are drawn at random.
 BROKEN_SECONDS = 60.0
@@ -53,9 +53,9 @@ def story(
 ) -> list[Told]:
     """What happens in a pool of workers with one processor each while some things break."""
     spec = JobSpec(program=Program(argv=("task",)), name=task, count=tasks, max_losses=9)
-    report = simulate.run(
+    report = kestrel_worlds.run(
         seed,
-        simulate.WorldSettings(
+        kestrel_worlds.WorldSettings(
             ads=[WorkerAd()] * workers,
             submissions=[Submission(at_seconds=0.0, spec=spec)],
             faults=broken,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from byhand import JOBS, POOL, SOON_SECONDS, Manager, Puppet
 
+from kestrel_worlds.network import DOMAIN
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.program import Program
@@ -16,7 +17,6 @@ from kestrelctl.errors import NotFound, StoreFull
 from kestrelctl.manager.commits import RETRY_SECONDS
 from kestrelctl.protocol import answers, codec, requests, work
 from kestrelctl.protocol.output_views import TaskOutput
-from kestrelctl.simulate.network import DOMAIN
 
 
 @pytest.fixture

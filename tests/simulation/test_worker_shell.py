@@ -7,11 +7,11 @@ from itertools import pairwise
 import pytest
 from byhand import SOON_SECONDS, Worker
 
+from kestrel_worlds.truth import Fate
 from kestrelctl.core.agent.agent import COMPANY_SECONDS, ENDED
 from kestrelctl.core.model.ad import AssetChange, WorkerAd
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.protocol import work
-from kestrelctl.simulate.truth import Fate
 from kestrelctl.worker.session import REPORT_RESULTS, UNANSWERED_SECONDS
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from benchkit import MACHINE
 
-from kestrelctl.bench.flock_audit import FlockAudit
-from kestrelctl.bench.flock_record import PoolRecords, RanHere, TracedTask
-from kestrelctl.bench.flock_result import FlockResult, FlockRun, Mode
-from kestrelctl.bench.flock_statistics import FlockWaits, Starts, together
+from kestrel_experiments.flock.audit import FlockAudit
+from kestrel_experiments.flock.record import PoolRecords, RanHere, TracedTask
+from kestrel_experiments.flock.result import FlockResult, FlockRun, Mode
+from kestrel_experiments.flock.statistics import FlockWaits, Starts, together
 
 SECONDS = 0.5
 """How long each task of these sleeps."""

@@ -6,9 +6,9 @@ from typing import Any
 
 from benchkit import MACHINE
 
-from kestrelctl.bench.flock_audit import FlockAudit
-from kestrelctl.bench.imbalance_result import ClassWaits, ImbalanceResult, ImbalanceRun
-from kestrelctl.simulate.imbalance.class_load import ImbalancePlan, Sharing
+from kestrel_experiments.flock.audit import FlockAudit
+from kestrel_experiments.imbalance.class_load import ImbalancePlan, Sharing
+from kestrel_experiments.imbalance.result import ClassWaits, ImbalanceResult, ImbalanceRun
 
 PLAN = ImbalancePlan(hosts=6, tasks=20, mean_seconds=2.0)
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from jobkit import job_spec
 
+from kestrel_worlds.simulated_spool import SimulatedSpool
 from kestrelctl.core import events as ev
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.jobs.job import Job
@@ -39,7 +40,6 @@ from kestrelctl.manager.service import Service
 from kestrelctl.manager.temporary_accounts import TemporaryAccounts
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.flock_message import FlockMessage
-from kestrelctl.simulate.simulated_spool import SimulatedSpool
 from kestrelctl.store.memory import MemoryStore
 from kestrelctl.worker.executor import START_BOUNDS, CommandSpec, Completion
 from kestrelctl.worker.process import WorkerProcess

@@ -15,15 +15,8 @@ from flockbenchkit import a_pool, a_task
 from imbalancekit import PLAN, a_result, a_run
 from msgspec.structs import replace
 
-from kestrelctl.bench import imbalance_run
-from kestrelctl.bench.imbalance_page import busy_plot, page, rows, sentences, waits_plot
-from kestrelctl.bench.imbalance_result import ClassWaits, figures, run_of
-from kestrelctl.bench.imbalance_run import class_file
-from kestrelctl.environments.class_files import read_classes
-from kestrelctl.environments.started import Environment, EnvironmentPhase
-from kestrelctl.errors import KestrelError
-from kestrelctl.grammar.quantities import parse_size
-from kestrelctl.simulate.imbalance.class_load import (
+from kestrel_experiments.imbalance import run as imbalance_run
+from kestrel_experiments.imbalance.class_load import (
     SHARINGS,
     ClassTask,
     ImbalancePlan,
@@ -33,7 +26,14 @@ from kestrelctl.simulate.imbalance.class_load import (
     least_makespan,
     thirds,
 )
-from kestrelctl.simulate.imbalance.environment_watch import EnvironmentSpan, EnvironmentWatch
+from kestrel_experiments.imbalance.environment_watch import EnvironmentSpan, EnvironmentWatch
+from kestrel_experiments.imbalance.page import busy_plot, page, rows, sentences, waits_plot
+from kestrel_experiments.imbalance.result import ClassWaits, figures, run_of
+from kestrel_experiments.imbalance.run import class_file
+from kestrelctl.environments.class_files import read_classes
+from kestrelctl.environments.started import Environment, EnvironmentPhase
+from kestrelctl.errors import KestrelError
+from kestrelctl.grammar.quantities import parse_size
 
 BOTH: tuple[ClassTask, ...] = (ClassTask(0.0, 0.5, "a"), ClassTask(1.0, 0.5, "b"))
 BEGAN_AT = 100.0

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from flockbenchkit import SECONDS, a_pool, a_task
 
-from kestrelctl.bench.flock_audit import audit
+from kestrel_experiments.flock.audit import audit
 
 EXPECTED = {"A": {"A-1": SECONDS, "A-2": SECONDS}}
 WELL = (a_task("A-1"), a_task("A-2"))

@@ -7,14 +7,14 @@ from typing import cast
 
 import pytest
 
-from kestrelctl.bench import flock_driver
-from kestrelctl.bench.flock_driver import TraceDriver
+from kestrel_experiments.flock import driver as flock_driver
+from kestrel_experiments.flock.driver import TraceDriver
+from kestrel_experiments.flock_simulation.trace import Arrival
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import KestrelError, NotAllowed, Unreachable
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.usage_answers import UsedByUsers, UserLine
-from kestrelctl.simulate.flocks.trace import Arrival
 from kestrelctl.xmpp.user import UserConnection
 
 USER = "ada@users.d.kestrel.localhost"

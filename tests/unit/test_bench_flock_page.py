@@ -11,13 +11,12 @@ import msgspec
 import pytest
 from flockbenchkit import a_flock_result, a_run, waits
 
-from kestrelctl.bench.flock_audit import FlockAudit
-from kestrelctl.bench.flock_compare import comparison
-from kestrelctl.bench.flock_page import flock_page
-from kestrelctl.bench.flock_report import write_flock_report
-from kestrelctl.bench.flock_result import FlockResult, to_json
-from kestrelctl.bench.flock_table import COLUMNS, GAIN_COLUMNS, gain_rows, rows, text
-from kestrelctl.bench.saved import read_flock_result
+from kestrel_experiments.flock.audit import FlockAudit
+from kestrel_experiments.flock.compare import comparison
+from kestrel_experiments.flock.page import flock_page
+from kestrel_experiments.flock.report import write_flock_report
+from kestrel_experiments.flock.result import FlockResult, read_flock_result, to_json
+from kestrel_experiments.flock.table import COLUMNS, GAIN_COLUMNS, gain_rows, rows, text
 from kestrelctl.errors import UsageError
 
 LOST = FlockAudit(tasks=4, lost=1, twice=0, breaches=["pool D: task D-7 has no accepted result"])

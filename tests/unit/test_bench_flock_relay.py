@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from kestrelctl.bench.flock_relay import DelayLine, Relay
+from kestrel_experiments.flock.relay import DelayLine, Relay
 from kestrelctl.errors import NotFound
 from kestrelctl.xmpp.prosody import LOOPBACK
 

@@ -14,13 +14,14 @@ from benchkit import MACHINE
 from cli_fake_pool import FakePool, run
 from flockbenchkit import a_run
 
-from kestrelctl.bench import flock_faults, flock_run
-from kestrelctl.bench.flock_audit import FlockAudit
-from kestrelctl.bench.flock_faults import Fault, do_faults
-from kestrelctl.bench.flock_pools import FlockPools
-from kestrelctl.bench.flock_relay import Relay
-from kestrelctl.bench.flock_result import FlockRun
-from kestrelctl.bench.flock_run import Experiment, ExperimentPlan, PlannedFlockRun, planned_runs
+from kestrel_experiments.flock import faults as flock_faults
+from kestrel_experiments.flock import run as flock_run
+from kestrel_experiments.flock.audit import FlockAudit
+from kestrel_experiments.flock.faults import Fault, do_faults
+from kestrel_experiments.flock.pools import FlockPools
+from kestrel_experiments.flock.relay import Relay
+from kestrel_experiments.flock.result import FlockRun
+from kestrel_experiments.flock.run import Experiment, ExperimentPlan, PlannedFlockRun, planned_runs
 from kestrelctl.errors import KestrelError, UsageError
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 from flockbenchkit import a_flock_result, a_pool, a_run, a_task, on, waits
 
-from kestrelctl.bench.flock_ideal import ideal_waits
-from kestrelctl.bench.flock_record import lender_of
-from kestrelctl.bench.flock_result import summary
-from kestrelctl.bench.flock_source import OVERALL, POOLS, traces
-from kestrelctl.bench.flock_statistics import (
+from kestrel_experiments.flock.ideal import ideal_waits
+from kestrel_experiments.flock.record import lender_of
+from kestrel_experiments.flock.result import summary
+from kestrel_experiments.flock.source import OVERALL, POOLS, traces
+from kestrel_experiments.flock.statistics import (
     lent,
     spread,
     starts_elsewhere,
     together,
     waits_of,
 )
-from kestrelctl.bench.flock_table import ideal_spreads
-from kestrelctl.simulate.flocks.trace import Arrival
+from kestrel_experiments.flock.table import ideal_spreads
+from kestrel_experiments.flock_simulation.trace import Arrival
 
 LOAN = "flock@a.kestrel.localhost/0123456789ab"
 

@@ -9,14 +9,14 @@ import pytest
 from benchkit import MACHINE
 from cli_fake_pool import FakePool, run
 
-from kestrelctl.bench.poll_page import (
+from kestrel_experiments.polls.page import (
     growth_plot,
     network_plot,
     rows,
     sentences,
     write_poll_report,
 )
-from kestrelctl.bench.poll_result import PollResult, PollRun, growth, line_through
+from kestrel_experiments.polls.result import PollResult, PollRun, growth, line_through
 
 
 def polled(clients: int, *received: int, limit: float | None = None, cpu: float = 0.1) -> PollRun:

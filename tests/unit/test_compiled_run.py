@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
 
 import pytest
 
-import kestrelctl
-from kestrelctl.bench import compiled_run
+from kestrel_experiments.flock_simulation import compiled as compiled_run
 from kestrelctl.errors import KestrelError, MissingTool
 
 
@@ -30,8 +28,3 @@ def test_what_is_not_the_copy_does_not_make_another_one(monkeypatch: pytest.Monk
     assert not compiled_run.is_compiled()
     with pytest.raises(KestrelError, match="not what runs"):
         compiled_run.run_compiled(["bench", "flock-sim"], compiled_run.OF_FLOCKS)
-
-
-@pytest.mark.parametrize("name", [*compiled_run.OF_FLOCKS, *compiled_run.OF_CORES])
-def test_all_that_is_to_be_compiled_is_there(name: str) -> None:
-    assert (Path(kestrelctl.__file__).parent / name).exists()

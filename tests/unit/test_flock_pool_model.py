@@ -8,11 +8,11 @@ from random import Random
 import pytest
 from poolkit import PoolDriver
 
+from kestrel_experiments.flock_simulation.agenda import Agenda
+from kestrel_experiments.flock_simulation.pool_model import PoolModel, UnaccountedTask
+from kestrel_experiments.flock_simulation.simulated_pool import Neighbourhood
+from kestrel_experiments.flock_simulation.trace import Arrival, trace
 from kestrelctl.core import effects as fx
-from kestrelctl.simulate.flocks.agenda import Agenda
-from kestrelctl.simulate.flocks.pool_model import PoolModel, UnaccountedTask
-from kestrelctl.simulate.flocks.simulated_pool import Neighbourhood
-from kestrelctl.simulate.flocks.trace import Arrival, trace
 
 SECOND = 60.0
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from kestrelctl.simulate.flocks.topology import Topology, _all_distances, _connected
+from kestrel_experiments.flock_simulation.topology import Topology, _all_distances, _connected
 
 
 def test_ways_between_transit_nodes_are_the_shortest_there_are() -> None:

@@ -7,7 +7,13 @@ from random import Random
 
 import pytest
 
-from kestrelctl.simulate.flocks.trace import LONGEST, SHORTEST, sequence, trace, trace_arrays
+from kestrel_experiments.flock_simulation.trace import (
+    LONGEST,
+    SHORTEST,
+    sequence,
+    trace,
+    trace_arrays,
+)
 
 
 def test_a_sequence_has_a_hundred_tasks_with_gaps_and_lengths_between_1_and_17() -> None:

@@ -6,8 +6,8 @@ import asyncio
 import gc
 from random import Random
 
-from kestrelctl.simulate.loop import Loop
-from kestrelctl.simulate.simulation_clock import SimulationClock
+from kestrel_worlds.loop import Loop
+from kestrel_worlds.simulation_clock import SimulationClock
 
 
 def raised(error: BaseException) -> None:

@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
+from kestrel_worlds.simulated_spool import SimulatedSpool
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.counting.histogram import Histogram
@@ -21,7 +22,6 @@ from kestrelctl.core.model.stage import Stage
 from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import codec, work
-from kestrelctl.simulate.simulated_spool import SimulatedSpool
 from kestrelctl.worker.executor import START_BOUNDS, CommandSpec, Completion
 from kestrelctl.worker.process import START_SLICE_SECONDS, WorkerProcess
 from kestrelctl.worker.session import WorkerSession

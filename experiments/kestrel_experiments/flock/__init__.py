@@ -1,0 +1,1 @@
+"""Four real pools that lend each other machines, beside the table of the source."""

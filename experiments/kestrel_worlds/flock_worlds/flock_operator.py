@@ -1,0 +1,24 @@
+"""An admin of a pool of a flock."""
+
+from __future__ import annotations
+
+from kestrel_worlds.flock_worlds.flock_world_settings import PoolPlan
+from kestrel_worlds.users import Operator
+from kestrelctl.protocol import flock_requests as fr
+
+
+class FlockOperator(Operator):
+    """Has the pool join and leave, and says what it lends and borrows."""
+
+    def plan_flock(self, plan: PoolPlan) -> None:
+        """Does all that at its times."""
+        after = self.clock.after
+        for at_seconds, via in plan.joins:
+            after(at_seconds, self._want, "flock", fr.JoinFlock(domain=via))
+        for at_seconds in plan.leaves:
+            after(at_seconds, self._want, "flock", fr.LeaveFlock())
+        for change in plan.rules:
+            wish: fr.SetFlockRule | fr.RemoveFlockRule = fr.RemoveFlockRule(name=change.name)
+            if change.rule is not None:
+                wish = fr.SetFlockRule(rule=change.rule)
+            after(change.at_seconds, self._want, f"rule {change.name}", wish)
