@@ -9,7 +9,6 @@ import msgspec
 from kestrel_worlds.faults import CHECKPOINT_FAULTS, KINDS, RESTARTS, Kind
 from kestrel_worlds.share_audit import CONTEST_SECONDS, FEW
 from kestrel_worlds.truth import SECONDS
-from kestrelctl.core.model.program import Program
 from kestrel_worlds.workload import (
     DB,
     GROUPS,
@@ -37,6 +36,7 @@ from kestrel_worlds.workload import (
 )
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec
 

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 from cli_fake_pool import FakePool, FakeShare, run
 
-from kestrelctl.bench import (
-    flock_run,
-    flock_simulation,
-    imbalance_run,
-    imbalance_simulation,
-    poll_run,
-)
+from kestrel_experiments.flock import result as flock_result
+from kestrel_experiments.flock import run as flock_run
+from kestrel_experiments.flock_simulation import runs as flock_simulation
+from kestrel_experiments.imbalance import run as imbalance_run
+from kestrel_experiments.imbalance import simulation as imbalance_simulation
+from kestrel_experiments.polls import run as poll_run
 from kestrelctl.bench import report as bench_report
 from kestrelctl.bench import run as bench_run
 from kestrelctl.bench import saved as bench_saved
@@ -81,7 +80,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (flock_run, "one_flock_run"),
         (imbalance_run, "imbalance_run"),
         (imbalance_simulation, "simulated_run"),
-        (bench_saved, "read_flock_result"),
+        (flock_result, "read_flock_result"),
         (flock_simulation, "simulate"),
         (inventory, "read_inventory"),
         (worker_entry, "run"),
