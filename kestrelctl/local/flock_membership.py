@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
+from kestrelctl.core.model.domain import problem_with_domain
 from kestrelctl.core.model.neighbour import RECLAIM_MINUTES
 from kestrelctl.errors import UsageError
 from kestrelctl.local.flock_addresses import read_address
@@ -13,8 +13,6 @@ from kestrelctl.local.other_servers import domain_of
 from kestrelctl.local.pool_state import pool_directory, pools_directory, read_state
 from kestrelctl.xmpp.federation import Federation, FlockMembership
 from kestrelctl.xmpp.prosody import LOCAL_DOMAIN, LOOPBACK, free_ports
-
-_LABELS = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
 
 def flock_directory() -> Path:
@@ -49,14 +47,14 @@ def flock_domain(name: str) -> str:
     Raises:
         UsageError: the name cannot be part of a domain.
     """
-    label = name.lower()
-    if not _LABELS.fullmatch(label):
+    domain = f"{name.lower()}.{LOCAL_DOMAIN}"
+    if problem_with_domain(domain) is not None:
         raise UsageError(
             f"{name!r} cannot be part of a domain",
             cause=f"in a flock the pool NAME is NAME.{LOCAL_DOMAIN}",
-            hint="use letters, digits and -, or say --domain",
+            hint="use letters, digits, - and _, or say --domain",
         )
-    return f"{label}.{LOCAL_DOMAIN}"
+    return domain
 
 
 def check_domain(name: str, domain: str) -> None:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 import socket
 from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
+from kestrelctl.core.model.domain import problem_with_domain
 from kestrelctl.errors import UsageError
 from kestrelctl.metrics.endpoint import parse_address
 from kestrelctl.xmpp.federation import Federation
 from kestrelctl.xmpp.prosody import LOCAL_DOMAIN
 from kestrelctl.xmpp.tls import check_pair
-
-_DOMAIN = re.compile(r"[\w-]+(\.[\w-]+)*")
-#: RFC 1035, 2.3.4.
-_LONGEST_DOMAIN = 255
 
 
 def parse_domain(text: str) -> str:
@@ -27,8 +23,8 @@ def parse_domain(text: str) -> str:
     Raises:
         UsageError: it is none.
     """
-    if len(text) > _LONGEST_DOMAIN or not _DOMAIN.fullmatch(text):
-        raise UsageError(f"{text[:80]!r} is not a domain", hint="for example example.net")
+    if (problem := problem_with_domain(text.lower())) is not None:
+        raise UsageError(problem, hint="for example pool.example.org")
     return text.lower()
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
 from kestrelctl.core import events as ev
+from kestrelctl.core.model.given_name import NAME_RULE, is_name
 from kestrelctl.errors import UsageError
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.pending_answers import PendingAnswers
@@ -13,8 +13,6 @@ from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.asset_views import PolicyView
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 class PolicyRequests:
@@ -25,10 +23,10 @@ class PolicyRequests:
         self._pending = pending
 
     async def set(self, caller: Caller, request: rq.SetPolicy) -> None:
-        if not _NAME.fullmatch(request.name):
+        if not is_name(request.name):
             raise UsageError(
                 f"{request.name[:80]!r} cannot be the name of a policy",
-                cause="a name has up to 63 letters, digits, and inside also . _ -",
+                cause=NAME_RULE,
             )
         answer = await self._pending.answer_to(
             lambda token: ev.PutPolicy(

@@ -9,6 +9,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.jobs.sharer import Sharer
 from kestrelctl.core.model.account import is_called
 from kestrelctl.core.model.assets import natural
+from kestrelctl.core.model.given_name import NAME_RULE, is_name
 from kestrelctl.core.model.records import GroupRecord
 from kestrelctl.errors import NotAllowed, NotFound, UsageError
 from kestrelctl.manager import views
@@ -23,7 +24,6 @@ from kestrelctl.protocol.share_views import GroupView, UserView
 MAX_NAMED = 100
 #: An account: what an XMPP address may be, without a resource (RFC 7622).
 _ACCOUNT = re.compile(r"[^\s@/\"&'<>:]{1,1023}@[^\s@/]{1,1023}")
-_GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 class ShareRequests:
@@ -121,10 +121,10 @@ class ShareRequests:
         caller.reply(an.Groups(id=request.id, groups=page, after=after))
 
     async def set_group(self, caller: Caller, request: rq.ChangeGroup) -> None:
-        if not _GROUP.fullmatch(request.name):
+        if not is_name(request.name):
             raise UsageError(
                 f"{request.name[:80]!r} cannot be the name of a group",
-                cause="a name has up to 63 letters, digits, and inside also . _ -",
+                cause=NAME_RULE,
             )
         await self._pending.answer_to(
             lambda token: ev.SetGroup(

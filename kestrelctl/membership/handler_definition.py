@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from kestrelctl.core.model.given_name import NAME_RULE, is_name
+from kestrelctl.core.model.mail_address import problem_with_mail
 from kestrelctl.errors import UsageError
 from kestrelctl.ini_sections import ini_sections
 from kestrelctl.membership.event_filter import EventFilter
@@ -19,9 +20,6 @@ LONGEST_SECONDS = 3_600.0
 MOST_HANDLERS = 100
 _WAYS = ("run", "mail", "webhook")
 _KEYS = ("on", "group", "timeout", *_WAYS)
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-#: One receiver, without what would begin another line or another header.
-_ADDRESS = re.compile(r"[^\s@<>,;:\"]+@[^\s@<>,;:\"]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,10 +70,10 @@ def read_handlers(text: str, source: str) -> list[HandlerDefinition]:
 
 
 def _handler(name: str, said: Mapping[str, str]) -> HandlerDefinition:
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise UsageError(
             "this cannot be the name of a handler",
-            cause="a name has up to 63 letters, digits, and inside also . _ -",
+            cause=NAME_RULE,
         )
     for key in said:
         if key not in _KEYS:
@@ -112,8 +110,8 @@ def _program(text: str) -> tuple[str, ...]:
 
 
 def _receiver(text: str) -> str:
-    if text and not _ADDRESS.fullmatch(text):
-        raise UsageError(f"mail = {text[:80]!r} is no address", hint="write one: admin@example.org")
+    if text and (problem := problem_with_mail(text)) is not None:
+        raise UsageError("the receiver of a mail is one address", cause=problem)
     return text
 
 

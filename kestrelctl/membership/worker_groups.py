@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from kestrelctl.core.classad.bad_expression import BadExpression
@@ -10,6 +9,7 @@ from kestrelctl.core.classad.evaluation import Ad, Expression, is_true
 from kestrelctl.core.classad.rules import checked, shown
 from kestrelctl.core.classad.syntax import references
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.given_name import NAME_RULE, is_name
 from kestrelctl.core.model.matching_ads import worker_ad
 from kestrelctl.errors import UsageError
 from kestrelctl.membership.membership_event import fits
@@ -20,7 +20,6 @@ MOST_GROUPS = 100
 #: What a group may name of each sort.
 MOST_NAMED = 100
 MOST_CHARACTERS = 200
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 
 def must_be_group(group: WorkerGroup) -> None:
@@ -29,10 +28,10 @@ def must_be_group(group: WorkerGroup) -> None:
     Raises:
         UsageError: it cannot be one.
     """
-    if not _NAME.fullmatch(group.name):
+    if not is_name(group.name) or group.name != group.name.lower():
         raise UsageError(
             f"{group.name[:80]!r} cannot be the name of a group of workers",
-            cause="a name has up to 63 small letters, digits, and inside also . _ -",
+            cause=f"{NAME_RULE}; here only small letters",
         )
     if not (group.tags or group.names or group.where):
         raise UsageError(

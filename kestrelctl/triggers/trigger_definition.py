@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
+from kestrelctl.core.model.given_name import NAME_RULE, is_name
 from kestrelctl.errors import UsageError
 from kestrelctl.ini_sections import ini_sections
 from kestrelctl.properties.property_reading import read_printed
@@ -17,7 +17,6 @@ from kestrelctl.triggers.trigger_actions import TriggerActions
 MOST_TRIGGERS = 100
 LONGEST_SECONDS = 86_400.0
 _KEYS = ("expr", "cmd", "ticks", "on_update_check", "for", "cooldown")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,10 +84,8 @@ class _Section:
         self._fields = fields
 
     def read(self) -> TriggerDefinition:
-        if not _NAME.fullmatch(self._name):
-            raise self._wrong(
-                "this cannot be a trigger's name", "up to 63 letters, digits, and inside . _ -"
-            )
+        if not is_name(self._name):
+            raise self._wrong("this cannot be a trigger's name", NAME_RULE)
         for key in self._fields:
             if key not in _KEYS:
                 raise self._wrong(f"there is no {key[:80]!r}", f"there are {', '.join(_KEYS)}")

@@ -9,15 +9,13 @@ data/           scratch and results, unless told otherwise
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from kestrelctl.core.model.domain import problem_with_domain
 from kestrelctl.errors import KestrelError, NotFound, UsageError, why
-
-_DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,8 +56,8 @@ class Membership:
     """
 
     def __init__(self, root: Path, pool: str) -> None:
-        if not _DOMAIN.fullmatch(pool):
-            raise UsageError(f"{pool!r} cannot be the domain of a pool")
+        if (problem := problem_with_domain(pool)) is not None:  # it is the name of a directory
+            raise UsageError(problem, hint="for example pool.example.org")
         self.pool = pool
         self.directory = root / pool
 

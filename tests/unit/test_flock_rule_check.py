@@ -16,7 +16,7 @@ from kestrelctl.flock.rules.flock_rule_check import problem_with_rule
     ("wrong", "said"),
     [
         ({"name": ""}, "cannot be the name of a rule"),
-        ({"name": "a b"}, "cannot be the name of a rule: it has up to 63 letters"),
+        ({"name": "a b"}, "cannot be the name of a rule: a name has up to 63 letters"),
         ({"order": -1}, "the order is a number from 0 to 1,000,000, not -1"),
         ({"pools": ("",)}, "the name of a pool is empty"),
         ({"pools": ("a b",)}, "'a b' cannot be the name of a pool"),

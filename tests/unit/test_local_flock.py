@@ -59,8 +59,9 @@ def mode(file: Path) -> int:
 def test_a_pool_of_a_flock_has_a_domain_of_its_own(tmp_path: Path) -> None:
     assert flock_domain("Aspen") == "aspen.kestrel.localhost"
     assert domain_of(tmp_path / "new", "", ASPEN) == ASPEN
+    assert flock_domain("a_b") == "a_b.kestrel.localhost"
     with pytest.raises(UsageError, match="cannot be part of a domain"):
-        flock_domain("a_b")
+        flock_domain("a b")
 
 
 def test_a_pool_that_has_the_domain_of_all_the_others_cannot_join() -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-import re
 
 from kestrelctl.core.classad.rules import shown
 from kestrelctl.core.classad.syntax import parse, references
 from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.given_name import NAME_RULE, is_name
 from kestrelctl.core.model.isolation import RUNGS
 from kestrelctl.core.model.matching_ads import JOB_ATTRIBUTES
 from kestrelctl.core.model.significance import problem_with_expression
 from kestrelctl.flock.rules.flock_globs import problem_with_globs
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 #: Orders are numbers from 0 to this.
 MOST_ORDER = 1_000_000
 #: Of a class of machines it is not said.
@@ -24,11 +23,8 @@ def problem_with_rule(rule: FlockRule) -> str | None:
     """The first thing wrong with a rule; None if all is well. It may have several lines, of which
     the last points into an expression.
     """
-    if not _NAME.fullmatch(rule.name):
-        return (
-            f"{rule.name[:80]!r} cannot be the name of a rule: it has up to 63 letters, digits, "
-            "and inside also . _ -"
-        )
+    if not is_name(rule.name):
+        return f"{rule.name[:80]!r} cannot be the name of a rule: {NAME_RULE}"
     if not 0 <= rule.order <= MOST_ORDER:
         return f"the order is a number from 0 to {MOST_ORDER:,}, not {rule.order}"
     for globs, what in ((rule.pools, "pool"), (rule.users, "user"), (rule.groups, "group")):

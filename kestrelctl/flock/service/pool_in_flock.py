@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Sequence
 
 from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.domain import problem_with_domain
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.errors import NotFound, TimedOut, Unreachable, UsageError
@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 PING_SECONDS = 10.0
 #: Between two looks at who is to be remembered, in flock minutes.
 REMEMBER_MINUTES = 1.0
-_DOMAIN = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
 
 
 class PoolInFlock:
@@ -183,9 +182,8 @@ class PoolInFlock:
                 "a pool cannot join through itself",
                 hint="name another pool of the flock; the first one just waits to be joined",
             )
-        if not _DOMAIN.fullmatch(domain):
-            what = f"{domain[:80]!r} is not a domain"
-            raise UsageError(what, hint="for example pool.example.org")
+        if (problem := problem_with_domain(domain)) is not None:
+            raise UsageError(problem, hint="for example pool.example.org")
         await self._kept.join_through(domain, by)
         log.info("%s has the pool join the flock of %s", by, domain)
         self._flock.begin([domain])
