@@ -51,7 +51,7 @@ class Caller:
     @property
     def sees_all(self) -> bool:
         """Whether everybody's jobs are shown to the caller whole."""
-        return self.shared or self.admin
+        return self.shared or self.owns(THE_POOL)
 
     def sees(self, owner: str) -> bool:
         """Whether jobs of that account are shown to the caller whole, and not as a summary."""

@@ -184,7 +184,9 @@ def leaves() -> Iterator[tuple[str, click.Command]]:
         if isinstance(command, click.Group):
             if command.invoke_without_command:
                 yield name, command
-            for verb, leaf in command.commands.items():
+            for verb in command.list_commands(context):
+                leaf = command.get_command(context, verb)
+                assert leaf is not None
                 if isinstance(leaf, click.Group):
                     yield from ((f"{name} {verb} {v}", each) for v, each in leaf.commands.items())
                 else:

@@ -118,7 +118,7 @@ def test_the_reason_of_a_quarantine_is_told_everywhere() -> None:
     told = [r for r in driver.records if isinstance(r, Happening) and r.what == "quarantined"]
     assert [(r.job_id, r.index, r.worker) for r in told] == [(job, -1, "bad")]
     assert view.quarantined_for in told[0].detail
-    found = explanation(driver.pool, driver.pool.state.jobs[job], None, "1", driver.now)
+    found = explanation(driver.pool, driver.pool.state.jobs[job], None, driver.now)
     assert any(view.quarantined_for in each.refusal.found for each in found.obstacles)
     assert driver.pool.state.totals.quarantines["failures"] == 1
     driver.tell(ev.Resume(at=driver.now, worker="bad"))

@@ -97,6 +97,7 @@ def test_only_admins_make_what_is_for_admins_and_everybody_what_is_for_users(kin
 
 
 def test_what_a_type_says_of_its_right_does_not_travel() -> None:
+    assert REQUESTS
     for request in REQUESTS:
         names = {field.name for field in msgspec.structs.fields(request)}
         assert not names & {"only_admins_may", "shared", "among", "in_part"}
