@@ -69,14 +69,12 @@ EXAMPLES = [(title, example) for title, found in sections().items() for example 
 
 
 @pytest.mark.parametrize(("direction", "example"), EXAMPLES)
-def test_every_documented_example_decodes_and_comes_back_unchanged(
-    direction: str, example: str
-) -> None:
+def test_every_documented_example_is_what_the_programs_say(direction: str, example: str) -> None:
+    """Field by field; that the bytes are the same would only say how Python writes numbers."""
     decoder, _ = DIRECTIONS[direction]
     message = decoder.decode(example)
-    again = decoder.decode(codec.encode(message))
-    assert again == message
-    assert not unknown_fields(message, json.loads(example))
+    assert json.loads(codec.encode(message)) == json.loads(example)
+    assert decoder.decode(codec.encode(message)) == message
 
 
 def test_what_succeeded_in_silence_is_told_in_few_bytes_and_no_text_is_changed_for_that() -> None:
@@ -85,26 +83,6 @@ def test_what_succeeded_in_silence_is_told_in_few_bytes_and_no_text_is_changed_f
     text = codec.encode(work.Report(results=[silent, spiteful]))
     assert "[7,1,2,0,1795190000.25,0.5,0.0,0.25,9437184]" in text
     assert codec.from_worker.decode(text) == work.Report(results=[silent, spiteful])
-
-
-def unknown_fields(message: typing.Any, example: typing.Any) -> set[str]:
-    """Fields of an example, at any depth, that what it was decoded into does not have."""
-    if isinstance(message, list | tuple):
-        pairs = zip(message, example, strict=True)
-        return {name for one, shown in pairs for name in unknown_fields(one, shown)}
-    if not isinstance(message, msgspec.Struct) or message.__struct_config__.array_like:
-        return set()
-    known = {field.encode_name: field.name for field in msgspec.structs.fields(message)}
-    unknown = set(example) - set(known) - {"type"}
-    for name in set(example) & set(known):
-        unknown |= unknown_fields(getattr(message, known[name]), example[name])
-    return unknown
-
-
-def test_a_field_that_only_the_document_knows_is_found_at_any_depth() -> None:
-    old = '{"type": "jobs", "id": "", "jobs": [{"cpus": 4}]}'
-    view = answers.JobView(job_id=1, name="", owner="", state="", tasks=1, submitted_at=0.0)
-    assert unknown_fields(answers.Jobs(id="", jobs=[view]), json.loads(old)) == {"cpus"}
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
