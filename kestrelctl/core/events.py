@@ -195,8 +195,6 @@ class Cancel(Event, frozen=True, kw_only=True):
     """
 
     request: str
-    by: str
-    admin: bool
     job_id: int
     indexes: list[int] = []
 
@@ -206,7 +204,6 @@ class PutOnHold(Event, frozen=True, kw_only=True):
 
     request: str
     by: str
-    admin: bool
     job_id: int
     reason: str = ""
 
@@ -215,8 +212,6 @@ class Release(Event, frozen=True, kw_only=True):
     """A user wants a job that is on hold to go on."""
 
     request: str
-    by: str
-    admin: bool
     job_id: int
 
 
@@ -236,8 +231,6 @@ class Retry(Event, frozen=True, kw_only=True):
     """
 
     request: str
-    by: str
-    admin: bool
     job_id: int
     record: JobRecord | None
     indexes: list[tuple[int, str]]
@@ -256,8 +249,6 @@ class Forget(Event, frozen=True, kw_only=True):
     """
 
     request: str
-    by: str
-    admin: bool
     record: JobRecord
 
 
@@ -276,8 +267,6 @@ class ScaleService(Event, frozen=True, kw_only=True):
     """A user wants so many copies of a service."""
 
     request: str
-    by: str
-    admin: bool
     job_id: int
     copies: int
 

@@ -163,8 +163,6 @@ class JobRequests:
                 at=self._service.now(),
                 cause=caller.jid,
                 request=token,
-                by=caller.user,
-                admin=caller.admin,
                 job_id=job_id,
                 indexes=indexes,
             )
@@ -192,7 +190,6 @@ class JobRequests:
                 cause=caller.jid,
                 request=token,
                 by=caller.user,
-                admin=caller.admin,
                 job_id=job_id,
                 reason=request.reason,
             )
@@ -207,8 +204,6 @@ class JobRequests:
                 at=self._service.now(),
                 cause=caller.jid,
                 request=token,
-                by=caller.user,
-                admin=caller.admin,
                 job_id=job_id,
             )
             for job_id in selected.ids
@@ -304,8 +299,6 @@ class JobRequests:
             at=self._service.now(),
             cause=caller.jid,
             request=token,
-            by=caller.user,
-            admin=caller.admin,
             job_id=job_id,
             record=record,
             indexes=bad,
@@ -353,8 +346,6 @@ class JobRequests:
                 at=self._service.now(),
                 cause=caller.jid,
                 request=token,
-                by=caller.user,
-                admin=caller.admin,
                 job_id=record.job_id,
                 copies=request.copies,
             )
@@ -374,8 +365,6 @@ class JobRequests:
                     at=self._service.now(),
                     cause=caller.jid,
                     request=token,
-                    by=caller.user,
-                    admin=caller.admin,
                     record=record,
                 )
                 for record in self._service.store.jobs(ids=ids, limit=len(ids))

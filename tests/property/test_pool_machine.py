@@ -546,19 +546,19 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 3))
     def cancel(self, which: int) -> None:
         job_id = self.some_job(which)
-        self.tell(ev.Cancel(at=self.now, request="c", by="ada", admin=False, job_id=job_id))
+        self.tell(ev.Cancel(at=self.now, request="c", job_id=job_id))
 
     @rule(which=st.integers(0, 3))
     def hold(self, which: int) -> None:
         job_id = self.some_job(which)
-        self.tell(ev.PutOnHold(at=self.now, request="h", by="ada", admin=False, job_id=job_id))
+        self.tell(ev.PutOnHold(at=self.now, request="h", by="ada", job_id=job_id))
 
     @rule(which=st.integers(0, 3))
     def release(self, which: int) -> None:
         self.release_job(self.some_job(which))
 
     def release_job(self, job_id: int) -> None:
-        self.tell(ev.Release(at=self.now, request="l", by="ada", admin=False, job_id=job_id))
+        self.tell(ev.Release(at=self.now, request="l", job_id=job_id))
 
     @rule(which=st.integers(0, 3), indexes=st.lists(st.integers(0, 29), min_size=1))
     def cancel_tasks(self, which: int, indexes: list[int]) -> None:
@@ -566,11 +566,7 @@ class PoolMachine(RuleBasedStateMachine):
         job = self.pool.job(job_id)
         indexes = [index for index in indexes if job is not None and index < job.spec.count]
         if indexes:
-            self.tell(
-                ev.Cancel(
-                    at=self.now, request="c", by="ada", admin=False, job_id=job_id, indexes=indexes
-                )
-            )
+            self.tell(ev.Cancel(at=self.now, request="c", job_id=job_id, indexes=indexes))
 
     @precondition(lambda self: not self.pool.state.store_error)
     @rule(which=st.integers(0, 3))
@@ -587,8 +583,6 @@ class PoolMachine(RuleBasedStateMachine):
             ev.Retry(
                 at=self.now,
                 request="r",
-                by="ada",
-                admin=False,
                 job_id=job_id,
                 record=record,
                 indexes=bad,
@@ -1064,13 +1058,13 @@ class PoolMachine(RuleBasedStateMachine):
             waits = pairing is not None and pairing.otherwise is IfParentFails.WAIT
             in_vain = waits and pairing is not None and pairing.in_vain
             if in_vain or (job.parents is not None and job.parents.failed):
-                self.tell(ev.Cancel(at=self.now, request="c", by="root", admin=True, job_id=job.id))
+                self.tell(ev.Cancel(at=self.now, request="c", job_id=job.id))
 
     def give_up_what_spans_too_many(self) -> None:
         """There are jobs whose tasks any worker could run, but not so many of them at once."""
         for job in list(self.pool.jobs):
             if job.spec.span > 1 and not self.pool.explain(job, self.now).ever:
-                self.tell(ev.Cancel(at=self.now, request="c", by="root", admin=True, job_id=job.id))
+                self.tell(ev.Cancel(at=self.now, request="c", job_id=job.id))
 
 
 def modules_of_the_core() -> list[object]:

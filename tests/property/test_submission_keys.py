@@ -85,7 +85,7 @@ class Manager:
 
     def cancel(self) -> None:
         for job in list(self.pool.jobs):
-            cancel = ev.Cancel(at=self.now, request="", by=job.owner, admin=False, job_id=job.id)
+            cancel = ev.Cancel(at=self.now, request="", job_id=job.id)
             self.tell(cancel)
 
     def retry(self) -> None:
@@ -95,8 +95,6 @@ class Manager:
                 ev.Retry(
                     at=self.now,
                     request="",
-                    by=job.owner,
-                    admin=False,
                     job_id=job.job_id,
                     record=job,
                     indexes=[],

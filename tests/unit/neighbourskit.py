@@ -397,9 +397,7 @@ class PoolOfFlock:
 
     def cancel(self, job_id: int) -> None:
         """An admin has a job cancelled."""
-        self.service.handle(
-            ev.Cancel(at=self.service.now(), request="c", by="root", admin=True, job_id=job_id)
-        )
+        self.service.handle(ev.Cancel(at=self.service.now(), request="c", job_id=job_id))
 
     def job(self, job_id: int) -> Job:
         found = self.service.pool.job(job_id)

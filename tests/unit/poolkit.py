@@ -198,33 +198,25 @@ class PoolDriver:
         )
         return self.answers[-1].job_id
 
-    def hold(
-        self, job_id: int, reason: str = "", by: str = "ada", *, admin: bool = False
-    ) -> fx.Answer:
+    def hold(self, job_id: int, reason: str = "", by: str = "ada") -> fx.Answer:
         """Puts a job on hold."""
         self.tell(
-            ev.PutOnHold(
-                at=self.now, cause=by, request="h", by=by, admin=admin, job_id=job_id, reason=reason
-            )
+            ev.PutOnHold(at=self.now, cause=by, request="h", by=by, job_id=job_id, reason=reason)
         )
         return self.answers[-1]
 
-    def release(self, job_id: int, by: str = "ada", *, admin: bool = False) -> fx.Answer:
+    def release(self, job_id: int, by: str = "ada") -> fx.Answer:
         """Lets a job go on that is on hold."""
-        event = ev.Release(at=self.now, cause=by, request="r", by=by, admin=admin, job_id=job_id)
+        event = ev.Release(at=self.now, cause=by, request="r", job_id=job_id)
         self.tell(event)
         return self.answers[-1]
 
-    def cancel(self, job_id: int, *indexes: int, by: str = "ada", admin: bool = False) -> fx.Answer:
+    def cancel(self, job_id: int, *indexes: int) -> fx.Answer:
         """Stops a job, or only these tasks of it."""
-        self.tell(
-            ev.Cancel(
-                at=self.now, request="c", by=by, admin=admin, job_id=job_id, indexes=[*indexes]
-            )
-        )
+        self.tell(ev.Cancel(at=self.now, request="c", job_id=job_id, indexes=[*indexes]))
         return self.answers[-1]
 
-    def retry(self, job_id: int, by: str = "ada", *, rest: bool = True) -> fx.Answer:
+    def retry(self, job_id: int, *, rest: bool = True) -> fx.Answer:
         """All of a job that ended badly shall run again, as the store has it; and no other job."""
         store = self.store()
         record = next((job for job in store.jobs(ids=[job_id]) if job.state != "active"), None)
@@ -233,15 +225,13 @@ class PoolDriver:
             ev.Retry(
                 at=self.now,
                 request="r",
-                by=by,
-                admin=False,
                 job_id=job_id,
                 record=record,
                 indexes=bad,
                 rest=rest,
-                ended={} if record is None else self._ended(by, record.spec),
+                ended={} if record is None else self._ended(record.owner, record.spec),
                 bad=[] if record is None else ended_tasks(record, bad).bad,
-                paired=None if record is None else self._paired(by, record.spec.after_each),
+                paired=record and self._paired(record.owner, record.spec.after_each),
             )
         )
         return self.answers[-1]

@@ -85,7 +85,7 @@ def test_a_second_hold_leaves_the_first_as_it_is_and_says_so() -> None:
     job = driver.submit()
     driver.hold(job, "disk full")
     driver.now += 5.0
-    answer = driver.hold(job, "another reason", by="root", admin=True)
+    answer = driver.hold(job, "another reason", by="root")
     assert (answer.repeated, answer.tasks) == (True, 0)
     assert job_row(driver).hold == Hold("ada", driver.now - 5.0, "disk full")
     assert len(told(driver, "held")) == 1
@@ -96,17 +96,6 @@ def test_the_release_of_a_job_that_is_not_held_says_so() -> None:
     answer = driver.release(driver.submit())
     assert (answer.error, answer.repeated) == (None, True)
     assert told(driver, "released") == []
-
-
-def test_only_the_owner_and_admins_hold_and_release() -> None:
-    driver = PoolDriver()
-    job = driver.submit()
-    assert driver.hold(job, by="eve").error == "not-allowed"
-    assert driver.pool.state.jobs[job].hold is None
-    assert driver.hold(job, by="root", admin=True).error is None
-    assert driver.release(job, by="eve").error == "not-allowed"
-    assert driver.pool.state.jobs[job].hold is not None
-    assert driver.release(job).error is None
 
 
 def test_what_is_not_active_cannot_be_held_or_released() -> None:

@@ -176,7 +176,6 @@ def test_a_retry_is_refused_where_it_makes_no_sense() -> None:
     driver = PoolDriver()
     driver.join("w")
     job = driver.submit(2)
-    assert driver.retry(job, by="bob").error == "not-allowed"
     assert driver.retry(99).error == "not-found"
     driver.cancel(job)
     assert driver.retry(job).error == "error"
@@ -206,15 +205,6 @@ def test_what_dispatch_added_is_told_in_ascending_order() -> None:
         driver.report("w", seconds=1.0)
     [ended] = driver.of(fx.JobEnded)
     assert ended.dispatch_seconds == pytest.approx([0.1, 0.2, 0.3])
-
-
-def test_a_stranger_is_not_told_how_a_job_is() -> None:
-    driver = PoolDriver()
-    driver.join("w")
-    job = driver.submit(2)
-    driver.cancel(job)
-    assert driver.retry(job, by="bob").error == "not-allowed"
-    assert driver.retry(job, by="bob", rest=False).error == "not-allowed"
 
 
 def test_a_task_that_was_cancelled_in_its_back_off_and_failed_again_counts_once() -> None:
@@ -355,7 +345,6 @@ def test_a_task_too_far_ahead_is_refused_with_the_reason() -> None:
     answer = driver.cancel(job, 999_999)
     assert answer.error == "usage"
     assert "task 999999" in answer.message
-    assert driver.cancel(job, 3, by="bob").error == "not-allowed"
 
 
 def test_tasks_that_were_passed_over_count_until_they_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -232,7 +232,7 @@ def test_who_asks_again_hears_that_a_worker_is_kept_and_let_go() -> None:
     assert only(driver).machines == 4
     driver.live(30.0)
     assert only(driver).machines == 3
-    driver.cancel(big, by="grace")
+    driver.cancel(big)
     driver.live(30.0)
     assert (only(driver).machines, only(driver).free) == (4, {"cpus": 1.0})
 

@@ -263,14 +263,6 @@ def test_a_task_that_ended_before_the_kill_arrived_is_done() -> None:
     assert final_records(driver) == [(0, TaskState.DONE)]
 
 
-def test_only_the_owner_and_admins_cancel() -> None:
-    driver = PoolDriver()
-    job = driver.submit(owner="ada")
-    assert driver.cancel(job, by="bob").error == "not-allowed"
-    assert driver.cancel(job, by="root", admin=True).error is None
-    assert driver.cancel(job, by="ada").error == "not-found"
-
-
 def test_a_retry_of_a_cancelled_job_goes_on_where_it_stopped() -> None:
     driver = PoolDriver()
     driver.join("a")
@@ -284,8 +276,6 @@ def test_a_retry_of_a_cancelled_job_goes_on_where_it_stopped() -> None:
         ev.Retry(
             at=driver.now,
             request="r",
-            by="ada",
-            admin=False,
             job_id=job,
             record=record,
             indexes=[(1, "cancelled")],

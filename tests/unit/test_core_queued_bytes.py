@@ -163,9 +163,7 @@ def test_a_service_counts_as_it_is_after_it_grew() -> None:
     driver = driven()
     job_id = driver.submit(9, service=True)
     before = queued(driver)
-    driver.tell(
-        ev.ScaleService(at=driver.now, request="c", by="ada", admin=False, job_id=job_id, copies=10)
-    )
+    driver.tell(ev.ScaleService(at=driver.now, request="c", job_id=job_id, copies=10))
     assert queued(driver) == before + 1, "its number of copies has one more digit"
 
 

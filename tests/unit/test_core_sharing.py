@@ -394,11 +394,7 @@ def test_more_copies_of_a_service_count() -> None:
     job = driver.submit(3, service=True)
 
     def scale(copies: int) -> str | None:
-        driver.tell(
-            ev.ScaleService(
-                at=driver.now, request="s", by="ada", admin=False, job_id=job, copies=copies
-            )
-        )
+        driver.tell(ev.ScaleService(at=driver.now, request="s", job_id=job, copies=copies))
         return refused(driver)
 
     assert scale(6) == "over-quota"

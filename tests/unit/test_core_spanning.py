@@ -587,7 +587,7 @@ def test_members_run_together_or_not_at_all_whatever_happens(steps: list[tuple[s
         elif what == "join":
             driver.join(name, cpus=2, holds=held)
         elif what == "cancel" and jobs:
-            driver.cancel(jobs[n % len(jobs)], by="ada", admin=True)
+            driver.cancel(jobs[n % len(jobs)])
         elif what == "time":
             driver.live(1.0 + 10 * n, step=5.0)
         elif what == "restart":

@@ -147,9 +147,7 @@ def test_a_copy_is_moved_from_a_worker_that_still_drains_after_a_restart() -> No
 def test_a_cancellation_and_a_retry_name_whoever_wanted_them() -> None:
     driver = PoolDriver()
     driver.submit(3)
-    cancel = ev.Cancel(
-        at=driver.now, cause="ada/home", request="c", by="ada", admin=False, job_id=1
-    )
+    cancel = ev.Cancel(at=driver.now, cause="ada/home", request="c", job_id=1)
     driver.tell(cancel)
     driver.retry(1)
     assert told(driver)[0] == (-1, "cancelled", "", "ada/home")
@@ -196,8 +194,6 @@ def test_a_story_is_bounded_over_retries() -> None:
         ev.Retry(
             at=driver.now,
             request="r",
-            by="ada",
-            admin=False,
             job_id=job_id,
             record=record,
             indexes=[(0, "failed")],

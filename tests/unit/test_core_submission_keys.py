@@ -102,22 +102,12 @@ def test_the_key_of_a_forgotten_job_is_free_again(driver: PoolDriver) -> None:
     submit(driver, "nightly")
     driver.cancel(1)
     [record] = driver.store().jobs()
-    forget = ev.Forget(at=driver.now, request="f", by="ada", admin=False, record=record)
+    forget = ev.Forget(at=driver.now, request="f", record=record)
     effects = driver.pool.handle(forget)  # It is not durable yet: the store still has the job.
     assert isinstance(effects[0], fx.Persist)
     assert effects[0].records == [JobForgotten(1)]
     answer = submit(driver, "nightly", earlier=record)
     assert (answer.job_id, answer.repeated) == (2, False)
-
-
-def test_nobody_has_anothers_job_forgotten_whoever_hands_it_on(driver: PoolDriver) -> None:
-    submit(driver, "nightly")
-    driver.cancel(1)
-    [record] = driver.store().jobs()
-    forget = ev.Forget(at=driver.now, request="f", by="bob", admin=False, record=record)
-    [refused] = driver.pool.handle(forget)
-    assert isinstance(refused, fx.Answer)
-    assert refused.error == "not-allowed"
 
 
 def test_memory_holds_only_keys_that_are_not_durable(driver: PoolDriver) -> None:

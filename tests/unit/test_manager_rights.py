@@ -127,8 +127,4 @@ def places_that_ask_for_admins(package: Path) -> list[str]:
 
 
 def test_one_place_of_the_manager_asks_whether_somebody_is_an_admin() -> None:
-    """The core asks once more of each event about a job, whoever has made it."""
-    assert places_that_ask_for_admins(PACKAGE) == [
-        "core/handlers/submission.py: event.admin",
-        "manager/caller.py: self.admin",
-    ]
+    assert places_that_ask_for_admins(PACKAGE) == ["manager/caller.py: self.admin"]

@@ -236,7 +236,7 @@ async def test_tasks_that_found_a_place_at_home_end_the_wait_for_a_loan(tmp_path
     await member.submit(1)
     await member.look()
     member.manager.service.handle(
-        ev.Cancel(at=member.manager.now, cause="ada", request="c", by="ada", admin=True, job_id=1)
+        ev.Cancel(at=member.manager.now, cause="ada", request="c", job_id=1)
     )
     await member.look()
     member.manager.now += 60.0

@@ -422,7 +422,7 @@ def test_counters_never_go_down() -> None:
         step()
         driver.wait(3)
         step()
-    driver.cancel(second, by="grace")
+    driver.cancel(second)
     step()
     driver.finish_all()
     driver.wait(100)

@@ -311,7 +311,7 @@ def test_a_task_that_is_cancelled_for_its_parents_and_with_its_job_counts_once(
     driver.wait(1)
     driver.cancel(first)
     assert job_of(driver, second).counts.cancelled == 2, "the two that had not started"
-    cancel = ev.Cancel(at=driver.now, request="c", by="ada", admin=False, job_id=second)
+    cancel = ev.Cancel(at=driver.now, request="c", job_id=second)
     driver.pool.handle(cancel)  # it has ended, and that is not durable yet
     before = driver.pool.state.totals.tasks_cancelled
     driver.submit(6, after_each=second)
@@ -378,7 +378,7 @@ def test_the_parent_is_kept_as_long_as_tasks_wait_for_its_tasks(driver: PoolDriv
     driver.tell(ev.Expire(at=driver.now, job_ids=[parent]))
     assert state_of(driver, parent) == "done"
     record = record_of(driver, parent)
-    driver.tell(ev.Forget(at=driver.now, request="f", by="ada", admin=False, record=record))
+    driver.tell(ev.Forget(at=driver.now, request="f", record=record))
     assert driver.answers[-1].error == "usage"
     driver.release(child)
     driver.finish_all()

@@ -415,8 +415,7 @@ class CorePool(SimulatedPool):
             self._agenda.at(at, self._pools[guest.home]._came_back, guest, None)
 
     def _cancel(self, job_id: int) -> None:
-        home = domain_of(self.guests[job_id].home)
-        self._handle(ev.Cancel(at=self._now, request="", by=home, admin=True, job_id=job_id))
+        self._handle(ev.Cancel(at=self._now, request="", job_id=job_id))
 
     def _guest_left(self, job_id: int) -> None:
         home = self.guests.pop(job_id).home

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kestrelctl.core.effects import Answer
 from kestrelctl.core.events import PutOnHold, Release
-from kestrelctl.core.handlers.submission import hold_of_failed, is_anothers, refuse
+from kestrelctl.core.handlers.submission import hold_of_failed, refuse
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model.hold import MAX_HOLD_REASON_CHARACTERS, POOL, Hold
 from kestrelctl.core.model.plural import plural
@@ -90,12 +90,12 @@ def _is_settled(job: Job) -> bool:
 
 
 def _found(state: State, event: PutOnHold | Release) -> Job | None:
-    """The job, if it is there and the user's to change; otherwise he has been told."""
+    """The job, if it is active; otherwise the user has been told."""
     job = state.jobs.get(event.job_id)
     if job is None:
         refuse(state, event.request, "not-found", f"job {event.job_id} is not active")
         return None
-    return None if is_anothers(state, event, job.id, job.owner) else job
+    return job
 
 
 def _hold(state: State, job: Job, hold: Hold, cause: str = "") -> None:

@@ -11,7 +11,6 @@ from kestrelctl.core.events import ScaleService
 from kestrelctl.core.handlers.submission import (
     bring_back,
     cancel_each,
-    is_anothers,
     refuse,
     refuse_over_quota,
 )
@@ -55,8 +54,6 @@ def on_scale(state: State, event: ScaleService) -> None:
     job = state.jobs.get(event.job_id)
     if job is None:
         refuse(state, event.request, "not-found", f"job {event.job_id} is not active")
-        return
-    if is_anothers(state, event, job.id, job.owner):
         return
     problem, hint = _problem(job, event.copies)
     if problem:

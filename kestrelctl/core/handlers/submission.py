@@ -15,10 +15,7 @@ from kestrelctl.core.events import (
     JobClosed,
     JobStored,
     OwnersTold,
-    PutOnHold,
-    Release,
     Retry,
-    ScaleService,
     Submit,
     SubmitGraph,
 )
@@ -272,8 +269,6 @@ def on_cancel(state: State, event: Cancel) -> None:
     if job is None:
         refuse(state, event.request, "not-found", f"job {event.job_id} is not active")
         return
-    if is_anothers(state, event, job.id, job.owner):
-        return
     if event.indexes:
         _cancel_tasks(state, event, job)
         return
@@ -414,8 +409,6 @@ def _may_retry(state: State, event: Retry) -> bool:
     if (job is None and record is None) or event.job_id in state.forgetting:
         return refuse(state, event.request, "not-found", f"there is no job {event.job_id}")
     owner = job.owner if job else record.owner if record else ""
-    if is_anothers(state, event, event.job_id, owner):
-        return False
     if job is not None and job.cancelling:
         text = f"job {job.id} is being cancelled"
         return refuse(state, event.request, "error", text, "try again when it has ended")
@@ -456,11 +449,9 @@ def _to_bring_back(event: Retry, job: Job | None) -> int:
 
 def on_forget(state: State, event: Forget) -> None:
     """Has nothing of an ended job kept."""
-    job_id, owner = event.record.job_id, event.record.owner
+    job_id = event.record.job_id
     if job_id in state.forgetting:
         refuse(state, event.request, "not-found", f"there is no job {job_id}")
-        return
-    if is_anothers(state, event, job_id, owner):
         return
     if job_id in state.pairs:
         child = next(iter(state.pairs[job_id]))
@@ -507,19 +498,6 @@ def bring_back(state: State, job: Job, index: int, was: str, *, tell: bool) -> N
     if tell:
         state.tell(job, index, "retried", detail=f"it was {was}")
     remember(state, task, TaskState.WAITING, "", None)
-
-
-def is_anothers(
-    state: State,
-    event: Cancel | PutOnHold | Release | Retry | Forget | ScaleService,
-    job_id: int,
-    owner: str,
-) -> bool:
-    """Whether a job is not for this user to change; if so, the user has been told."""
-    if owner == event.by or event.admin:
-        return False
-    refuse(state, event.request, "not-allowed", f"job {job_id} belongs to {owner}")
-    return True
 
 
 def refuse_over_quota(state: State, request: str, owner: str, more: int) -> bool:

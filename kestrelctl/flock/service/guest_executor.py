@@ -153,8 +153,6 @@ class GuestExecutor:
                 at=self._service.now(),
                 cause=self._by,
                 request=f"guest {job_id} ends",
-                by=self._by,
-                admin=True,
                 job_id=job_id,
             )
         )
