@@ -21,6 +21,7 @@ from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.stage import Stage
 from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import answers, codec, requests, work
 from kestrelctl.protocol.chat_message import JUST_TEXT, ChatMarks
@@ -166,9 +167,9 @@ class Worker(House):
             )
         )
 
-    def run(self, first: int, n: int, **spec_fields: object) -> None:
+    def run(self, first: int, n: int, stages: tuple[Stage, ...] = ()) -> None:
         """Sends attempts of job 1, whose numbers begin with `first`, at the indexes from 0 on."""
-        spec = JobSpec(program=Program(argv=("task",)), name="long", count=n, **spec_fields)  # type: ignore[arg-type]
+        spec = JobSpec(program=Program(argv=("task",), stages=stages), name="long", count=n)
         record = JobRecord(
             job_id=1, owner="ada", spec=spec, submitted_at=self.clock.now, state="active"
         )

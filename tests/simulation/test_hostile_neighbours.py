@@ -37,14 +37,18 @@ def test_a_resize_that_a_loan_obeys_is_noticed(monkeypatch: pytest.MonkeyPatch) 
         assert any("offers 400.0 cpus" in problem for problem in pools.world.problems)
 
 
-@pytest.mark.parametrize("unchecked", ["what a worker is told", "what becomes a job"])
-def test_a_made_up_attempt_that_becomes_a_job_is_noticed(
-    monkeypatch: pytest.MonkeyPatch, unchecked: str
+def test_what_a_worker_lets_through_is_refused_before_it_becomes_a_job(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if unchecked == "what a worker is told":
-        monkeypatch.setattr(session, "problem_with_template", lambda template: None)
-    else:
-        monkeypatch.setattr(loan, "why_refused", lambda spec, home: "")
+    """What runs for a guest is a job of the lender, with the whole program that it was sent."""
+    monkeypatch.setattr(session, "problem_with_template", lambda template: None)
+    with world() as pools:
+        pools.to_the_end()
+        assert hostile(pools) > MESSAGES / 4
+
+
+def test_a_made_up_attempt_that_becomes_a_job_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loan, "why_refused", lambda spec, home: "")
     with world() as pools:
         pools.world.run()
         problems = pools.world.problems
