@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kestrel_experiments.flock.statistics import SeedSpread
-from kestrelctl.bench.svg import WIDTH, Plot, Scale, decades, written_out
+from kestrelctl.bench.report.svg import WIDTH, Plot, Scale, decades, written_out
 
 _ROW = 28
 _LEFT = 70

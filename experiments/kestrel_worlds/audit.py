@@ -21,17 +21,17 @@ from kestrelctl.core.jobs.job import FAILED_MEMBER, FAILED_TASKS
 from kestrelctl.core.jobs.quota import counted
 from kestrelctl.core.jobs.sharer import Sharer
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.ad import GPUS, WorkerAd
-from kestrelctl.core.model.after import IfParentFails, ids_of
-from kestrelctl.core.model.assets import MILLI, Amounts, amounts
 from kestrelctl.core.model.end_reason import EndKind, EndReason
-from kestrelctl.core.model.ending_rules import asks_for_more_memory, may_be_retried
-from kestrelctl.core.model.matching_ads import in_lower_case, job_ad, worker_ad
+from kestrelctl.core.model.job.after import IfParentFails, ids_of
+from kestrelctl.core.model.job.ending_rules import asks_for_more_memory, may_be_retried
+from kestrelctl.core.model.job.shape import Shape
+from kestrelctl.core.model.job.task_state import FINAL_STATES, Counts, TaskState
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.shape import Shape
-from kestrelctl.core.model.task_state import FINAL_STATES, Counts, TaskState
+from kestrelctl.core.model.worker.ad import GPUS, WorkerAd
+from kestrelctl.core.model.worker.assets import MILLI, Amounts, amounts
+from kestrelctl.core.model.worker.matching_ads import in_lower_case, job_ad, worker_ad
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.expression_answers import Side
 from kestrelctl.core.scheduling.judgement import judge

@@ -10,8 +10,8 @@ from itertools import pairwise
 from math import inf
 from typing import NamedTuple
 
-from kestrelctl.core.model.assets import MILLI, Amounts
 from kestrelctl.core.model.records import GroupRecord, UserRecord
+from kestrelctl.core.model.worker.assets import MILLI, Amounts
 from kestrelctl.core.state import State
 
 #: What is bounded, and whose it is: empty for the tokens of the pool.

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kestrelctl.core.effects import Run
-from kestrelctl.core.model.checkpoint import MadeCheckpoint
+from kestrelctl.core.model.job.checkpoint import MadeCheckpoint
+from kestrelctl.core.model.job.task_state import FINAL_STATES
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.task_state import FINAL_STATES
 
 #: (job id, index)
 _Task = tuple[int, int]

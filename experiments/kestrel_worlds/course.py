@@ -13,7 +13,7 @@ from kestrel_worlds.settings import BadDay
 from kestrel_worlds.simulation_clock import SimulationClock, StandsStill, fingerprint
 from kestrel_worlds.vigil import Vigil
 from kestrel_worlds.world_report import WorldReport
-from kestrelctl.core.model.task_state import Counts
+from kestrelctl.core.model.job.task_state import Counts
 from kestrelctl.manager.commits import CLOSE_SECONDS
 
 #: A manager that is told to stop does so in this time.

@@ -8,7 +8,7 @@ from kestrelctl.core.handlers.leases import LEASE_ROUND_SECONDS
 from kestrelctl.core.members.availability import closed
 from kestrelctl.core.members.outline import Outline
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.assets import MILLI, Amounts
+from kestrelctl.core.model.worker.assets import MILLI, Amounts
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.state import State
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from kestrelctl.core.effects import Span
-from kestrelctl.core.model.after import IfParentFails
+from kestrelctl.core.model.job.after import IfParentFails
+from kestrelctl.core.model.job.task_state import FINAL_STATES, TaskState
 from kestrelctl.core.model.records import JobRecord, TaskRecord
-from kestrelctl.core.model.task_state import FINAL_STATES, TaskState
 
 #: (job id, index)
 Which = tuple[int, int]

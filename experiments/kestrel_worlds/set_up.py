@@ -12,8 +12,8 @@ from kestrel_worlds.simulated_manager import SimulatedManager
 from kestrel_worlds.truth import Fate, StageFate, fate, stage_fate
 from kestrel_worlds.users import Operator, Owner
 from kestrel_worlds.workload import OWNERS
+from kestrelctl.core.model.job.stage import Stage
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.stage import Stage
 
 
 class Chance:

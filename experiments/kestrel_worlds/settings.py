@@ -34,11 +34,11 @@ from kestrel_worlds.workload import (
     with_stages,
     with_unknown,
 )
-from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.share_change import ShareChange
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.worker.ad import WorkerAd
 
 #: What a world shows within its short time takes much longer in most pools.
 SOON = Config(

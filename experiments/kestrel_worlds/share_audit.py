@@ -8,7 +8,7 @@ from math import ceil
 
 from kestrelctl.core.attempts.reserve import LOOKS
 from kestrelctl.core.jobs.sharer import MOST_AHEAD_SECONDS, MOST_TILT
-from kestrelctl.core.model.assets import MILLI
+from kestrelctl.core.model.worker.assets import MILLI
 from kestrelctl.core.state import State
 
 #: For so long the same owners must all want more before what they had is held against shares.

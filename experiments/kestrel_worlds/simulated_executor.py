@@ -13,10 +13,10 @@ from kestrel_worlds.truth import Fate, StageFate
 from kestrel_worlds.workload import MOST_WANTED_BYTES
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.end_reason import CANCELLED, NO_REASON, EndKind, ReasonText, in_stage
+from kestrelctl.core.model.job.stage import OUT, RUN, Stage, StageRun
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.stage import OUT, RUN, Stage, StageRun
 from kestrelctl.errors import NotFound
-from kestrelctl.worker.executor import START_BOUNDS, CommandSpec, Completion
+from kestrelctl.worker.run.executor import START_BOUNDS, CommandSpec, Completion
 
 #: Seconds from the signal to the end of a command.
 DIES_AFTER_SECONDS = (0.0005, 0.01)

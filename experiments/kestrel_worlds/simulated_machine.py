@@ -13,13 +13,13 @@ from kestrel_worlds.simulated_spool import SimulatedSpool
 from kestrel_worlds.simulation_clock import SimulationClock
 from kestrel_worlds.truth import Fate, StageFate
 from kestrelctl.core.agent.agent import Agent
-from kestrelctl.core.model.ad import GPUS, AssetChange, WorkerAd, changed
-from kestrelctl.core.model.assets import MILLI, amounts
-from kestrelctl.core.model.stage import Stage
-from kestrelctl.protocol import codec, work
-from kestrelctl.worker.executor import Completion, Executor
+from kestrelctl.core.model.job.stage import Stage
+from kestrelctl.core.model.worker.ad import GPUS, AssetChange, WorkerAd, changed
+from kestrelctl.core.model.worker.assets import MILLI, amounts
+from kestrelctl.protocol import codec, workers
+from kestrelctl.worker.connection.environments import SessionEnvironments
 from kestrelctl.worker.process import WorkerProcess
-from kestrelctl.worker.session_environments import SessionEnvironments
+from kestrelctl.worker.run.executor import Completion, Executor
 
 #: How a report begins.
 _REPORT = '{"type":"report"'
@@ -169,7 +169,7 @@ class SimulatedMachine(SimulatedProcess):
         if not payload.startswith(_REPORT):
             return
         report = codec.from_worker.decode(payload)
-        assert isinstance(report, work.Report)
+        assert isinstance(report, workers.Report)
         for result in report.results:
             self.audit.kept(result.number, result.job_id, result.index, result.outcome)
             self.audit.expect(

@@ -24,13 +24,13 @@ from kestrelctl.manager.access import Access
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.commits import GroupCommit
 from kestrelctl.manager.listener import ManagerListener
-from kestrelctl.manager.manager_options import ManagerOptions
+from kestrelctl.manager.options import ManagerOptions
 from kestrelctl.manager.other_pools import NO_OTHER_POOLS, OtherPools
-from kestrelctl.manager.pool_requests import Usage
-from kestrelctl.manager.request_dispatch import RequestDispatcher
+from kestrelctl.manager.requests.dispatch import RequestDispatcher
+from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.service import Service
-from kestrelctl.protocol import answers, codec, requests, work
-from kestrelctl.protocol.joining import Join, ToJoiner
+from kestrelctl.protocol import answers, codec, requests, workers
+from kestrelctl.protocol.workers import Join, ToJoiner
 
 
 def admin_of(domain: str) -> str:
@@ -85,7 +85,7 @@ class SimulatedManager(SimulatedProcess):
         self._told_to_stop: asyncio.Event
 
     async def main(self) -> None:
-        """As `manager.manager_daemon.serve`."""
+        """As `manager.daemon.serve`."""
         self._told_to_stop = asyncio.Event()
         pool = WatchedPool(self, self.store.open(), self._config, check=self._check)
         service = Service(pool, self.store, self.address, self.loop)
@@ -123,7 +123,7 @@ class SimulatedManager(SimulatedProcess):
     def on_event(self, pool: Pool, event: Event) -> None:
         """The pool is about to hear of this."""
 
-    def on_refused(self, worker: str, message: work.Refused) -> None:
+    def on_refused(self, worker: str, message: workers.Refused) -> None:
         """The pool wants nothing of a worker."""
         self.audit.expect(False, f"the pool refuses {worker}: {message}")
 
@@ -159,14 +159,14 @@ class SimulatedManager(SimulatedProcess):
         if self.is_worker(to):
             message = codec.to_worker.decode(payload)
             self.clock.tell(self.pool_name, "says", to, payload)
-            if isinstance(message, work.Ack):
+            if isinstance(message, workers.Ack):
                 self.audit.acknowledged(message.numbers)
-            elif isinstance(message, work.Run) and message.ack:
+            elif isinstance(message, workers.Run) and message.ack:
                 self.audit.acknowledged(message.ack)
-            elif isinstance(message, (work.Kill, work.Welcome)):
-                kill = message.numbers if isinstance(message, work.Kill) else message.kill
+            elif isinstance(message, (workers.Kill, workers.Welcome)):
+                kill = message.numbers if isinstance(message, workers.Kill) else message.kill
                 self.audit.told_to_kill(kill)
-            if isinstance(message, work.Refused):
+            if isinstance(message, workers.Refused):
                 self.on_refused(to, message)
             return
         answer = codec.answers.decode(payload)
@@ -249,7 +249,7 @@ LATE_SECONDS = 0.02
 
 
 class NobodyJoins:
-    """In this world the machines have their accounts (`manager.request_dispatch.Enrollment`)."""
+    """In this world the machines have their accounts (`manager.requests.dispatch.Enrollment`)."""
 
     async def enroll(self, caller: Caller, request: requests.EnrollWorker) -> None:
         raise NotAllowed("nobody joins")

@@ -8,12 +8,12 @@ from random import Random
 from kestrel_worlds.checkpoint_audit import CheckpointAudit
 from kestrel_worlds.loop import Loop
 from kestrel_worlds.simulation_clock import SimulationClock
-from kestrelctl.core.model.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.end_reason import MOVED, NO_REASON, ReasonText
+from kestrelctl.core.model.files.stored_file import Piece, StoredFile
+from kestrelctl.core.model.job.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.stored_file import Piece, StoredFile
-from kestrelctl.worker.checkpoint_order import CheckpointOrder
-from kestrelctl.worker.executor import CommandSpec, Completion
+from kestrelctl.worker.files.checkpoint_order import CheckpointOrder
+from kestrelctl.worker.run.executor import CommandSpec, Completion
 
 #: A task has so many steps, each of so many seconds.
 STEPS = 12

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kestrelctl.core.effects import Span
+from kestrelctl.core.model.job.task_state import FINAL_STATES, TaskState
 from kestrelctl.core.model.records import TaskRecord
-from kestrelctl.core.model.task_state import FINAL_STATES, TaskState
 
 
 class StageAudit:

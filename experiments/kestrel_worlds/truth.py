@@ -6,8 +6,8 @@ from random import Random
 
 import msgspec
 
+from kestrelctl.core.model.job.stage import OUT, Stage
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.stage import OUT, Stage
 
 
 class Fate(msgspec.Struct, frozen=True):

@@ -21,12 +21,12 @@ from kestrel_worlds.workload import (
     Submission,
     TokenChange,
 )
-from kestrelctl.core.model.after import After
+from kestrelctl.core.model.job.after import After
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import JobRecord
-from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import StoreFull
 from kestrelctl.protocol import answers, codec, requests
-from kestrelctl.protocol.chat_message import JUST_TEXT, ChatMarks
+from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
 
 #: How long a user waits for an answer, or after an error, before asking again.
 PATIENCE_SECONDS = 5.0

@@ -8,13 +8,13 @@ from random import Random
 import msgspec
 
 from kestrel_worlds.truth import KINDS
-from kestrelctl.core.model.ad import GPUS, AssetUnit, WorkerAd
-from kestrelctl.core.model.after import IfParentFails, WantedEnd
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.after import IfParentFails, WantedEnd
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec, OnWorkerLost
+from kestrelctl.core.model.job.stage import Stage
+from kestrelctl.core.model.job.stage_rules import COMMANDED, TAG
 from kestrelctl.core.model.share_change import ShareChange
-from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
-from kestrelctl.core.model.stage import Stage
-from kestrelctl.core.model.stage_rules import COMMANDED, TAG
+from kestrelctl.core.model.worker.ad import GPUS, AssetUnit, WorkerAd
 
 MEBIBYTE = 1 << 20
 #: What tasks of a job of so many ask for; drawn by nobody, so that the other choices stay those of

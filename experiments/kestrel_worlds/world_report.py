@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kestrelctl.core.model.task_state import Counts
+from kestrelctl.core.model.job.task_state import Counts
 
 
 class WorldReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from kestrelctl.bench.bench_result import BenchResult, BenchRun
+from kestrelctl.bench.result import BenchResult, BenchRun
 from kestrelctl.errors import UsageError
 
 THRESHOLD = 0.10

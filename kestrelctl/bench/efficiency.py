@@ -13,8 +13,8 @@ from math import exp, log
 
 import msgspec
 
-from kestrelctl.bench.bench_result import BenchRun, Knee
 from kestrelctl.bench.bounds import parse_sleep
+from kestrelctl.bench.result import BenchRun, Knee
 
 HALF = 0.5
 #: The share of their time in tasks from which on workers are called busy.

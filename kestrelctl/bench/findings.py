@@ -7,9 +7,9 @@ from collections.abc import Callable
 import msgspec
 
 from kestrelctl.bench import efficiency
-from kestrelctl.bench.bench_result import PLAIN, BenchResult, BenchRun, Sweep
 from kestrelctl.bench.estimate import Expectation
 from kestrelctl.bench.machine import prosody_version, this_machine
+from kestrelctl.bench.result import PLAIN, BenchResult, BenchRun, Sweep
 
 #: (run, its number from 1 on, of how many): called when a run has ended.
 OnRun = Callable[[BenchRun, int, int], None]

@@ -13,23 +13,17 @@ from operator import itemgetter
 import msgspec
 import psutil
 
-from kestrelctl.bench.bench_result import (
-    PLAIN,
-    PROCESS,
-    BenchRun,
-    LatencyMs,
-    measured_run,
-)
 from kestrelctl.bench.bounds import Sleep, parse_sleep
 from kestrelctl.bench.estimate import Speed, expect
 from kestrelctl.bench.findings import Findings
 from kestrelctl.bench.pool_size import PoolSize, suited, written
 from kestrelctl.bench.reference import had_workers
+from kestrelctl.bench.result import PLAIN, PROCESS, BenchRun, LatencyMs, measured_run
 from kestrelctl.bench.spawn_rate import bare_rate
 from kestrelctl.bench.stall import STALL_SECONDS, Stall
-from kestrelctl.core.model.placeholders import Placeholders
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.placeholders import Placeholders
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.errors import KestrelError, TimedOut, UsageError
 from kestrelctl.local.control import connect_local, throw_away_pool
 from kestrelctl.local.pool_state import PoolState

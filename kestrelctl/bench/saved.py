@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from kestrelctl.bench.bench_result import SCHEMA, BenchResult
+from kestrelctl.bench.result import SCHEMA, BenchResult
 from kestrelctl.errors import UsageError
 
 T = TypeVar("T")

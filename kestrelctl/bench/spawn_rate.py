@@ -19,12 +19,12 @@ from multiprocessing.synchronize import Barrier
 from statistics import median
 
 from kestrelctl.core.agent.agent import LocalAttempt
-from kestrelctl.core.model.claim import Claim
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.template import Template
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.template import Template
+from kestrelctl.core.model.worker.claim import Claim
 from kestrelctl.errors import KestrelError, MissingTool
-from kestrelctl.worker.environment import Environments
+from kestrelctl.worker.run.variables import Environments
 
 _start: Barrier
 

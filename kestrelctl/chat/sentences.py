@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from kestrelctl.core.jobs.job import how_stopped
+from kestrelctl.core.model.job.program import cut_words
+from kestrelctl.core.model.job.spec import Notify
 from kestrelctl.core.model.plural import plural
-from kestrelctl.core.model.program import cut_words
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.result import how_it_ended
-from kestrelctl.core.model.spec import Notify
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.grammar.flock_words import neighbour_words
 from kestrelctl.grammar.one_line import one_line
@@ -27,8 +27,8 @@ from kestrelctl.protocol.answers import (
     TaskView,
     WorkerView,
 )
-from kestrelctl.protocol.chat_message import ChatKind
-from kestrelctl.protocol.flock_views import FlockView
+from kestrelctl.protocol.chat import ChatKind
+from kestrelctl.protocol.views import FlockView
 
 #: Of jobs or workers in one answer.
 MOST_LINES = 8

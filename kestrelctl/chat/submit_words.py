@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from kestrelctl.core.model.placeholders import Placeholders
-from kestrelctl.core.model.shell_text import left_in
-from kestrelctl.core.model.spec import JobSpec, Notify
+from kestrelctl.core.model.job.placeholders import Placeholders
+from kestrelctl.core.model.job.shell_text import left_in
+from kestrelctl.core.model.job.spec import JobSpec, Notify
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.job_options import (
     JOB_FILE_SUFFIXES,

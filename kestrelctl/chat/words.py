@@ -11,15 +11,14 @@ import click
 
 from kestrelctl.chat import sentences, submit_words, typed_words
 from kestrelctl.chat.step import NotDone, Step, no_such_job, refusal
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.errors import KestrelError, NotFound, UsageError
 from kestrelctl.grammar.id_ranges import LAST, parse_job, parse_jobs
 from kestrelctl.grammar.nearest import did_you_mean
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import flock_requests as fr
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.chat_message import ChatKind
-from kestrelctl.protocol.flock_answers import FlockStatus
+from kestrelctl.protocol.answers import FlockStatus
+from kestrelctl.protocol.chat import ChatKind
 
 #: How many workers are asked for; of more it is only said that there are.
 _MOST_WORKERS = 200
@@ -276,7 +275,7 @@ def _status(words: Sequence[str], user: str) -> str | Step:
 def _flock(words: Sequence[str], _user: str) -> str | Step:
     if words and words[0] != "status":
         raise UsageError("that is for the command line", hint="write: flock")
-    return Step(fr.AskFlock(), lambda reply: sentences.flock_line(cast(FlockStatus, reply).flock))
+    return Step(rq.AskFlock(), lambda reply: sentences.flock_line(cast(FlockStatus, reply).flock))
 
 
 def _jobs(words: Sequence[str], user: str) -> str | Step:

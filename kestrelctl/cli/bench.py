@@ -16,11 +16,11 @@ import click
 import msgspec
 
 from kestrelctl.cli.command import Invocation, Noun, common_options, pass_invocation, pool_option
-from kestrelctl.cli.command_output import CommandOutput, Record, Table
-from kestrelctl.cli.grid import Grid
-from kestrelctl.cli.screen import Screen
+from kestrelctl.cli.show.command_output import CommandOutput, Record, Table
+from kestrelctl.cli.show.grid import Grid
+from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.until_signal import SIGNAL_STATUS, until_a_signal
-from kestrelctl.core.model.isolation import RUNGS
+from kestrelctl.core.model.worker.isolation import RUNGS
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.grammar.quantities import (
     Number,
@@ -31,11 +31,11 @@ from kestrelctl.grammar.quantities import (
 )
 
 if TYPE_CHECKING:
-    from kestrelctl.bench.bench_result import BenchResult, BenchRun
     from kestrelctl.bench.compare import Change, Comparison, Pairing
     from kestrelctl.bench.estimate import Expectation
-    from kestrelctl.bench.table import TablePrinter
-    from kestrelctl.cli.meter import Show
+    from kestrelctl.bench.report.table import TablePrinter
+    from kestrelctl.bench.result import BenchResult, BenchRun
+    from kestrelctl.cli.show.meter import Show
     from kestrelctl.xmpp.user import UserConnection
 
 
@@ -198,7 +198,7 @@ def compare_results(
 @pass_invocation
 def report_results(invocation: Invocation, /, results: tuple[Path, ...], file: Path) -> None:
     """Draw results over each other on one page. The first one leads."""
-    from kestrelctl.bench.report import write_page
+    from kestrelctl.bench.report.directory import write_page
 
     write_page(file, results)
     asyncio.run(invocation.show(Record(str(file), {"report": str(file)}, [str(file)])))
@@ -209,14 +209,14 @@ def _measure(invocation: Invocation, given: dict[str, Any]) -> int:
 
     That is done, too, with the runs of a bench that ends early, by a signal or an error.
     """
-    from kestrelctl.bench import report as reporting
     from kestrelctl.bench import run as running
     from kestrelctl.bench import sweep as sweeping
     from kestrelctl.bench.findings import Findings
     from kestrelctl.bench.reference import SLEEPS_2009
-    from kestrelctl.bench.table import TablePrinter
-    from kestrelctl.bench.wording import announcement
-    from kestrelctl.cli.meter import Bars, now_and_then
+    from kestrelctl.bench.report import directory as reporting
+    from kestrelctl.bench.report.table import TablePrinter
+    from kestrelctl.bench.report.wording import announcement
+    from kestrelctl.cli.show.meter import Bars, now_and_then
 
     directory = given.pop("report", None)
     sweep = given.pop("sweep", False)
@@ -353,7 +353,7 @@ class BenchOutput(CommandOutput):
         self._table = table
 
     async def entries(self) -> AsyncIterator[tuple[str, object]]:
-        from kestrelctl.bench.bench_result import to_json
+        from kestrelctl.bench.result import to_json
 
         rates = ", ".join(f"{run.tasks_per_second:g}" for run in self._result.runs)
         yield rates, msgspec.json.decode(to_json(self._result))

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from kestrelctl.cli.screen import PROGRAM, Screen, parse_mode
+from kestrelctl.cli.show.screen import PROGRAM, Screen, parse_mode
 from kestrelctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kestrelctl.cli.command_output import CommandOutput
     from kestrelctl.cli.connection import Connection
     from kestrelctl.cli.context import Context
     from kestrelctl.cli.redial import Redial
-    from kestrelctl.core.model.stored_file import StoredFile
+    from kestrelctl.cli.show.command_output import CommandOutput
+    from kestrelctl.core.model.files.stored_file import StoredFile
 
 
 class OpenPool(Protocol):
@@ -136,7 +136,7 @@ class Invocation:
 
     async def show(self, output: CommandOutput) -> None:
         """Prints what a command found."""
-        from kestrelctl.cli.command_output import show
+        from kestrelctl.cli.show.command_output import show
 
         await show(output, self.screen)
 

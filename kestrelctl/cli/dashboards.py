@@ -3,21 +3,66 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
-from kestrelctl.cli.command_output import Column, CommandOutput, Listing
+from kestrelctl.cli.show.command_output import Column, CommandOutput, Listing
+from kestrelctl.cli.show.screen import BOLD, CYAN, GREEN, RED, Screen
 from kestrelctl.core.model.plural import plural
 from kestrelctl.grammar.deadline_words import Since, parse_since
+from kestrelctl.grammar.one_line import one_line
 from kestrelctl.grammar.quantities import parse_duration
 
 if TYPE_CHECKING:
     from kestrelctl.grafana.board import Board
     from kestrelctl.grafana.client import Grafana
+
+
+_COLORS = {"---": BOLD, "+++": BOLD, "@@": CYAN, "-": RED, "+": GREEN}
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """What sets two versions of a thing apart; `diff` is empty if nothing does."""
+
+    uid: str
+    differs: bool
+    diff: str
+
+
+class Differences(CommandOutput):
+    """Several differences; the names are of the things that differ."""
+
+    many = True
+
+    def __init__(self, found: Sequence[Difference]) -> None:
+        self._found = found
+
+    async def entries(self) -> AsyncIterator[tuple[str, object]]:
+        for each in self._found:
+            yield each.uid, each
+
+    async def name(self, screen: Screen) -> None:
+        for each in self._found:
+            if each.differs:
+                screen.write(f"{each.uid}\n")
+
+    async def tabulate(self, screen: Screen) -> None:
+        for each in self._found:
+            for line in each.diff.splitlines():
+                screen.write(_painted(one_line(line), screen) + "\n")
+
+
+def _painted(line: str, screen: Screen) -> str:
+    for start, color in _COLORS.items():
+        if line.startswith(start):
+            return screen.paint(color, line)
+    return line
+
 
 #: Ends `diff` if something differs, as it ends diff(1).
 DIFFERENT = 1
@@ -149,7 +194,7 @@ def diff(
     invocation: Invocation, /, directory: Path | None, names: tuple[str, ...], **server: Any
 ) -> int:
     """Show what a push would change; status 1 if anything."""
-    from kestrelctl.cli.diffs import Difference, Differences
+    pass
     from kestrelctl.grafana.board import pick
     from kestrelctl.grafana.pull import compare
 

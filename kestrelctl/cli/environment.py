@@ -7,25 +7,21 @@ from collections.abc import Sequence
 import click
 
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
-from kestrelctl.cli.command_output import Column, CommandOutput, Listing, Record, Table
 from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.grid import Grid
 from kestrelctl.cli.redial import Redial
-from kestrelctl.core.model.assets import amounts, describe_all
+from kestrelctl.cli.show.command_output import Column, CommandOutput, Listing, Record, Table
+from kestrelctl.cli.show.grid import Grid
 from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.worker.assets import amounts, describe_all
 from kestrelctl.errors import NotFound
 from kestrelctl.grammar.quantities import ago, duration, short_address
-from kestrelctl.protocol.environment_answers import (
+from kestrelctl.protocol.answers import (
     EnvironmentClassView,
     EnvironmentList,
     EnvironmentView,
     StartFailureView,
 )
-from kestrelctl.protocol.environment_requests import (
-    ListEnvironments,
-    StartOneEnvironment,
-    StopEnvironments,
-)
+from kestrelctl.protocol.requests import ListEnvironments, StartOneEnvironment, StopEnvironments
 
 #: Why no more of a class are started, in words.
 OBSTACLES = {

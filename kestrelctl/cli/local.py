@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.context import DEFAULT_LOCAL_POOL, named_local_pool, usual_local_pool
-from kestrelctl.cli.mail_options import mail_options, mail_words
-from kestrelctl.core.model.isolation import RUNGS
+from kestrelctl.cli.manager.mail_options import mail_options, mail_words
+from kestrelctl.cli.show.command_output import Record
 from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.worker.isolation import RUNGS
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.grammar.quantities import WholeNumber
 

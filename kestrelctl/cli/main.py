@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from kestrelctl.cli.command import Invocation, Noun, common_options
-from kestrelctl.cli.screen import PROGRAM, Mode, NobodyReads, Screen
+from kestrelctl.cli.show.screen import PROGRAM, Mode, NobodyReads, Screen
 from kestrelctl.errors import KestrelError, UsageError
 
 #: Command -> (where it is, what it does).
@@ -23,33 +23,48 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "kestrelctl.cli.local:up",
         "Start a pool on this machine, for you alone.",
     ),
-    "submit": ("kestrelctl.cli.submit:submit", "Run a command as a job of one or many tasks."),
-    "job": ("kestrelctl.cli.job:job", "List jobs, wait for them, read their output, cancel them."),
-    "top": ("kestrelctl.cli.top:top", "Watch the pool: workers, jobs, rates, and why tasks wait."),
+    "submit": (
+        "kestrelctl.cli.submit.commands:submit",
+        "Run a command as a job of one or many tasks.",
+    ),
+    "job": (
+        "kestrelctl.cli.job.commands:job",
+        "List jobs, wait for them, read their output, cancel them.",
+    ),
+    "top": (
+        "kestrelctl.cli.top.commands:top",
+        "Watch the pool: workers, jobs, rates, and why tasks wait.",
+    ),
     "down": (
         "kestrelctl.cli.local:down",
         "Stop a pool on this machine; `up` goes on with its jobs.",
     ),
-    "pool": ("kestrelctl.cli.pool:pool", "Show the state of the pool; set licences and policies."),
+    "pool": (
+        "kestrelctl.cli.pool.commands:pool",
+        "Show the state of the pool; set licences and policies.",
+    ),
     "worker": (
-        "kestrelctl.cli.worker:worker",
+        "kestrelctl.cli.worker.commands:worker",
         "List and drain workers; run one, or let a machine join as one.",
     ),
     "user": (
-        "kestrelctl.cli.user:user",
+        "kestrelctl.cli.user.commands:user",
         "List users and what they have used; set shares and mail.",
     ),
     "group": (
-        "kestrelctl.cli.group:group",
+        "kestrelctl.cli.user.groups:group",
         "List groups of users, and set their weights and limits.",
     ),
     "trigger": (
         "kestrelctl.cli.trigger:trigger",
         "List, test and switch rules that act by themselves.",
     ),
-    "manager": ("kestrelctl.cli.manager:manager", "Run the manager of a pool; copy its store."),
+    "manager": (
+        "kestrelctl.cli.manager.commands:manager",
+        "Run the manager of a pool; copy its store.",
+    ),
     "fleet": (
-        "kestrelctl.cli.fleet:fleet",
+        "kestrelctl.cli.fleet.commands:fleet",
         "Inspect and restart the hosts of an Ansible inventory.",
     ),
     "environment": (
@@ -61,7 +76,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Copy dashboards to a Grafana server, and back.",
     ),
     "flock": (
-        "kestrelctl.cli.flock:flock",
+        "kestrelctl.cli.flock.commands:flock",
         "Share idle machines with other pools, by rules that you set.",
     ),
     "bench": (

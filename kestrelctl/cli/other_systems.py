@@ -17,8 +17,8 @@ from typing import NamedTuple
 import click
 
 from kestrelctl.cli.command import Invocation
-from kestrelctl.cli.jobfile import program
-from kestrelctl.cli.screen import PROGRAM
+from kestrelctl.cli.show.screen import PROGRAM
+from kestrelctl.cli.submit.job_file import program
 from kestrelctl.cli.task_command import check_command
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.id_ranges import parse_jobs

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import TypeVar
 
 from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.screen import Screen
+from kestrelctl.cli.show.screen import Screen
 from kestrelctl.errors import KestrelError, NotFound, TimedOut, Undelivered, Unreachable
 from kestrelctl.protocol.answers import Changed
 from kestrelctl.protocol.requests import AnyRequest

@@ -6,17 +6,18 @@ from pathlib import Path
 
 import click
 
-from kestrelctl.cli.changed import Changes
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
-from kestrelctl.cli.command_output import Column, CommandOutput, Listing, Record, Table
 from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.events import shown_time
-from kestrelctl.cli.grid import Grid
+from kestrelctl.cli.pool.events import shown_time
 from kestrelctl.cli.redial import Redial
+from kestrelctl.cli.show.changed import Changes
+from kestrelctl.cli.show.command_output import Column, CommandOutput, Listing, Record, Table
+from kestrelctl.cli.show.grid import Grid
 from kestrelctl.core.model.plural import plural
+from kestrelctl.core.triggers.definition import read_triggers
 from kestrelctl.errors import UsageError, why
 from kestrelctl.grammar.quantities import ago, duration
-from kestrelctl.protocol.trigger_messages import (
+from kestrelctl.protocol.triggers import (
     EnableTrigger,
     FiredList,
     FiredView,
@@ -27,7 +28,6 @@ from kestrelctl.protocol.trigger_messages import (
     TriggerView,
     TryTrigger,
 )
-from kestrelctl.triggers.trigger_definition import read_triggers
 
 _FIRED_COLUMNS: list[Column[FiredView]] = [
     Column("TIME", lambda f: shown_time(f.at)),

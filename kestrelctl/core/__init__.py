@@ -2,6 +2,7 @@
 
 The floors, from the top; each imports from those below it only:
 
+- `batch`, `environments`, `membership`, `triggers`, `properties`: what operators define
 - `pool`: the state machine that shells and simulated worlds drive, and the questions they may ask
 - `recovery`, `invariants`, `census`: a state from the store, what must hold, everything counted
 - `handlers`: what each event does

@@ -14,9 +14,9 @@ from kestrelctl.core.jobs.gates import passing, takeable
 from kestrelctl.core.jobs.tokens import TokensLeft
 from kestrelctl.core.members.availability import WORKER_STATES, worker_state
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.assets import MILLI, Amounts, known
+from kestrelctl.core.model.job.shape import Shape
 from kestrelctl.core.model.refusal import Reason
-from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.model.worker.assets import MILLI, Amounts, known
 from kestrelctl.core.scheduling.ladder import shape_reason
 from kestrelctl.core.scheduling.shortage import Shortage, shortage
 from kestrelctl.core.scheduling.supply import ClassSupply

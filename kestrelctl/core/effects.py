@@ -11,11 +11,11 @@ from typing import ClassVar
 import msgspec
 
 from kestrelctl.core.events import JobClosed, JobStored, TasksClosed
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.assets import Amounts
-from kestrelctl.core.model.checkpoint import MadeCheckpoint
+from kestrelctl.core.model.job.checkpoint import MadeCheckpoint
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
-from kestrelctl.core.model.template import Template
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.assets import Amounts
 
 #: (number, job id, index, n, place of the claim)
 Span = tuple[int, int, int, int, int]

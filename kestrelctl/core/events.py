@@ -5,18 +5,18 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.after import After
-from kestrelctl.core.model.assets import Amounts
-from kestrelctl.core.model.byte_limit import ByteLimit
-from kestrelctl.core.model.checkpoint import MadeCheckpoint
+from kestrelctl.core.model.files.byte_limit import ByteLimit
 from kestrelctl.core.model.index_ranges import IndexRange
+from kestrelctl.core.model.job.after import After
+from kestrelctl.core.model.job.checkpoint import MadeCheckpoint
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import EndedTasks, FlockRecord, JobRecord
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.share_change import ShareChange
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.use import Use
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.assets import Amounts
+from kestrelctl.core.model.worker.use import Use
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,10 +13,10 @@ from kestrelctl.core.jobs.queued_bytes import account_of, encoded_bytes
 from kestrelctl.core.jobs.quota import Quota, counted
 from kestrelctl.core.jobs.sharer import weight_of
 from kestrelctl.core.members.availability import closed
-from kestrelctl.core.model.after import count_parents, ids_of
-from kestrelctl.core.model.assets import MILLI
+from kestrelctl.core.model.job.after import count_parents, ids_of
+from kestrelctl.core.model.job.spec import OnWorkerLost
 from kestrelctl.core.model.neighbour import is_neighbour
-from kestrelctl.core.model.spec import OnWorkerLost
+from kestrelctl.core.model.worker.assets import MILLI
 from kestrelctl.core.state import State
 
 

@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from kestrelctl.core.attempts.book import promote
 from kestrelctl.core.attempts.endings import end_backoffs, in_backoff, settle_job
 from kestrelctl.core.attempts.estimates import try_one
 from kestrelctl.core.attempts.hand_out import hand_out
 from kestrelctl.core.attempts.recounting import ease
 from kestrelctl.core.attempts.reserve import keep_workers
+from kestrelctl.core.attempts.table import promote
 from kestrelctl.core.attempts.token_keeping import keep_tokens
 from kestrelctl.core.attempts.token_return import take_lacking, wake_rest, wake_some
 from kestrelctl.core.census import (
@@ -75,19 +75,17 @@ from kestrelctl.core.handlers import (
     dependents,
     durability,
     fail_fast,
-    flock_changes,
     holds,
     leases,
     membership,
     pairs,
-    policy_changes,
     reporting,
-    running_use,
     services,
-    sharing,
+    settings,
     spanning,
     submission,
     token_changes,
+    usage,
 )
 from kestrelctl.core.invariants import violations
 from kestrelctl.core.jobs.job import Job
@@ -95,14 +93,14 @@ from kestrelctl.core.jobs.queued_bytes import QueuedBytes
 from kestrelctl.core.jobs.sharer import Sharers
 from kestrelctl.core.members.availability import closed
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.job.shape import Shape
 from kestrelctl.core.model.records import FlockPeer, PolicyRecord, Snapshot
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.seal import Seals
 from kestrelctl.core.model.sealed_epoch import Rank
-from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.recovery import restore
 from kestrelctl.core.scheduling.explain import Explanation, explain
 from kestrelctl.core.scheduling.imagined import ImaginedWorkers
@@ -130,14 +128,14 @@ _HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     PutOnHold: holds.on_put_on_hold,
     Release: holds.on_release,
     Retry: submission.on_retry,
-    PutPolicy: policy_changes.on_put_policy,
-    DropPolicy: policy_changes.on_drop_policy,
-    ChangeFlock: flock_changes.on_change_flock,
+    PutPolicy: settings.on_put_policy,
+    DropPolicy: settings.on_drop_policy,
+    ChangeFlock: settings.on_change_flock,
     PutToken: token_changes.on_put_token,
     DropToken: token_changes.on_drop_token,
-    SetUser: sharing.on_set_user,
-    SetGroup: sharing.on_set_group,
-    DropGroup: sharing.on_drop_group,
+    SetUser: settings.on_set_user,
+    SetGroup: settings.on_set_group,
+    DropGroup: settings.on_drop_group,
     ScaleService: services.on_scale,
     Forget: submission.on_forget,
     Expire: submission.on_expire,
@@ -156,8 +154,8 @@ _HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     Reconnected: membership.on_reconnected,
     Reported: reporting.on_reported,
     Returned: reporting.on_returned,
-    Using: running_use.on_used,
-    Staged: running_use.on_staged,
+    Using: usage.on_used,
+    Staged: usage.on_staged,
     Checkpointed: checkpoints.on_checkpointed,
     StoreFailing: durability.on_store_failing,
     StoreWell: durability.on_store_well,

@@ -7,13 +7,13 @@ from kestrelctl.core.handlers.pairs import pair_restored
 from kestrelctl.core.handlers.waits import wait_for_parents
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.ad import WorkerAd, with_cpus
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.hold import MAX_HOLD_REASON_CHARACTERS, POOL, Hold
+from kestrelctl.core.model.job.hold import MAX_HOLD_REASON_CHARACTERS, POOL, Hold
 from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.core.model.records import PolicyRecord, Snapshot, UnfinishedJob, WorkerRecord
 from kestrelctl.core.model.seal import Seals
 from kestrelctl.core.model.validate import problem_with_job
+from kestrelctl.core.model.worker.ad import WorkerAd, with_cpus
 from kestrelctl.core.policies.bad_policy import BadPolicy
 from kestrelctl.core.policies.loading import problem_with_charges
 from kestrelctl.core.policies.named_policy import NamedPolicy

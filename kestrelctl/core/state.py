@@ -23,13 +23,13 @@ from kestrelctl.core.members.flock_memory import FlockMemory
 from kestrelctl.core.members.silence import Process
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
 from kestrelctl.core.model.seal import Seals
-from kestrelctl.core.model.significance import Interest, interests_of
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.significance import Interest, interests_of
 from kestrelctl.core.policies.in_force import PoliciesInForce
 from kestrelctl.core.scheduling.demand import Demand
 from kestrelctl.core.scheduling.supply import Supply

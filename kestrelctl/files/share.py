@@ -21,7 +21,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from kestrelctl.core.model.stored_file import Piece, StoredFile, problem_with_stored_file
+from kestrelctl.core.model.files.stored_file import Piece, StoredFile, problem_with_stored_file
 from kestrelctl.core.pacing.backoff import pause_seconds
 from kestrelctl.errors import (
     NO_SPACE,
@@ -33,7 +33,7 @@ from kestrelctl.errors import (
     TimedOut,
     Unreachable,
 )
-from kestrelctl.files.line import CHUNK_BYTES, Line, LineCut
+from kestrelctl.files.connection import CHUNK_BYTES, Line, LineCut
 from kestrelctl.protocol.upload_slots import PieceTooLarge, Slot
 
 #: How much goes into one upload: what a cut costs at most, and how seldom a place is asked for.

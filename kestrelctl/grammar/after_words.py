@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from kestrelctl.core.model.after import After, WantedEnd, problem_with_parents
+from kestrelctl.core.model.job.after import After, WantedEnd, problem_with_parents
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.id_ranges import LAST
 

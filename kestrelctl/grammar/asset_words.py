@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kestrelctl.core.model.ad import AssetChange
-from kestrelctl.core.model.exits import MAX_EXIT_CODE
+from kestrelctl.core.model.job.exits import MAX_EXIT_CODE
+from kestrelctl.core.model.worker.ad import AssetChange
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.quantities import parse_capacity, parse_digits, parse_size
 

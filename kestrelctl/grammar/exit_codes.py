@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import signal
 
-from kestrelctl.core.model.ending_rules import STOP_SIGNALS
-from kestrelctl.core.model.exits import Exits
+from kestrelctl.core.model.job.ending_rules import STOP_SIGNALS
+from kestrelctl.core.model.job.exits import Exits
 from kestrelctl.errors import UsageError
 
 _RANGE = re.compile(r"(\d{1,3})(?:-(\d{1,3}))?")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from kestrelctl.core.model.after import After, WantedEnd
+from kestrelctl.core.model.job.after import After, WantedEnd
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.after_words import (
     in_ranges,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kestrelctl.core.model.task_array import MAX_ID
+from kestrelctl.core.model.job.task_array import MAX_ID
 from kestrelctl.errors import UsageError
 
 #: `int` refuses thousands of digits.

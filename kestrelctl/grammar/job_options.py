@@ -7,16 +7,16 @@ from typing import Any, TypeVar
 
 import click
 
-from kestrelctl.core.model.after import IfParentFails
-from kestrelctl.core.model.exits import MAX_EXIT_CODE
-from kestrelctl.core.model.isolation import RUNGS, tag
+from kestrelctl.core.model.job.after import IfParentFails
+from kestrelctl.core.model.job.exits import MAX_EXIT_CODE
+from kestrelctl.core.model.job.placeholders import Placeholders, has_braces
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec, Notify, OnWorkerLost
+from kestrelctl.core.model.job.task_array import TaskArray
+from kestrelctl.core.model.job.task_environment import TaskEnvironment
 from kestrelctl.core.model.objection import objection_to
-from kestrelctl.core.model.placeholders import Placeholders, has_braces
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec, Notify, OnWorkerLost
-from kestrelctl.core.model.task_array import TaskArray
-from kestrelctl.core.model.task_environment import TaskEnvironment
 from kestrelctl.core.model.validate import problem_with_job
+from kestrelctl.core.model.worker.isolation import RUNGS, tag
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.after_words import parse_after, parse_after_each
 from kestrelctl.grammar.asset_words import asked_assets

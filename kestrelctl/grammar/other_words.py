@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from kestrelctl.core.model.ending_rules import STOP_SIGNALS
+from kestrelctl.core.model.job.ending_rules import STOP_SIGNALS
 from kestrelctl.grammar.file_patterns import IN_FILE_NAMES
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from kestrelctl.core.model.after import After
-from kestrelctl.core.model.parent_files import ParentFiles, not_waited_for
+from kestrelctl.core.model.files.parent_files import ParentFiles, not_waited_for
+from kestrelctl.core.model.job.after import After
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.id_ranges import LAST
 

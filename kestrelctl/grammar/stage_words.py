@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from kestrelctl.core.model.stage import IN, OUT, SETUP, Stage
-from kestrelctl.core.model.stage_rules import COMMANDED
+from kestrelctl.core.model.job.stage import IN, OUT, SETUP, Stage
+from kestrelctl.core.model.job.stage_rules import COMMANDED
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.quantities import parse_duration
 

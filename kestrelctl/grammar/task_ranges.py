@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kestrelctl.core.model.task_array import Run, TaskArray, problem_with_ids
+from kestrelctl.core.model.job.task_array import Run, TaskArray, problem_with_ids
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.id_ranges import with_commas
 

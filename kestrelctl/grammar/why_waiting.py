@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.model.isolation import TAG_PREFIX, is_reserved, without_isolation
-from kestrelctl.core.model.own_tags import OwnTag, first_own
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.validate import MOST_TOKENS, is_of_workers
+from kestrelctl.core.model.worker.isolation import TAG_PREFIX, is_reserved, without_isolation
+from kestrelctl.core.model.worker.own_tags import OwnTag, first_own
 from kestrelctl.grammar.quantities import duration, short_address
 from kestrelctl.protocol.answers import JobExplanation
 

@@ -40,9 +40,9 @@ from kestrelctl.local.pool_state import (
     pool_directory,
     read_state,
 )
-from kestrelctl.manager.environments.all_classes import read_all_classes
-from kestrelctl.manager.handlers.handler_files import read_all_handlers
-from kestrelctl.manager.triggers.trigger_files import read_all_triggers
+from kestrelctl.manager.environments.classes import read_all_classes
+from kestrelctl.manager.handlers.files import read_all_handlers
+from kestrelctl.manager.triggers.files import read_all_triggers
 from kestrelctl.protocol.answers import PoolSummary
 from kestrelctl.protocol.requests import PoolStatus
 from kestrelctl.store.backup import count_jobs

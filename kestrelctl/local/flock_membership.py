@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kestrelctl.core.model.domain import problem_with_domain
+from kestrelctl.core.model.names import problem_with_domain
 from kestrelctl.core.model.neighbour import RECLAIM_MINUTES
 from kestrelctl.errors import UsageError
 from kestrelctl.local.flock_addresses import read_address

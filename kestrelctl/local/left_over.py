@@ -20,7 +20,7 @@ from kestrelctl.local.pool_state import (
     processes_of,
     remove_state,
 )
-from kestrelctl.worker.orphans import SCRATCH_VARIABLE
+from kestrelctl.worker.run.orphans import SCRATCH_VARIABLE
 from kestrelctl.worker.trash import remove_tree
 
 #: How long what is left gets to end by itself.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from kestrelctl.core.model.domain import problem_with_domain
+from kestrelctl.core.model.names import problem_with_domain
 from kestrelctl.errors import UsageError
 from kestrelctl.metrics.endpoint import parse_address
 from kestrelctl.xmpp.federation import Federation

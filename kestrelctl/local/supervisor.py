@@ -40,14 +40,14 @@ from kestrelctl.local.pool_state import (
     state_marks,
     write_state,
 )
-from kestrelctl.manager.environments.all_classes import read_all_classes
+from kestrelctl.manager.environments.classes import read_all_classes
 from kestrelctl.worker.discovery import (
     discover,
     disk_for_inputs_bytes,
     disk_for_tasks_bytes,
     even_bytes,
 )
-from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, kill, prctl
+from kestrelctl.worker.run.orphans import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, kill, prctl
 from kestrelctl.worker.stops import Stops
 from kestrelctl.xmpp.federation import Federation
 from kestrelctl.xmpp.prosody import LOCAL_DOMAIN, LOOPBACK, PrivateServer, free_ports

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kestrelctl.core.members.enrollment import is_temporary
 from kestrelctl.errors import UsageError
-from kestrelctl.manager.manager_options import ManagerOptions
+from kestrelctl.manager.options import ManagerOptions
 
 
 def bare(jid: str) -> str:

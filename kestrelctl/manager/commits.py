@@ -14,7 +14,11 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.effects import Effect, Feed
+from kestrelctl.core.membership.event import MembershipEvent
+from kestrelctl.core.membership.handler_records import HandlerAwaits, HandlerSettled
+from kestrelctl.core.membership.worker_group import WorkerGroup, WorkerGroupGone
 from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.job.task_state import FINAL_STATES, Counts
 from kestrelctl.core.model.records import (
     FlockPeer,
     FlockPeerGone,
@@ -34,15 +38,11 @@ from kestrelctl.core.model.records import (
     WorkerGone,
     WorkerRecord,
 )
-from kestrelctl.core.model.task_state import FINAL_STATES, Counts
 from kestrelctl.core.pacing.pace import Pace
+from kestrelctl.core.triggers.fired import TriggerFired
 from kestrelctl.errors import KestrelError, StoreFull
-from kestrelctl.membership.handler_records import HandlerAwaits, HandlerSettled
-from kestrelctl.membership.membership_event import MembershipEvent
-from kestrelctl.membership.worker_group_definition import WorkerGroup, WorkerGroupGone
 from kestrelctl.store.port import Store
 from kestrelctl.store.store_record import StoreRecord
-from kestrelctl.triggers.trigger_fired import TriggerFired
 
 log = logging.getLogger(__name__)
 

@@ -10,30 +10,31 @@ from msgspec.structs import replace
 from kestrelctl.chat.sentences import CORRECTS, unread
 from kestrelctl.chat.typed_json import is_json, plain_json
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.validate import problem_with_ad
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.errors import Busy, KestrelError, NotAllowed, SteppedBack, UsageError
 from kestrelctl.manager.access import Access, bare
-from kestrelctl.manager.addresses import Addresses
 from kestrelctl.manager.caller import Caller
-from kestrelctl.manager.conversations import Conversations
-from kestrelctl.manager.notices import Notices
+from kestrelctl.manager.chat.addresses import Addresses
+from kestrelctl.manager.chat.conversations import Conversations
+from kestrelctl.manager.chat.notices import Notices
+from kestrelctl.manager.chat.presence import PresenceService
 from kestrelctl.manager.other_pools import NO_OTHER_POOLS, OtherPools
-from kestrelctl.manager.outbox import SMALL_BYTES
-from kestrelctl.manager.parent_file_answers import ParentFileAnswers
-from kestrelctl.manager.presence_desk import PresenceDesk
-from kestrelctl.manager.request_dispatch import RequestDispatcher, failed
+from kestrelctl.manager.requests.dispatch import RequestDispatcher, failed
+from kestrelctl.manager.requests.parent_files import ParentFileAnswers
+from kestrelctl.manager.sending.outbox import SMALL_BYTES
+from kestrelctl.manager.sending.turns import WORKER_LINES, Turns
 from kestrelctl.manager.service import Service
-from kestrelctl.manager.turns import WORKER_LINES, Turns
 from kestrelctl.metrics import stanzas
 from kestrelctl.ports import Session
-from kestrelctl.protocol import answers, codec, profile, work
-from kestrelctl.protocol.chat_message import JUST_TEXT, ChatKind, ChatMarks
-from kestrelctl.protocol.command_messages import CommandDone, CommandsHere
-from kestrelctl.protocol.environments import EnvironmentsHere
+from kestrelctl.protocol import answers, codec, profile
+from kestrelctl.protocol import workers as work
+from kestrelctl.protocol.chat import JUST_TEXT, ChatKind, ChatMarks
+from kestrelctl.protocol.commands import CommandDone, CommandsHere
 from kestrelctl.protocol.properties import PropertiesHere
+from kestrelctl.protocol.workers import EnvironmentsHere
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class ManagerListener:
         self._dispatcher = dispatcher
         self._access = access
         self.addresses = Addresses(domain)
-        self.desk = PresenceDesk(service, access, self.addresses)
+        self.desk = PresenceService(service, access, self.addresses)
         self._pool = self.addresses.pool
         self._jobs = self.addresses.jobs
         self._conversations = Conversations(service, dispatcher, access)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.worker.ad import WorkerAd
 
 
 class OtherPools(Protocol):

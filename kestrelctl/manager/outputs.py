@@ -8,9 +8,9 @@ import itertools
 from msgspec.structs import replace
 
 from kestrelctl.core.model.records import TaskRecord
-from kestrelctl.protocol import work
+from kestrelctl.protocol import workers
 from kestrelctl.protocol.answers import Log
-from kestrelctl.protocol.output_views import TaskOutput
+from kestrelctl.protocol.views import TaskOutput
 
 FETCH_SECONDS = 10.0
 PIECE_BYTES = 65536
@@ -23,22 +23,22 @@ class Outputs:
 
     def __init__(self) -> None:
         self._ids = itertools.count(1)
-        self._pending: dict[str, tuple[str, asyncio.Future[work.Output]]] = {}
+        self._pending: dict[str, tuple[str, asyncio.Future[workers.Output]]] = {}
 
     def fetch(
         self, worker: str, number: int, stream: str, offset: int
-    ) -> tuple[work.FetchOutput, asyncio.Future[work.Output]]:
+    ) -> tuple[workers.FetchOutput, asyncio.Future[workers.Output]]:
         """A message for the worker, and the future of its answer."""
         request = str(next(self._ids))
-        future: asyncio.Future[work.Output] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[workers.Output] = asyncio.get_running_loop().create_future()
         self._pending[request] = (worker, future)
         future.add_done_callback(lambda _: self._pending.pop(request, None))
-        message = work.FetchOutput(
+        message = workers.FetchOutput(
             request=request, number=number, stream=stream, offset=offset, limit=PIECE_BYTES
         )
         return message, future
 
-    def on_output(self, sender: str, message: work.Output) -> None:
+    def on_output(self, sender: str, message: workers.Output) -> None:
         """A worker answers; an answer from anybody but the one that was asked is dropped."""
         worker, future = self._pending.get(message.request, ("", None))
         if future is not None and worker == sender and not future.done():

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.plural import plural
-from kestrelctl.manager.manager_options import EVENTS_KEPT_SECONDS, ManagerOptions
+from kestrelctl.manager.options import EVENTS_KEPT_SECONDS, ManagerOptions
 from kestrelctl.manager.service import Service
 
 log = logging.getLogger(__name__)

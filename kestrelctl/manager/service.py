@@ -12,23 +12,23 @@ import msgspec
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.counting.histogram import Histogram
-from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.end_reason import EndKind
+from kestrelctl.core.model.job.task_state import Counts
 from kestrelctl.core.model.result import Outcome, Result
-from kestrelctl.core.model.task_state import Counts
+from kestrelctl.core.model.worker.claim import Claim
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import Busy, KestrelError, StoreFull
-from kestrelctl.manager.acknowledgements import Acknowledgements
+from kestrelctl.manager.chat.profile_workers import ProfileWorkers
 from kestrelctl.manager.commits import GroupCommit
-from kestrelctl.manager.events.member_log import MemberEvents, MemberLog
-from kestrelctl.manager.profile_workers import ProfileWorkers
+from kestrelctl.manager.members.log import MemberEvents, MemberLog
+from kestrelctl.manager.sending.acknowledgements import Acknowledgements
 from kestrelctl.manager.wall_clock import LOOK_SECONDS, WallClock
 from kestrelctl.metrics.mail_counts import MailCounts
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.ports import Clock, Session
-from kestrelctl.protocol import codec, profile, work
+from kestrelctl.protocol import codec, profile, workers
 from kestrelctl.protocol.handout import run_messages
-from kestrelctl.protocol.work import Message
+from kestrelctl.protocol.workers import Message
 from kestrelctl.store.port import Store
 
 log = logging.getLogger(__name__)
@@ -87,12 +87,12 @@ class Service:
         #: What became of workers.
         self.member_log = MemberLog(store, self.commits.write, self.commits.after)
         self._acknowledgements = Acknowledgements(
-            lambda worker, numbers: self._send_numbers(work.Ack, worker, numbers)
+            lambda worker, numbers: self._send_numbers(workers.Ack, worker, numbers)
         )
         #: Called after work was handed out.
         self.after_schedule: list[Callable[[], None]] = []
         #: Takes what a worker has said; the listener sets it.
-        self.hear: Callable[[str, work.FromWorker], None] = lambda worker, message: None
+        self.hear: Callable[[str, workers.FromWorker], None] = lambda worker, message: None
         #: The workers that are sent chat messages and nothing else.
         self.profiles = ProfileWorkers(
             lambda worker, message: self.hear(worker, message),
@@ -193,7 +193,7 @@ class Service:
     def _run(self, effect: fx.Run) -> None:
         ack = self._acknowledgements.take(effect.worker)
         if len(ack) > MOST_NUMBERS:
-            self._send_numbers(work.Ack, effect.worker, ack)
+            self._send_numbers(workers.Ack, effect.worker, ack)
             ack = []
         unsent: list[Result] = []
         moment = self.now()
@@ -225,7 +225,7 @@ class Service:
     def _welcome(self, effect: fx.Welcome) -> None:
         self.send_to_worker(
             effect.worker,
-            work.Welcome(
+            workers.Welcome(
                 incarnation=effect.incarnation,
                 greeting=effect.greeting,
                 heartbeat_seconds=effect.heartbeat_seconds,
@@ -236,26 +236,26 @@ class Service:
         )
 
     def _kill(self, effect: fx.Kill) -> None:
-        self._send_numbers(work.Kill, effect.worker, effect.numbers)
+        self._send_numbers(workers.Kill, effect.worker, effect.numbers)
 
     def _take_checkpoints(self, effect: fx.TakeCheckpoints) -> None:
         for first in range(0, max(len(effect.numbers), len(effect.stop)), MOST_NUMBERS):
             part = slice(first, first + MOST_NUMBERS)
-            message = work.TakeCheckpoints(numbers=effect.numbers[part], stop=effect.stop[part])
+            message = workers.TakeCheckpoints(numbers=effect.numbers[part], stop=effect.stop[part])
             self.send_to_worker(effect.worker, message)
 
     def _recall(self, effect: fx.Recall) -> None:
-        self._send_numbers(work.Recall, effect.worker, effect.numbers)
+        self._send_numbers(workers.Recall, effect.worker, effect.numbers)
 
     def _ask_who(self, effect: fx.AskWho) -> None:
         known = self.pool.workers.get(effect.worker)
         if known is not None and known.ad.version == profile.VERSION:
             self.profiles.ask(effect.worker)
             return
-        self.send_to_worker(effect.worker, work.Who())
+        self.send_to_worker(effect.worker, workers.Who())
 
     def _set_heartbeat(self, effect: fx.SetHeartbeat) -> None:
-        message = work.SetHeartbeat(heartbeat_seconds=effect.heartbeat_seconds)
+        message = workers.SetHeartbeat(heartbeat_seconds=effect.heartbeat_seconds)
         self.send_to_worker(effect.worker, message)
 
     def _feed(self, effect: fx.Feed) -> None:
@@ -266,13 +266,16 @@ class Service:
         log.log(level, "%s", effect.text)
 
     def _send_numbers(
-        self, kind: type[work.Ack | work.Kill | work.Recall], worker: str, numbers: list[int]
+        self,
+        kind: type[workers.Ack | workers.Kill | workers.Recall],
+        worker: str,
+        numbers: list[int],
     ) -> None:
         """Sends as many messages as it takes: the server ends the manager's link at a large one."""
         for first in range(0, len(numbers), MOST_NUMBERS):
             self.send_to_worker(worker, kind(numbers=numbers[first : first + MOST_NUMBERS]))
 
-    def send_to_worker(self, worker: str, message: work.ToWorker) -> None:
+    def send_to_worker(self, worker: str, message: workers.ToWorker) -> None:
         """Sends a worker a message, as the pool."""
         if worker in self.profiles:
             self.profiles.tell(worker, message)

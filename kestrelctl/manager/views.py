@@ -12,25 +12,22 @@ from kestrelctl.core.jobs.attempt import Attempt, Phase
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.members.availability import worker_state
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.assets import MILLI, natural, unit_key, without_units
+from kestrelctl.core.membership.event import MembershipEvent
 from kestrelctl.core.model.end_reason import NO_REASON
-from kestrelctl.core.model.ending_rules import rules_text
-from kestrelctl.core.model.job_inputs import shown_input
-from kestrelctl.core.model.program import cut_words
+from kestrelctl.core.model.files.inputs import shown_input
+from kestrelctl.core.model.job.checkpoint import Checkpoint
+from kestrelctl.core.model.job.checkpoint_rules import DEFAULT_SECONDS
+from kestrelctl.core.model.job.ending_rules import rules_text
+from kestrelctl.core.model.job.program import cut_words
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import Counts, TaskState
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.result import logs_are_stored
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import Counts, TaskState
-from kestrelctl.core.model.use import Use
+from kestrelctl.core.model.worker.assets import MILLI, natural, unit_key, without_units
+from kestrelctl.core.model.worker.use import Use
 from kestrelctl.core.pool import Pool
+from kestrelctl.core.properties.reading import PropertyReading
 from kestrelctl.core.scheduling.shortage import class_words, shape_words
-from kestrelctl.manager.checkpoint_words import (
-    abridged_checkpoints,
-    checkpoint_view,
-    job_checkpoints,
-)
-from kestrelctl.membership.membership_event import MembershipEvent
-from kestrelctl.properties.property_reading import PropertyReading
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import (
     JobExplanation,
@@ -44,13 +41,57 @@ from kestrelctl.protocol.answers import (
     UserLine,
     WorkerView,
 )
-from kestrelctl.protocol.asset_views import AssetView
-from kestrelctl.protocol.pool_troubles import SaturatedClass, UnmetShape
 from kestrelctl.protocol.properties import ToldReading
-from kestrelctl.protocol.share_views import GroupView, UserView
-from kestrelctl.protocol.task_file_views import TaskFiles
-from kestrelctl.protocol.trigger_messages import FiredView
+from kestrelctl.protocol.triggers import FiredView
+from kestrelctl.protocol.views import (
+    AssetView,
+    CheckpointView,
+    GroupView,
+    JobCheckpoints,
+    SaturatedClass,
+    TaskFiles,
+    UnmetShape,
+    UserView,
+)
 from kestrelctl.store.sums import Spread, Used
+
+#: Characters of globs in an answer about many jobs.
+LONGEST_GLOBS = 200
+
+
+def checkpoint_view(checkpoint: Checkpoint | None, now: float) -> CheckpointView | None:
+    """The latest checkpoint of a task, if there is one."""
+    if checkpoint is None:
+        return None
+    return CheckpointView(
+        n=checkpoint.n,
+        age_seconds=round(max(0.0, now - checkpoint.at), 3),
+        size_bytes=checkpoint.stored.size_bytes,
+    )
+
+
+def job_checkpoints(spec: JobSpec, resumed: int) -> JobCheckpoints | None:
+    """What a job says of checkpoints, if it does.
+
+    Args:
+        resumed: how many attempts were begun from one.
+    """
+    if not spec.program.checkpoints:
+        return None
+    return JobCheckpoints(
+        globs=list(spec.program.checkpoints),
+        every_seconds=spec.program.checkpoint_seconds or DEFAULT_SECONDS,
+        exit_code=spec.program.checkpoint_exit,
+        resumed=resumed,
+    )
+
+
+def abridged_checkpoints(view: JobCheckpoints | None) -> JobCheckpoints | None:
+    """The same with globs that are cut where they become long."""
+    if view is None:
+        return None
+    return msgspec.structs.replace(view, globs=cut_words(view.globs, LONGEST_GLOBS))
+
 
 #: The longest command, and the longest requirements, in characters, in an answer about many jobs.
 LONGEST_COMMAND = 200

@@ -10,8 +10,9 @@ from prometheus_client.core import Metric
 from kestrelctl.core.census import Census, WorkerNumbers
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.counting.totals import Totals
-from kestrelctl.core.model.assets import MILLI, natural
+from kestrelctl.core.model.worker.assets import MILLI, natural
 from kestrelctl.core.pool import Pool
+from kestrelctl.core.properties.summary import PropertySummary
 from kestrelctl.core.scheduling.shortage import class_words, shape_words
 from kestrelctl.logs import repeats
 from kestrelctl.metrics.families import (
@@ -30,8 +31,7 @@ from kestrelctl.metrics.flock_families import FlockNumbers, flock_families
 from kestrelctl.metrics.labelled_gauges import LabelledGauges, quoted
 from kestrelctl.metrics.mail_counts import MailCounts
 from kestrelctl.metrics.stanzas import StanzaCounts
-from kestrelctl.properties.property_summary import PropertySummary
-from kestrelctl.protocol.work import Heartbeat, Hello
+from kestrelctl.protocol.workers import Heartbeat, Hello
 from kestrelctl.store.port import Statistics
 
 #: Owners with a series of their own, those with the most tasks first; the rest are `other`.

@@ -2,37 +2,392 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import msgspec
 
-from kestrelctl.core.model.clause_count import ClauseCount
+from kestrelctl.core.membership.event import MembershipEvent
+from kestrelctl.core.membership.worker_group import WorkerGroup
 from kestrelctl.core.model.end_reason import NO_REASON, ReasonText
-from kestrelctl.core.model.hold import Hold
+from kestrelctl.core.model.files.stored_file import StoredFile
+from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.job.after import After
+from kestrelctl.core.model.job.hold import Hold
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.stage import Stage, StageRun
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.pool_moment import PoolMoment, PoolMomentToCome
 from kestrelctl.core.model.refusal import Refusal
-from kestrelctl.core.model.stage import Stage, StageRun
-from kestrelctl.core.model.stored_file import StoredFile
-from kestrelctl.core.model.task_state import TaskState
-from kestrelctl.protocol.asset_views import Assets as Assets
-from kestrelctl.protocol.asset_views import AssetView
-from kestrelctl.protocol.asset_views import Policies as Policies
-from kestrelctl.protocol.checkpoint_views import CheckpointView, JobCheckpoints
-from kestrelctl.protocol.command_messages import CommandAnswer
-from kestrelctl.protocol.environment_answers import EnvironmentList
-from kestrelctl.protocol.flock_answers import FlockAnswer
-from kestrelctl.protocol.flock_views import NeighbourAnswer
-from kestrelctl.protocol.graph_answers import GraphSubmitted, JobGraph
-from kestrelctl.protocol.member_answers import MemberAnswer
-from kestrelctl.protocol.output_views import FollowedLog, TaskOutput
-from kestrelctl.protocol.overview_answers import Overview
-from kestrelctl.protocol.pool_troubles import QuarantineView, SaturatedClass, UnmetShape
+from kestrelctl.core.model.worker.clause_count import ClauseCount
+from kestrelctl.protocol.commands import CommandAnswer
 from kestrelctl.protocol.properties import PropertyList, ToldReading
-from kestrelctl.protocol.reply import Reply as Reply
-from kestrelctl.protocol.share_views import GroupView, UserView
-from kestrelctl.protocol.stage_views import StageSum
-from kestrelctl.protocol.task_file_views import OutputPage
-from kestrelctl.protocol.trigger_messages import TriggerAnswer
-from kestrelctl.protocol.usage_answers import UsedByUsers as UsedByUsers
-from kestrelctl.protocol.usage_answers import UserLine as UserLine
+from kestrelctl.protocol.request import Reply as Reply
+from kestrelctl.protocol.triggers import TriggerAnswer
+from kestrelctl.protocol.views import Assets as Assets
+from kestrelctl.protocol.views import (
+    AssetView,
+    CheckpointView,
+    FlockView,
+    FollowedLog,
+    GroupView,
+    JobCheckpoints,
+    NeighbourAnswer,
+    NeighbourView,
+    OutputPage,
+    QuarantineView,
+    SaturatedClass,
+    StageSum,
+    TaskOutput,
+    UnmetShape,
+    UserView,
+)
+from kestrelctl.protocol.views import Policies as Policies
+
+
+class UserLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the attempts of a user's jobs took whose results became known in some days.
+
+    Attributes:
+        user: or the group, if that was asked; then it is empty for users who are in none.
+        tasks: how many of them ended their task.
+        memory_byte_seconds: the peak of memory times the run time, of attempts whose memory is
+            known; None if it is known of none.
+        peak_bytes: the most that an attempt took; None if it is known of none.
+        stored_bytes: what tasks have in the file share now, whenever they put it there.
+        max_stored_bytes: of a user the most of that; None for any number.
+        queued_bytes: how large jobs are together that have not ended, as encoded.
+        max_queued_bytes: of a user the most of that; None for any size.
+    """
+
+    user: str
+    attempts: int = 0
+    tasks: int = 0
+    cpu_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    wait_seconds: float = 0.0
+    memory_byte_seconds: float | None = None
+    peak_bytes: int | None = None
+    stored_bytes: int = 0
+    max_stored_bytes: int | None = None
+    queued_bytes: int = 0
+    max_queued_bytes: int | None = None
+
+
+class UsedByUsers(Reply, frozen=True, kw_only=True, tag="user_usage"):
+    """A page of users.
+
+    Attributes:
+        since: the beginning of the first day that counts, seconds since the epoch.
+        after: asks for the next page; None if this was the last.
+    """
+
+    since: float
+    users: list[UserLine]
+    after: str | None = None
+
+
+class GraphJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job of several that are submitted as one.
+
+    Attributes:
+        after: the jobs among these that it waits for, by their places, from 0; all come before it.
+            Jobs that are there already are in the `after` of its spec.
+        after_each: the same of the job whose tasks its tasks wait for, one for one; None for none.
+    """
+
+    spec: JobSpec
+    after: tuple[After, ...] = ()
+    after_each: int | None = None
+
+
+class GraphSubmitted(Reply, frozen=True, kw_only=True, tag="graph_submitted"):
+    """All of these jobs are durable.
+
+    Attributes:
+        job_id: of the first; those of the others follow, in the order in which they were sent.
+        jobs: how many.
+        tasks: of all of them.
+        repeated: an earlier submission with the same key has made them.
+    """
+
+    job_id: int
+    jobs: int
+    tasks: int
+    repeated: bool = False
+
+
+class GraphNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job in a drawing.
+
+    Attributes:
+        name: or the beginning of its command, if it has none.
+        state: as of `JobView`; `waiting` of an active one that waits for others.
+        ended: tasks with a final state.
+    """
+
+    job_id: int
+    name: str
+    state: str
+    tasks: int = 1
+    ended: int = 0
+
+
+class GraphEdge(msgspec.Struct, frozen=True, array_like=True):
+    """A job, and others with ids in a row that it waits for, or did.
+
+    Attributes:
+        ending: how they must end: `ok`, `ended` or `failed`; or `each`, of a job whose tasks wait
+            for the tasks of another, one for one.
+    """
+
+    child: int
+    first: int
+    last: int
+    ending: str
+
+
+class JobGraph(Reply, frozen=True, kw_only=True, tag="graph"):
+    """Jobs, with all that they wait for and all that wait for them, directly or not.
+
+    Attributes:
+        nodes: in the order of their ids: parents before their children.
+        edges: those between them; a range may name jobs that are forgotten.
+        more: whether some jobs are left out, because they are too many.
+    """
+
+    nodes: list[GraphNode]
+    edges: list[GraphEdge]
+    more: bool = False
+
+
+class EventPage(Reply, frozen=True, kw_only=True, tag="events"):
+    """What became of workers, in order.
+
+    Attributes:
+        after: the number after which the next page starts.
+        more: whether that one may have anything now.
+    """
+
+    events: list[MembershipEvent]
+    after: int
+    more: bool = False
+
+
+class WorkerGroupView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A group of workers, and how many of those that are there are in it."""
+
+    group: WorkerGroup
+    workers: int = 0
+
+
+class WorkerGroupList(Reply, frozen=True, kw_only=True, tag="worker_groups"):
+    """All groups of workers, by name."""
+
+    groups: list[WorkerGroupView]
+
+
+MemberAnswer: TypeAlias = EventPage | WorkerGroupList
+
+
+class EnvironmentView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One environment.
+
+    Attributes:
+        phase: `starting`, `ready` or `stopping`.
+        since: when it came into that, in seconds since the epoch.
+        idle_seconds: for how long it has had nothing to do; None while it has.
+        worker: the name of its worker; of a node of something else its own.
+        draining: whether its worker gets nothing new; it is stopped when that has nothing left.
+        makes_room_for: the class for which that is so; empty if somebody has asked for it.
+    """
+
+    number: int
+    of: str
+    host: str
+    phase: str
+    since: PoolMoment
+    idle_seconds: float | None = None
+    worker: str
+    asked_for: bool = False
+    draining: bool = False
+    makes_room_for: str = ""
+
+
+class StartFailureView(msgspec.Struct, frozen=True, kw_only=True):
+    """Starts that have failed on a host, the latest ones in a row.
+
+    Attributes:
+        at, next_try_at: seconds since the epoch.
+    """
+
+    host: str
+    times: int
+    at: PoolMoment
+    next_try_at: PoolMomentToCome
+    why: str
+
+
+class EnvironmentHostView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A worker whose machine makes environments, and a class.
+
+    Attributes:
+        free: what it has free, in natural units.
+        why_not: why none of the class is started there now; empty if one could be.
+    """
+
+    host: str
+    free: dict[str, float]
+    why_not: str = ""
+
+
+class EnvironmentClassView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A class of environments.
+
+    Attributes:
+        assets: what each has, in natural units.
+        waiting: tasks that wait for a worker and that it could run.
+        obstacle: why no more are started: `not-needed`, `maximum`, `no-host`, `no-room`, `failed`.
+        runs: what each starts instead of a worker, as a command line; empty for a worker.
+    """
+
+    name: str
+    kind: str
+    tags: tuple[str, ...] = ()
+    assets: dict[str, float]
+    minimum: int
+    maximum: int
+    start_seconds: float
+    idle_seconds: float
+    waiting: int
+    obstacle: str
+    hosts: list[EnvironmentHostView] = []
+    failures: list[StartFailureView] = []
+    runs: str = ""
+
+
+class EnvironmentList(Reply, frozen=True, kw_only=True, tag="environments"):
+    """All classes, and all environments."""
+
+    classes: list[EnvironmentClassView]
+    environments: list[EnvironmentView] = []
+
+
+class FlockStatus(Reply, frozen=True, kw_only=True, tag="flock"):
+    """How the pool stands in its flock."""
+
+    flock: FlockView
+
+
+class Neighbours(Reply, frozen=True, kw_only=True, tag="flock_pools"):
+    """A page of the pools that this one knows, by domain.
+
+    Attributes:
+        after: asks for the next page; None if this was the last.
+    """
+
+    pools: list[NeighbourView]
+    after: str | None = None
+
+
+class FlockPong(Reply, frozen=True, kw_only=True, tag="flock_pong"):
+    """Another pool's manager has answered.
+
+    Attributes:
+        seconds: how long that took.
+    """
+
+    pool: str
+    seconds: float
+
+
+class FlockRules(Reply, frozen=True, kw_only=True, tag="flock_rules"):
+    """All rules on lending and borrowing, in the order in which they are asked.
+
+    Attributes:
+        rest: for `lend` and `borrow`: whether what no rule fits is allowed.
+    """
+
+    rules: list[FlockRule]
+    rest: dict[str, bool]
+
+
+FlockAnswer: TypeAlias = FlockStatus | Neighbours | FlockPong | FlockRules
+
+
+class JobLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):
+    """A job in an overview; an array, because it travels every second."""
+
+    job_id: int
+    name: str  #: or the beginning of its command; empty if it is not for this user
+    owner: str
+    state: str  #: active, held, cancelling, done, failed or cancelled
+    tasks: int
+    submitted_at: PoolMoment
+    waiting: int = 0
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+    lost: int = 0
+    cancelled: int = 0
+    ended_at: PoolMoment | None = None
+    guest_of: str = ""  #: the domain of the pool whose guest it is; empty for none
+
+
+class WorkerLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):
+    """A worker in an overview.
+
+    Attributes:
+        failures: fast ones in a row.
+        since: when it went away, if it is offline.
+        until: the end of its quarantine.
+    """
+
+    worker: str
+    state: str
+    running: int = 0
+    queued: int = 0
+    done: int = 0
+    failed: int = 0
+    failures: int = 0
+    since: PoolMoment | None = None
+    until: PoolMomentToCome | None = None
+
+
+class Overview(Reply, frozen=True, kw_only=True, tag="overview"):
+    """A pool at a glance.
+
+    Attributes:
+        pool: its domain.
+        at: when, by the manager's clock.
+        workers: how many are in which state.
+        capacity, free: of the workers that are online, in natural units: processors, bytes.
+        waiting: tasks that no worker has, by reason.
+        running: tasks that run.
+        queued: tasks that wait at a worker behind others.
+        totals: since the manager started: they begin anew with each `epoch`.
+        jobs: those with running tasks first, then by priority and age.
+        ended: the jobs that ended last, newest first.
+        notable: workers that are not well, then the busiest.
+    """
+
+    pool: str
+    at: PoolMoment
+    version: str
+    epoch: int
+    up_seconds: float
+    workers: dict[str, int]
+    capacity: dict[str, float]
+    free: dict[str, float]
+    waiting: dict[str, int]
+    running: int
+    queued: int
+    totals: dict[str, int]
+    jobs_active: int
+    jobs: list[JobLine]
+    ended: list[JobLine]
+    notable: list[WorkerLine]
+    store_error: str = ""
+    store_error_since: PoolMoment | None = None
 
 
 class Failed(Reply, frozen=True, kw_only=True, tag="error"):

@@ -8,20 +8,24 @@ import msgspec
 
 from kestrelctl.core.model.result import Result
 from kestrelctl.protocol.answers import AnyAnswer
-from kestrelctl.protocol.command_messages import (
-    CommandDone,
-    CommandsHere,
-    ReadProperties,
-    RunCommand,
-)
-from kestrelctl.protocol.environments import EnvironmentsHere, ToHost
-from kestrelctl.protocol.flock_message import FlockMessage
-from kestrelctl.protocol.joining import Join, ToJoiner
+from kestrelctl.protocol.commands import CommandDone, CommandsHere, ReadProperties, RunCommand
+from kestrelctl.protocol.pools import FlockMessage
 from kestrelctl.protocol.profile import FromProfileWorker, ToProfileWorker
 from kestrelctl.protocol.properties import PropertiesHere
 from kestrelctl.protocol.request import RequestId
 from kestrelctl.protocol.requests import AnyRequest
-from kestrelctl.protocol.work import FromLoan, FromWorker, Message, Report, ToLoan, ToWorker
+from kestrelctl.protocol.workers import (
+    EnvironmentsHere,
+    FromLoan,
+    FromWorker,
+    Join,
+    Message,
+    Report,
+    ToHost,
+    ToJoiner,
+    ToLoan,
+    ToWorker,
+)
 
 #: The XEP-0335 container that carries a message in a stanza.
 JSON_NAMESPACE = "urn:xmpp:json:0"

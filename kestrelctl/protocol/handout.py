@@ -7,12 +7,12 @@ from collections.abc import Callable
 import msgspec
 
 from kestrelctl.core.effects import Run, Span
-from kestrelctl.core.model.checkpoint import MOST_STORED_BYTES
+from kestrelctl.core.model.job.checkpoint import MOST_STORED_BYTES
+from kestrelctl.core.model.job.span import MOST_HOST_CHARACTERS
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.seal import Seals
-from kestrelctl.core.model.span import MOST_HOST_CHARACTERS
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.template import Template
-from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import codec, workers
 
 #: The most that one item of a job may take in a message.
 MAX_ITEM_BYTES = 200_000
@@ -56,7 +56,7 @@ def problem_with_size(spec: JobSpec) -> str | None:
 
 def run_messages(
     effect: Run, ack: list[int], seals: Seals, unsent: Callable[[Span, str], None]
-) -> list[work.Run]:
+) -> list[workers.Run]:
     """The messages for a worker: spans, with the claims, templates and items that go with them.
 
     One, unless templates or items are so large that they must travel apart.
@@ -66,7 +66,7 @@ def run_messages(
         seals: the pool's; each span gets one.
         unsent: called with each attempt that fits into no message, and why, in words for its user.
     """
-    message = work.Run(
+    message = workers.Run(
         spans=[
             (number, job_id, index, n, claim, seals.mark(effect.worker, number, job_id, index, n))
             for number, job_id, index, n, claim in effect.spans
@@ -87,16 +87,16 @@ def run_messages(
         alone = msgspec.structs.replace(message, ack=[])
         text = codec.encode(alone)
         if codec.fits(text):
-            return [work.Run(spans=[], ack=ack), alone] if ack else [alone]
+            return [workers.Run(spans=[], ack=ack), alone] if ack else [alone]
         # It was refused when it came in, unless it has grown since, or came another way.
         size = codec.text_bytes(text)
         unsent(effect.spans[0], f"it takes {size:,} bytes; {codec.MAX_PAYLOAD_BYTES:,} is the most")
-        return [work.Run(spans=[], ack=ack, forget=effect.forget)]
+        return [workers.Run(spans=[], ack=ack, forget=effect.forget)]
     first, second = _halves(effect)
     return [*run_messages(first, ack, seals, unsent), *run_messages(second, [], seals, unsent)]
 
 
-def _is_small(message: work.Run) -> bool:
+def _is_small(message: workers.Run) -> bool:
     """Whether it fits at first sight, as nearly all do: a look costs less than encoding twice."""
     if message.jobs or message.hosts or message.checkpoints:
         return False

@@ -1,7 +1,7 @@
 """What the simplest workers say: the profile of the first Kestrel, and the end of each task.
 
 Each message is one JSON object that a person could type. `docs/protocol.md` shows one of each.
-`manager.profile_workers` turns them into the messages of `protocol.work` and back.
+`manager.chat.profile_workers` turns them into the messages of `protocol.workers` and back.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Annotated
 import msgspec
 
 from kestrelctl.core.agent.agent import LocalAttempt
-from kestrelctl.core.model import placeholders
-from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.end_reason import CANCELLED, NO_REASON
-from kestrelctl.core.model.isolation import is_reserved
-from kestrelctl.core.model.own_tags import first_own
+from kestrelctl.core.model.job import placeholders
+from kestrelctl.core.model.job.shell_text import as_line
+from kestrelctl.core.model.job.template import fill_for, variables
 from kestrelctl.core.model.result import TAIL_BYTES, Outcome, Result, Seconds
 from kestrelctl.core.model.seal import Seal
-from kestrelctl.core.model.shell_line import as_line
-from kestrelctl.core.model.template import fill_for, variables
 from kestrelctl.core.model.validate import problem_with_ad
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.isolation import is_reserved
+from kestrelctl.core.model.worker.own_tags import first_own
 from kestrelctl.errors import UsageError
-from kestrelctl.protocol.work import Message, Refused, Who
+from kestrelctl.protocol.workers import Message, Refused, Who
 
 #: What stands as the version in the ad of a worker that speaks these messages.
 VERSION = "profile"

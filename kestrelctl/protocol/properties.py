@@ -10,18 +10,17 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from kestrelctl.core.model.result import Seconds
-from kestrelctl.properties.property_definition import MOST_PROPERTIES, NAME_PATTERN
-from kestrelctl.properties.property_reading import (
+from kestrelctl.core.properties.definition import MOST_PROPERTIES, NAME_PATTERN
+from kestrelctl.core.properties.reading import (
     LARGEST_FLOAT,
     LARGEST_INT,
     MOST_REASON_CHARACTERS,
     MOST_TEXT_BYTES,
     PropertyReading,
 )
-from kestrelctl.properties.property_summary import PropertySummary
-from kestrelctl.protocol.reply import Reply
-from kestrelctl.protocol.request import UserRequest
-from kestrelctl.protocol.work import Message
+from kestrelctl.core.properties.summary import PropertySummary
+from kestrelctl.protocol.request import Reply, UserRequest
+from kestrelctl.protocol.workers import Message
 
 #: So many readings travel in one message: all texts together are smaller than a payload may be.
 MOST_READINGS = 50

@@ -11,7 +11,14 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from kestrelctl.protocol.work import Message
+from kestrelctl.protocol.workers import Message
+
+
+class Reply(Message, frozen=True, kw_only=True):
+    """Anything the pool says to a user; `id` is that of the request."""
+
+    id: str
+
 
 #: Short, because whatever is answered repeats it.
 RequestId = Annotated[str, msgspec.Meta(max_length=100)]

@@ -7,39 +7,207 @@ may have gaps. Every request carries an `id` that its answer repeats.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from kestrelctl.core.classad.syntax import MAX_CHARACTERS as MAX_EXPRESSION_CHARACTERS
 from kestrelctl.core.members.enrollment import DEFAULT_SECONDS
-from kestrelctl.core.model.account import is_called
-from kestrelctl.core.model.ad import AssetChange
-from kestrelctl.core.model.byte_limit import ByteLimit
-from kestrelctl.core.model.hold import MAX_HOLD_REASON_CHARACTERS
-from kestrelctl.core.model.placeholders import Placeholders
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.membership.event import EventQuery
+from kestrelctl.core.membership.worker_group import WorkerGroup
+from kestrelctl.core.model.files.byte_limit import ByteLimit
+from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.job.hold import MAX_HOLD_REASON_CHARACTERS
+from kestrelctl.core.model.job.placeholders import Placeholders
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.shell_text import numbered
+from kestrelctl.core.model.job.spec import JobSpec, Notify
+from kestrelctl.core.model.job.task_state import TaskState
+from kestrelctl.core.model.names import is_called
 from kestrelctl.core.model.result import Count, Seconds, Whole
 from kestrelctl.core.model.share_change import ShareChange
-from kestrelctl.core.model.shell_line import numbered
-from kestrelctl.core.model.spec import JobSpec, Notify
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.worker.ad import AssetChange
 from kestrelctl.core.policies.policy_text import MAX_CHARACTERS as MAX_POLICY_CHARACTERS
-from kestrelctl.protocol.command_messages import CommandRequest
-from kestrelctl.protocol.environment_requests import EnvironmentRequest
-from kestrelctl.protocol.flock_requests import FlockRequest
-from kestrelctl.protocol.member_requests import MemberRequest
+from kestrelctl.protocol.commands import CommandRequest
+from kestrelctl.protocol.pools import Domain
 from kestrelctl.protocol.properties import ListProperties
-from kestrelctl.protocol.request import (
-    AdminRequest,
-    Among,
-    JobRequest,
-    JobsRequest,
-    UserRequest,
-)
+from kestrelctl.protocol.request import AdminRequest, Among, JobRequest, JobsRequest, UserRequest
 from kestrelctl.protocol.request import Request as Request
-from kestrelctl.protocol.trigger_messages import TriggerRequest
+from kestrelctl.protocol.triggers import TriggerRequest
+
+
+class AskFlock(UserRequest, frozen=True, kw_only=True, tag="flock_status"):
+    """How the pool stands in its flock. Answered by `flock`."""
+
+
+class ListNeighbours(UserRequest, frozen=True, kw_only=True, tag="flock_pools"):
+    """The pools that this one knows. Answered by `flock_pools`: a page, by domain.
+
+    Attributes:
+        after: the domain after which the page starts.
+    """
+
+    limit: Count = 200
+    after: str = ""
+
+
+class JoinFlock(AdminRequest, frozen=True, kw_only=True, tag="flock_join"):
+    """Join the flock that a pool is in (admins only), now and after each restart.
+
+    Answered by `changed`, once that is durable; `flock_status` tells when it has come to pass.
+
+    Attributes:
+        domain: any one pool of it.
+    """
+
+    only_admins_may = "change what it does in its flock"
+
+    domain: Domain
+
+
+class ForgetPool(AdminRequest, frozen=True, kw_only=True, tag="flock_forget"):
+    """Join through a pool no more (admins only). Answered by `changed`, once that is durable.
+
+    A pool that answers stays in the flock. One that knows no other pool then is in none.
+
+    Attributes:
+        domain: the pool, as `flock_join` named it.
+    """
+
+    only_admins_may = "change what it does in its flock"
+
+    domain: Domain
+
+
+class LeaveFlock(AdminRequest, frozen=True, kw_only=True, tag="flock_leave"):
+    """Leave the flock (admins only). Answered by `changed`, once that is durable.
+
+    What runs for others, and what others run for this pool, may end.
+    """
+
+    only_admins_may = "change what it does in its flock"
+
+
+class PingPool(AdminRequest, frozen=True, kw_only=True, tag="flock_ping"):
+    """Whether another pool's manager answers, and how soon (admins only). Answered by
+    `flock_pong`.
+    """
+
+    only_admins_may = "change what it does in its flock"
+
+    domain: Domain
+
+
+class ListFlockRules(UserRequest, frozen=True, kw_only=True, tag="flock_rules"):
+    """Answered by `flock_rules`."""
+
+
+class SetFlockRule(AdminRequest, frozen=True, kw_only=True, tag="flock_rule_set"):
+    """Put a rule on lending or borrowing in force, or replace the one of its name (admins only).
+
+    Answered by `changed`, once it is durable. What runs goes on under the rules that let it pass.
+    """
+
+    only_admins_may = "change what it does in its flock"
+
+    rule: FlockRule
+
+
+class RemoveFlockRule(AdminRequest, frozen=True, kw_only=True, tag="flock_rule_remove"):
+    """Take such a rule out of force (admins only). Answered by `changed`."""
+
+    only_admins_may = "change what it does in its flock"
+
+    name: str
+
+
+FlockRequest: TypeAlias = (
+    AskFlock
+    | ListNeighbours
+    | JoinFlock
+    | ForgetPool
+    | LeaveFlock
+    | PingPool
+    | ListFlockRules
+    | SetFlockRule
+    | RemoveFlockRule
+)
+
+
+class ListEvents(UserRequest, frozen=True, kw_only=True, tag="events"):
+    """What became of workers. Answered by `events`: a page, in order.
+
+    Attributes:
+        after: the number after which the page starts; -1 for the latest there is: only what comes.
+    """
+
+    query: EventQuery = EventQuery()
+    after: Whole = 0
+    limit: Count = 500
+
+
+class ListWorkerGroups(UserRequest, frozen=True, kw_only=True, tag="worker_groups"):
+    """The groups of workers. Answered by `worker_groups`."""
+
+
+class SetWorkerGroup(AdminRequest, frozen=True, kw_only=True, tag="worker_group_set"):
+    """Make a group of workers, or replace the one of that name (admins only).
+
+    Answered by `changed`; its `tasks` is how many workers are in it now.
+    """
+
+    only_admins_may = "change its groups of workers"
+
+    group: WorkerGroup
+
+
+class RemoveWorkerGroup(AdminRequest, frozen=True, kw_only=True, tag="worker_group_remove"):
+    """Forget a group of workers (admins only). Answered by `changed`."""
+
+    only_admins_may = "change its groups of workers"
+
+    name: str
+
+
+MemberRequest: TypeAlias = ListEvents | ListWorkerGroups | SetWorkerGroup | RemoveWorkerGroup
+
+
+Name = Annotated[str, msgspec.Meta(max_length=100)]
+
+
+class ListEnvironments(UserRequest, frozen=True, kw_only=True, tag="environment_list"):
+    """The classes and what there is of each. Answered by `environments`."""
+
+
+class StartOneEnvironment(AdminRequest, frozen=True, kw_only=True, tag="environment_start"):
+    """Start an environment (admins only); it stays until it is stopped. Answered by `changed`.
+
+    Attributes:
+        of: the name of its class.
+        host: the worker at whose machine; empty for the one with the most room.
+    """
+
+    only_admins_may = "start and stop environments"
+
+    of: Name
+    host: Annotated[str, msgspec.Meta(max_length=3_000)] = ""
+
+
+class StopEnvironments(AdminRequest, frozen=True, kw_only=True, tag="environment_stop"):
+    """Stop environments (admins only). Answered by `changed`.
+
+    Attributes:
+        numbers: which; those of a class that work still needs are started anew.
+    """
+
+    only_admins_may = "start and stop environments"
+
+    numbers: Annotated[list[Count], msgspec.Meta(min_length=1, max_length=1_000)]
+
+
+EnvironmentRequest: TypeAlias = ListEnvironments | StartOneEnvironment | StopEnvironments
+
 
 MAX_KEY_CHARACTERS = 200
 

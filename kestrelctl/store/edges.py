@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kestrelctl.core.model.after import EACH, After
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.after import EACH, After
+from kestrelctl.core.model.job.spec import JobSpec
 
 
 class Edge(NamedTuple):

@@ -7,10 +7,10 @@ import sqlite3
 
 import msgspec
 
-from kestrelctl.membership.event_records import MOST_DROPPED, EventsDropped
-from kestrelctl.membership.membership_event import MembershipEvent
-from kestrelctl.membership.roll import GONE_KINDS
-from kestrelctl.membership.worker_group_definition import WorkerGroup
+from kestrelctl.core.membership.event import MembershipEvent
+from kestrelctl.core.membership.event_records import MOST_DROPPED, EventsDropped
+from kestrelctl.core.membership.roll import GONE_KINDS
+from kestrelctl.core.membership.worker_group import WorkerGroup
 from kestrelctl.store.store_record import MemberRecord
 
 log = logging.getLogger(__name__)

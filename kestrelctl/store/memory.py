@@ -7,9 +7,15 @@ from fnmatch import fnmatchcase
 
 from msgspec.structs import replace
 
-from kestrelctl.core.model.after import ids_of
+from kestrelctl.core.membership.event import MembershipEvent
+from kestrelctl.core.membership.event_records import MOST_DROPPED, EventsDropped
+from kestrelctl.core.membership.handler_records import HandlerAwaits, HandlerSettled
+from kestrelctl.core.membership.roll import Roll
+from kestrelctl.core.membership.worker_group import WorkerGroup, WorkerGroupGone
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.index_ranges import as_ranges
+from kestrelctl.core.model.job.after import ids_of
+from kestrelctl.core.model.job.task_state import FINAL_STATES, Counts, TaskState
 from kestrelctl.core.model.records import (
     EndedTasks,
     FlockPeer,
@@ -36,13 +42,10 @@ from kestrelctl.core.model.records import (
     WorkerRecord,
     ended_tasks,
 )
-from kestrelctl.core.model.task_state import FINAL_STATES, Counts, TaskState
+from kestrelctl.core.triggers.fired import MOST_DROPPED as MOST_FIRED_DROPPED
+from kestrelctl.core.triggers.fired import FiredDropped, TriggerFired
+from kestrelctl.core.triggers.recorded_moment import MomentRecorded, MomentsDropped
 from kestrelctl.errors import StoreFull
-from kestrelctl.membership.event_records import MOST_DROPPED, EventsDropped
-from kestrelctl.membership.handler_records import HandlerAwaits, HandlerSettled
-from kestrelctl.membership.membership_event import MembershipEvent
-from kestrelctl.membership.roll import Roll
-from kestrelctl.membership.worker_group_definition import WorkerGroup, WorkerGroupGone
 from kestrelctl.store.edges import Edge, edges_of
 from kestrelctl.store.port import Statistics
 from kestrelctl.store.store_record import StoreRecord
@@ -56,9 +59,6 @@ from kestrelctl.store.sums import (
     spread,
     summed,
 )
-from kestrelctl.triggers.recorded_moment import MomentRecorded, MomentsDropped
-from kestrelctl.triggers.trigger_fired import MOST_DROPPED as MOST_FIRED_DROPPED
-from kestrelctl.triggers.trigger_fired import FiredDropped, TriggerFired
 
 
 class MemoryStore:

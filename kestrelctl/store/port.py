@@ -7,16 +7,16 @@ from typing import Protocol
 
 import msgspec
 
+from kestrelctl.core.membership.event import MembershipEvent
+from kestrelctl.core.membership.handler_records import HandlerAwaits
+from kestrelctl.core.membership.worker_group import WorkerGroup
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import Happening, JobRecord, Snapshot, TaskRecord
-from kestrelctl.core.model.task_state import TaskState
-from kestrelctl.membership.handler_records import HandlerAwaits
-from kestrelctl.membership.membership_event import MembershipEvent
-from kestrelctl.membership.worker_group_definition import WorkerGroup
+from kestrelctl.core.triggers.fired import TriggerFired
+from kestrelctl.core.triggers.recorded_moment import MomentRecorded
 from kestrelctl.store.edges import Edge
 from kestrelctl.store.store_record import StoreRecord
 from kestrelctl.store.sums import Spread, Used
-from kestrelctl.triggers.recorded_moment import MomentRecorded
-from kestrelctl.triggers.trigger_fired import TriggerFired
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):

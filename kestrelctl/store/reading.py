@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from kestrelctl.core.model.index_ranges import as_ranges
+from kestrelctl.core.model.job.task_state import Counts, TaskState
 from kestrelctl.core.model.records import (
     EndedTasks,
     Happening,
@@ -25,7 +26,6 @@ from kestrelctl.core.model.records import (
     UnfinishedJob,
     ended_tasks,
 )
-from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.errors import KestrelError
 from kestrelctl.store.edges import ended_parents
 from kestrelctl.store.flock_rows import stored_peers, stored_rules

@@ -8,16 +8,16 @@ from typing import Any
 
 import msgspec
 
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.after import problem_with_parents
-from kestrelctl.core.model.checkpoint import Checkpoint, can_be_given
-from kestrelctl.core.model.hold import Hold
+from kestrelctl.core.model.files.stored_file import StoredFile
+from kestrelctl.core.model.job.after import problem_with_parents
+from kestrelctl.core.model.job.checkpoint import Checkpoint, can_be_given
+from kestrelctl.core.model.job.hold import Hold
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.stage import StageRun
+from kestrelctl.core.model.job.task_state import Counts, TaskState
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord, WorkerRecord
 from kestrelctl.core.model.result import Result
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.stage import StageRun
-from kestrelctl.core.model.stored_file import StoredFile
-from kestrelctl.core.model.task_state import Counts, TaskState
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.store.sums import Used
 
 #: A task's state as stored. Never renumber: databases hold these.

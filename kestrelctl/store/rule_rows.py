@@ -7,11 +7,11 @@ import sqlite3
 
 import msgspec
 
-from kestrelctl.membership.handler_records import HandlerAwaits, HandlerSettled
-from kestrelctl.membership.handler_words import ToldEvent
+from kestrelctl.core.membership.handler_records import HandlerAwaits, HandlerSettled
+from kestrelctl.core.membership.handler_words import ToldEvent
+from kestrelctl.core.triggers.fired import MOST_DROPPED, FiredDropped, TriggerFired
+from kestrelctl.core.triggers.recorded_moment import MomentRecorded
 from kestrelctl.store.store_record import RuleRecord
-from kestrelctl.triggers.recorded_moment import MomentRecorded
-from kestrelctl.triggers.trigger_fired import MOST_DROPPED, FiredDropped, TriggerFired
 
 log = logging.getLogger(__name__)
 

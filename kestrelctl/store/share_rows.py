@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kestrelctl.core.model.assets import Amounts
-from kestrelctl.core.model.byte_limit import (
+from kestrelctl.core.model.files.byte_limit import (
     AS_FOR_ALL,
     MOST_STORED_SUM_BYTES,
     ByteLimit,
@@ -19,6 +18,7 @@ from kestrelctl.core.model.byte_limit import (
 from kestrelctl.core.model.mail_address import problem_with_mail
 from kestrelctl.core.model.records import GroupRecord, StoredRecord, UserRecord
 from kestrelctl.core.model.share_change import problem_with_number, problem_with_weight
+from kestrelctl.core.model.worker.assets import Amounts
 from kestrelctl.store.rows import Unreadable, readable
 
 log = logging.getLogger(__name__)

@@ -19,14 +19,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from kestrelctl import clock
+from kestrelctl.core.membership.event import MembershipEvent
+from kestrelctl.core.membership.handler_records import HandlerAwaits
+from kestrelctl.core.membership.worker_group import WorkerGroup
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import Happening, JobRecord, Snapshot, TaskRecord
 from kestrelctl.core.model.seal import SECRET_BYTES
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.triggers.fired import TriggerFired
+from kestrelctl.core.triggers.recorded_moment import MomentRecorded
 from kestrelctl.errors import StoreUnusable
-from kestrelctl.membership.handler_records import HandlerAwaits
-from kestrelctl.membership.membership_event import MembershipEvent
-from kestrelctl.membership.worker_group_definition import WorkerGroup
 from kestrelctl.store import event_rows, reading, rule_rows
 from kestrelctl.store.directory import check_path, claim, create_private, unusable
 from kestrelctl.store.edges import Edge, edges
@@ -38,8 +40,6 @@ from kestrelctl.store.sqlite_errors import explained
 from kestrelctl.store.store_record import StoreRecord
 from kestrelctl.store.sums import Spread, Used
 from kestrelctl.store.writing import delete_forgotten, write
-from kestrelctl.triggers.recorded_moment import MomentRecorded
-from kestrelctl.triggers.trigger_fired import TriggerFired
 
 log = logging.getLogger(__name__)
 

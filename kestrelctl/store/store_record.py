@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from kestrelctl.core.membership.event import MembershipEvent
+from kestrelctl.core.membership.event_records import EventsDropped
+from kestrelctl.core.membership.handler_records import HandlerAwaits, HandlerSettled
+from kestrelctl.core.membership.worker_group import WorkerGroup, WorkerGroupGone
 from kestrelctl.core.model.records import Record
-from kestrelctl.membership.event_records import EventsDropped
-from kestrelctl.membership.handler_records import HandlerAwaits, HandlerSettled
-from kestrelctl.membership.membership_event import MembershipEvent
-from kestrelctl.membership.worker_group_definition import WorkerGroup, WorkerGroupGone
-from kestrelctl.triggers.recorded_moment import MomentRecorded, MomentsDropped
-from kestrelctl.triggers.trigger_fired import FiredDropped, TriggerFired
+from kestrelctl.core.triggers.fired import FiredDropped, TriggerFired
+from kestrelctl.core.triggers.recorded_moment import MomentRecorded, MomentsDropped
 
 #: Of members: what became of them, and their groups.
 MemberRecord: TypeAlias = MembershipEvent | EventsDropped | WorkerGroup | WorkerGroupGone

@@ -13,8 +13,8 @@ from random import Random
 import msgspec
 
 from kestrelctl.core.counting.percentile import percentile
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import TaskRecord
-from kestrelctl.core.model.task_state import TaskState
 
 DAY_SECONDS = 86_400
 #: Percentiles of a job with more tasks are those of so many, one from each part of the array.

@@ -17,36 +17,40 @@ from typing import cast
 import msgspec
 
 from kestrelctl import clock, garbage, logs
-from kestrelctl.core.model import (
-    checkpoint_rules,
-    guest,
-    isolation,
-    job_inputs,
+from kestrelctl.core.environments.environment_class import SEES_HOSTS_FILES, EnvironmentClass
+from kestrelctl.core.environments.names import EnvironmentOwner
+from kestrelctl.core.environments.worker_command import worker_command
+from kestrelctl.core.model.files import (
+    inputs,
     output_addresses,
     output_globs,
     parent_files,
+    workdir,
+)
+from kestrelctl.core.model.files.parent_files import ParentFiles
+from kestrelctl.core.model.job import (
+    checkpoint_rules,
+    guest,
     placeholders,
     stage_rules,
     task_environment,
-    workdir,
 )
-from kestrelctl.core.model.ad import GPUS, AssetChange, AssetUnit, WorkerAd, changed
-from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.validate import problem_with_ad
-from kestrelctl.environments.environment_class import SEES_HOSTS_FILES, EnvironmentClass
-from kestrelctl.environments.environment_names import EnvironmentOwner
-from kestrelctl.environments.worker_command import worker_command
+from kestrelctl.core.model.worker import isolation
+from kestrelctl.core.model.worker.ad import GPUS, AssetChange, AssetUnit, WorkerAd, changed
+from kestrelctl.core.properties.reading import PropertyReading
 from kestrelctl.errors import KestrelError, NotAllowed, Unreachable, UsageError, why
 from kestrelctl.files.share import FileShare
 from kestrelctl.grammar.asset_words import offered_assets
 from kestrelctl.notify import Notifier
-from kestrelctl.properties.property_reading import PropertyReading
-from kestrelctl.protocol.joining import Token
 from kestrelctl.protocol.upload_slots import Slot
+from kestrelctl.protocol.workers import Token
 from kestrelctl.worker.addresses.address_reader import AddressReader, tags_of_protocols
 from kestrelctl.worker.addresses.shared_outputs import SharedOutputs
-from kestrelctl.worker.checkpoint_executor import CheckpointExecutor
-from kestrelctl.worker.checkpoint_fetch import CheckpointFetch
+from kestrelctl.worker.connection.manager_epochs import ManagerEpochs
+from kestrelctl.worker.connection.parent_file_questions import Left
+from kestrelctl.worker.connection.poll_answers import PollAnswers
+from kestrelctl.worker.connection.session import WorkerSession
 from kestrelctl.worker.credentials import read_credentials
 from kestrelctl.worker.discovery import (
     Machine,
@@ -55,35 +59,33 @@ from kestrelctl.worker.discovery import (
     even_bytes,
     machine_tags,
 )
-from kestrelctl.worker.environment import own_directories
 from kestrelctl.worker.environments.driver_choice import program_in
 from kestrelctl.worker.environments.driver_process import DistantDriver, DriverProcess
 from kestrelctl.worker.environments.environment_files import made_in
 from kestrelctl.worker.environments.environment_host import EnvironmentHost
 from kestrelctl.worker.environments.prepared_keeper import PreparedKeeper
 from kestrelctl.worker.environments.task_environments import TaskEnvironments
-from kestrelctl.worker.executor import Completion, Executor
+from kestrelctl.worker.files.checkpoint_executor import CheckpointExecutor
+from kestrelctl.worker.files.checkpoint_fetch import CheckpointFetch
+from kestrelctl.worker.files.input_cache import InputCache
+from kestrelctl.worker.files.log_stage import LogStage
+from kestrelctl.worker.files.output_stage import OutputStage
+from kestrelctl.worker.files.staging import StagingExecutor
 from kestrelctl.worker.gpus import detect
-from kestrelctl.worker.inline_executor import InlineExecutor
-from kestrelctl.worker.input_cache import InputCache
 from kestrelctl.worker.isolation.file_view import FileView
 from kestrelctl.worker.isolation.plain import Plain
 from kestrelctl.worker.isolation.probe import choose
 from kestrelctl.worker.isolation.rung import Rung, TaskLimits
 from kestrelctl.worker.keeper import keep_the_keeper
-from kestrelctl.worker.log_stage import LogStage
-from kestrelctl.worker.manager_epochs import ManagerEpochs
 from kestrelctl.worker.options import WorkerOptions
-from kestrelctl.worker.output_stage import OutputStage
-from kestrelctl.worker.parent_file_questions import Left
 from kestrelctl.worker.plugins.definition_files import read_all_commands, read_all_definitions
 from kestrelctl.worker.plugins.plugin_process import PluginProcess
-from kestrelctl.worker.poll_answers import PollAnswers
 from kestrelctl.worker.process import WorkerProcess
-from kestrelctl.worker.process_executor import ProcessExecutor
-from kestrelctl.worker.session import WorkerSession
+from kestrelctl.worker.run.executor import Completion, Executor
+from kestrelctl.worker.run.inline_executor import InlineExecutor
+from kestrelctl.worker.run.process_executor import ProcessExecutor
+from kestrelctl.worker.run.variables import own_directories
 from kestrelctl.worker.spool import DiskSpool
-from kestrelctl.worker.staging import StagingExecutor
 from kestrelctl.xmpp import xmpp_session
 from kestrelctl.xmpp.slots import request_slot
 
@@ -166,7 +168,7 @@ def _fetches_inputs(options: WorkerOptions) -> bool:
 
 def _input_tags(options: WorkerOptions) -> tuple[str, ...]:
     reads_files = options.any_workdir or bool(options.shared_files)
-    return (job_inputs.TAG, parent_files.TAG, *tags_of_protocols(reads_files=reads_files))
+    return (inputs.TAG, parent_files.TAG, *tags_of_protocols(reads_files=reads_files))
 
 
 def _with_units(wanted: AssetChange, gpus: tuple[AssetUnit, ...]) -> AssetChange:
@@ -402,7 +404,7 @@ async def serve(options: WorkerOptions) -> int:
         sessions += process.sessions
         # What may fail comes first: the rest sets right what an earlier process has left.
         if options.metrics:
-            from kestrelctl.worker.worker_metrics import serve_metrics
+            from kestrelctl.worker.metrics import serve_metrics
 
             metrics_server = await serve_metrics(options.metrics, options.metrics_allow, process)
         for session in sessions if options.poll_bytes else ():

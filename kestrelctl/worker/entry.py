@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kestrelctl.worker.keeper import run_kept
 from kestrelctl.worker.options import WorkerOptions
-from kestrelctl.worker.orphans import PR_SET_DUMPABLE, prctl
+from kestrelctl.worker.run.orphans import PR_SET_DUMPABLE, prctl
 
 
 def run(options: WorkerOptions) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from kestrelctl.core.model.domain import problem_with_domain
+from kestrelctl.core.model.names import problem_with_domain
 from kestrelctl.errors import KestrelError, NotFound, UsageError, why
 
 

@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable
 
 from kestrelctl.notify_socket import RELAY_VARIABLE, to_systemd
-from kestrelctl.worker.orphans import (
+from kestrelctl.worker.run.orphans import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
     Children,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kestrelctl.worker.output_stage import DEFAULT_LIMIT_BYTES
+from kestrelctl.worker.files.output_stage import DEFAULT_LIMIT_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +26,8 @@ class WorkerOptions:
         metrics: HOST:PORT for Prometheus; empty for none.
         metrics_allow: addresses and networks that may read them, beside this machine.
         pulls: the pool sends no more tasks than the worker asks for.
-        isolation: how tasks are kept apart: a rung of `core.model.isolation`; `auto` is the best
-            that works here.
+        isolation: how tasks are kept apart: a rung of `core.model.worker.isolation`; `auto` is the
+            best that works here.
         shares: directories that tasks may write where their files are isolated.
         any_workdir: whether jobs may say in which directory of this machine their tasks start: for
             workers whose users are all the one that they run as.

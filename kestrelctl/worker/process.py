@@ -16,17 +16,17 @@ from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.counting.stored_totals import StoredTotals
 from kestrelctl.core.counting.totals import RUN_BOUNDS
-from kestrelctl.core.model.ad import WorkerAd, bookable, unit_ids
 from kestrelctl.core.model.end_reason import EndKind
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
+from kestrelctl.core.model.worker.ad import WorkerAd, bookable, unit_ids
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.ports import Clock, Session
-from kestrelctl.worker.executor import CommandSpec, Completion, Executor
-from kestrelctl.worker.manager_epochs import ManagerEpochs
-from kestrelctl.worker.session import WorkerSession
-from kestrelctl.worker.start_order import StartOrder
+from kestrelctl.worker.connection.manager_epochs import ManagerEpochs
+from kestrelctl.worker.connection.session import WorkerSession
+from kestrelctl.worker.connection.start_order import StartOrder
+from kestrelctl.worker.run.executor import CommandSpec, Completion, Executor
 
 log = logging.getLogger(__name__)
 

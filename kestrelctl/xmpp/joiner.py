@@ -9,9 +9,8 @@ from kestrelctl.clock import now
 from kestrelctl.core.members.enrollment import expired, parse_invitation
 from kestrelctl.errors import BY_CODE, KestrelError, NotAllowed, Unreachable
 from kestrelctl.protocol import codec
-from kestrelctl.protocol.chat_message import JUST_TEXT, ChatMarks
-from kestrelctl.protocol.joining import Join, NewAccount, Token
-from kestrelctl.protocol.work import VERSION
+from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
+from kestrelctl.protocol.workers import VERSION, Join, NewAccount, Token
 from kestrelctl.xmpp import xmpp_session
 
 

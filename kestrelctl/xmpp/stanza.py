@@ -5,9 +5,8 @@ from __future__ import annotations
 from xml.sax.saxutils import escape
 
 from kestrelctl.protocol.codec import JSON_NAMESPACE
-from kestrelctl.protocol.elements import as_text as text_of
-from kestrelctl.protocol.elements import clean, element
-from kestrelctl.protocol.iq import Iq, IqError
+from kestrelctl.protocol.forms import Iq, IqError, clean, element
+from kestrelctl.protocol.forms import as_text as text_of
 
 #: Code points that JSON may hold and XML 1.0 may not; written as JSON escapes they pass.
 #: `codec.text_bytes` counts them as such.

@@ -23,7 +23,7 @@ from kestrelctl.errors import (
 )
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import AnyAnswer, Ended, Failed
-from kestrelctl.protocol.chat_message import JUST_TEXT, ChatMarks
+from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
 from kestrelctl.protocol.requests import AnyRequest
 from kestrelctl.protocol.upload_slots import Slot
 from kestrelctl.xmpp import slots, xmpp_session

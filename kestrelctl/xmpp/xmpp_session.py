@@ -23,9 +23,9 @@ from kestrelctl.core.model.loopback import is_loopback
 from kestrelctl.core.pacing.backoff import pause_of_manager_seconds, pause_of_many_seconds
 from kestrelctl.errors import KestrelError, TimedOut, Unreachable, Untrusted, UsageError
 from kestrelctl.ports import Listener
-from kestrelctl.protocol.chat_message import typed_in
+from kestrelctl.protocol.chat import typed_in
 from kestrelctl.protocol.codec import JSON_NAMESPACE
-from kestrelctl.protocol.iq import Iq, IqError
+from kestrelctl.protocol.forms import Iq, IqError
 from kestrelctl.xmpp import stanza
 from kestrelctl.xmpp import tls as trust
 from kestrelctl.xmpp.tcp import detect_dead_peers

@@ -17,7 +17,7 @@ import time
 import psutil
 
 from kestrelctl.cli.connection import ask
-from kestrelctl.cli.traffic import watch
+from kestrelctl.cli.pool.traffic import watch
 from kestrelctl.core.counting.traffic import heartbeat_traffic
 from kestrelctl.core.model.config import Config
 from kestrelctl.local.control import connect_local, throw_away_pool

@@ -29,9 +29,9 @@ from blows import KINDS, schedule
 from brokenpool import left_behind
 from storm import OWN_WORKERS, Storm, storm
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec, OnWorkerLost
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.errors import KestrelError
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq

@@ -15,11 +15,11 @@ import psutil
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import Snapshot
 from kestrelctl.core.model.result import Outcome, Result
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.pool import Pool
 
 #: Attempts that a worker reports at a time, and workers that report between two scheduling passes.

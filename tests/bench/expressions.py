@@ -16,8 +16,8 @@ from kestrelctl import garbage
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.handlers.submission import MOST_EXPRESSIONS
-from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.records import Snapshot
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.pool import Pool
 
 REQUIREMENTS = 'Memory >= 512 && Rack < 100 && Machine != "h3" && Cpus >= 64 && isUndefined(Site)'

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import psutil
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.errors import KestrelError
 from kestrelctl.local.control import connect_local, throw_away_pool
 from kestrelctl.local.pool_state import PoolState, read_state

@@ -13,12 +13,12 @@ import statistics
 import sys
 import time
 
-from kestrelctl.cli.graph_submission import lines_of, send_graph
-from kestrelctl.core.model.after import After
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.cli.submit.graph import lines_of, send_graph
+from kestrelctl.core.model.job.after import After
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.local.control import connect_local, throw_away_pool
-from kestrelctl.protocol.graph_answers import GraphJob
+from kestrelctl.protocol.answers import GraphJob
 from kestrelctl.protocol.requests import SubmitJob, Watch
 from kestrelctl.xmpp.user import UserConnection
 

@@ -17,14 +17,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from kestrelctl.core.model.isolation import RUNGS
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.worker.isolation import RUNGS
 from kestrelctl.errors import UsageError
-from kestrelctl.worker.executor import CommandSpec, Completion
 from kestrelctl.worker.isolation.file_view import FileView
 from kestrelctl.worker.isolation.probe import choose
 from kestrelctl.worker.isolation.rung import Rung
-from kestrelctl.worker.process_executor import ProcessExecutor
+from kestrelctl.worker.run.executor import CommandSpec, Completion
+from kestrelctl.worker.run.process_executor import ProcessExecutor
 
 WARM_UP = 20
 ENV = {"PATH": "/usr/bin:/bin"}

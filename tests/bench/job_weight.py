@@ -17,9 +17,9 @@ import psutil
 from kestrelctl.core import events as ev
 from kestrelctl.core.jobs.queued_bytes import encoded_bytes
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import Snapshot
-from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.pool import Pool
 from kestrelctl.store.memory import MemoryStore
 

@@ -10,8 +10,8 @@ import statistics
 import sys
 import time
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.local.control import connect_local, throw_away_pool
 from kestrelctl.protocol.requests import CancelJobs, SubmitJob
 

@@ -13,8 +13,8 @@ import sys
 import time
 import urllib.request
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.local.control import connect_local, throw_away_pool
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq

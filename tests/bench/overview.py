@@ -13,12 +13,12 @@ from types import SimpleNamespace
 import msgspec
 
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import Snapshot
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.pool import Pool
-from kestrelctl.manager.overview import Overviews
+from kestrelctl.manager.requests.overview import Overviews
 from kestrelctl.protocol.codec import encode
 from kestrelctl.store.memory import MemoryStore
 

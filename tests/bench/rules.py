@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 
 from ruleskit import Rubbish, try_command, try_expression, try_printed, world
 
-from kestrelctl.triggers.expression_error import ExpressionError
+from kestrelctl.core.triggers.expression import ExpressionError
 
 MOST_MORE_BYTES = 512 << 20
 

@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
 from daemons import spawning
 from servers import running
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec, Notify
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec, Notify
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.xmpp.prosody import PrivateServer

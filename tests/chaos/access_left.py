@@ -16,14 +16,14 @@ from attacked import Attacked
 from half_login import Refused, log_in_by_half
 from puppet import Puppet
 
-from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.share_change import ShareChange
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.errors import KestrelError
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.joining import Join
 from kestrelctl.protocol.upload_slots import Slot
+from kestrelctl.protocol.workers import Join
 from kestrelctl.xmpp.slots import request_slot
 
 #: The server takes an upload that begins within this time after its place was given.
@@ -81,7 +81,7 @@ class AccessLeft:
         self._keys = [used, unused, own]
         self.worker = self._as_worker(own)
         await self.worker.__aenter__()
-        hello = work.Hello(version=work.VERSION, incarnation="i", greeting=1, ad=WorkerAd())
+        hello = workers.Hello(version=workers.VERSION, incarnation="i", greeting=1, ad=WorkerAd())
         self.worker.session.send(codec.encode(hello), f"pool@{self._domain}")
         self._fresh = [
             await request_slot(person.session, self._domain, len(_BYTES), "late")
@@ -139,7 +139,7 @@ class AccessLeft:
 
     async def _join(self, token: Key) -> Key:
         async with self._as_worker(token) as machine:
-            join = Join(version=work.VERSION, name=f"own{self._number}")
+            join = Join(version=workers.VERSION, name=f"own{self._number}")
             machine.session.send(codec.encode(join), f"pool@{self._domain}")
             told = await machine.answer(self._attacked.patience_seconds)
         if told.get("type") != "joined":

@@ -23,8 +23,8 @@ from audit import WITNESS, Told, Witness, accepted, audit
 from brokenpool import BrokenPool, left_behind
 from puppet import Puppet
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.local.control import connect_local
 from kestrelctl.local.pool_state import pool_directory, read_state
 from kestrelctl.protocol import answers as an

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.protocol.answers import JobView, StoryEntry, TaskView
 
 #: A task appends a line when it starts and one when it ends: `s|e JOB TASK ATTEMPT WORKER`.

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 from jobkit import job_spec
 
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.local.control import connect_local
 from kestrelctl.local.pool_state import PoolState, read_state
 from kestrelctl.protocol import answers as an

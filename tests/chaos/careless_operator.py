@@ -23,12 +23,12 @@ from attacked import NAME, Attacked
 from nasty import Nasty
 
 from kestrelctl.cli.main import COMMANDS, kestrelctl
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.local.pool_state import pool_directory, read_state
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.asset_views import Assets, Policies
+from kestrelctl.protocol.views import Assets, Policies
 
 #: Commands that are about a pool that runs, and come back by themselves.
 NOUNS = ("submit", "job", "pool", "worker", "user", "group", "trigger", "environment", "flock")

@@ -25,9 +25,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
 from flock_servers import Component, Servers
 
 from kestrel_worlds.flock_worlds.hostile_neighbours import made_up
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.result import Outcome, Result
-from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.flock.overlay.overlay import Overlay
 from kestrelctl.flock.overlay.overlay_settings import OverlaySettings
 from kestrelctl.flock.service.loan_addresses import flock_of, pool_and_loan
@@ -36,10 +36,9 @@ from kestrelctl.local.flock_membership import addresses_of, flock_domain, member
 from kestrelctl.local.pool_state import PoolState
 from kestrelctl.local.throw_away_flock import throw_away_flock
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.flock import Borrow, PoolAnnouncement
-from kestrelctl.protocol.flock_overlay import OverlayMessage
+from kestrelctl.protocol.pools import Borrow, OverlayMessage, PoolAnnouncement
 from kestrelctl.xmpp import stanza
 
 LENDER, HOSTILE = flock_domain("aspen"), flock_domain("viper")
@@ -104,19 +103,19 @@ class HostileNeighbour:
             self._overlay.hear(pool, message, time.time())
 
     def _hear_loan(self, sender: str, message: codec.FromAnyWorker) -> None:
-        if isinstance(message, work.Hello):
+        if isinstance(message, workers.Hello):
             self.offered_cpus = max(self.offered_cpus, message.ad.assets.get("cpus", 0.0))
             self.loan = sender
-            welcome = work.Welcome(
+            welcome = workers.Welcome(
                 incarnation=message.incarnation, greeting=message.greeting, heartbeat_seconds=5.0
             )
             self.tell_loan(codec.encode(welcome))
-        elif isinstance(message, work.Resized):
+        elif isinstance(message, workers.Resized):
             self.offered_cpus = max(self.offered_cpus, message.ad.assets.get("cpus", 0.0))
-        elif isinstance(message, work.Report):
+        elif isinstance(message, workers.Report):
             self.results.update((result.number, result) for result in message.results)
             numbers = [result.number for result in message.results]
-            self.tell_loan(codec.encode(work.Ack(numbers=numbers)))
+            self.tell_loan(codec.encode(workers.Ack(numbers=numbers)))
 
     def say(self, text: str, to: str, sender: str) -> None:
         self._component.say(stanza.message(text, to, sender))

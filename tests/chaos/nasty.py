@@ -11,8 +11,8 @@ import msgspec
 from msgspec import inspect
 
 from kestrelctl.core.classad.rules import FUNCTIONS, IMPURE
-from kestrelctl.core.model.matching_ads import JOB_ATTRIBUTES, WORKER_ATTRIBUTES
-from kestrelctl.protocol import work
+from kestrelctl.core.model.worker.matching_ads import JOB_ATTRIBUTES, WORKER_ATTRIBUTES
+from kestrelctl.protocol import workers
 
 #: JSON has no such numbers; some writers have.
 _NO_JSON = ("@NaN@", "@-Infinity@", "@1e999@", "@-1e999@", "@1E400@", "@00@", "@0x10@")
@@ -84,7 +84,7 @@ TAME: dict[str, list[Any]] = {
     "success_exits": [[]],
     "time_limit_seconds": [None, 1.0],
     "upload": ["", "u"],
-    "version": [work.VERSION],
+    "version": [workers.VERSION],
     "wants": [None, 3],
     "workdir": [""],
 }

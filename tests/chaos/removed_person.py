@@ -26,9 +26,9 @@ from attacked import NAME, Attacked
 from half_login import BIND, HalfLogin, Refused, log_in_by_half
 from puppet import Puppet
 
-from kestrelctl.core.model.after import After
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec, Notify
+from kestrelctl.core.model.job.after import After
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec, Notify
 from kestrelctl.local.pool_state import pool_directory
 from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq

@@ -19,7 +19,7 @@ from line import Line
 
 from kestrelctl.local.control import throw_away_pool
 from kestrelctl.local.supervisor import Child
-from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, Children, kill, prctl
+from kestrelctl.worker.run.orphans import PR_SET_CHILD_SUBREAPER, Children, kill, prctl
 from kestrelctl.xmpp.prosody import PrivateServer
 
 #: Pause before a worker that has ended is started again, as a service manager would.

@@ -9,7 +9,7 @@ import pytest
 from audit import Told, Witness, accepted, audit
 from msgspec.structs import replace
 
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.protocol.answers import JobView, StoryEntry, TaskView
 
 FIRST, SECOND = 1001, 1002

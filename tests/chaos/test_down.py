@@ -12,8 +12,8 @@ import psutil
 import pytest
 from brokenpool import BrokenPool
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.local.pool_state import pool_directory, read_state
 
 NAME = "broken"

@@ -16,8 +16,8 @@ import pytest
 from brokenpool import BrokenPool
 
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.protocol.requests import CancelJobs
 
 StartPool = Callable[[int], AbstractAsyncContextManager[BrokenPool]]

@@ -16,7 +16,7 @@ from puppet import Puppet
 
 from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.graph_answers import GraphJob
+from kestrelctl.protocol.answers import GraphJob
 
 #: Of one account, before the pool is looked at.
 MESSAGES = 150

@@ -11,9 +11,9 @@ from attacked import Attacked
 from nasty import TAME, Nasty, kinds
 from puppet import Puppet
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.protocol import codec, work
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.protocol import codec, workers
 
 #: Of one account, before the pool is looked at.
 MESSAGES = 150
@@ -21,7 +21,7 @@ _OF_WORKERS: dict[str, list[Any]] = {
     **TAME,
     "outcome": [0, 1, 2, 3, 4],
     "started_at": [time.time()],
-    "version": [work.VERSION, work.VERSION, "0.2.0"],
+    "version": [workers.VERSION, workers.VERSION, "0.2.0"],
     "wall_seconds": [1.0],
 }
 
@@ -63,7 +63,7 @@ class WorkerAttack:
 
     async def _one(self, puppet: Puppet, to: str) -> None:
         chance = self._dice.random()
-        kind = work.Hello if chance < 0.2 else work.Report if chance < 0.4 else None
+        kind = workers.Hello if chance < 0.2 else workers.Report if chance < 0.4 else None
         if chance > 0.97:
             puppet.session.send_presence(to, self._dice.choice(("unavailable", None)))
             return

@@ -25,8 +25,8 @@ from dashboardkit import (
 )
 from prometheuskit import Prometheus, Series, results, seen_by_prometheus, until, watched
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.local.control import connect_local
 from kestrelctl.local.pool_state import PoolState, read_state
 from kestrelctl.local.throw_away_flock import throw_away_flock

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.worker.executor import CommandSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.worker.run.executor import CommandSpec
 
 
 def command_spec(number: int, *, env: dict[str, str], **fields: Any) -> CommandSpec:

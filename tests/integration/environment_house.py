@@ -16,12 +16,8 @@ from daemons import Spawn
 from kestrelctl.errors import Unreachable
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.environment_answers import (
-    EnvironmentClassView,
-    EnvironmentList,
-    EnvironmentView,
-)
-from kestrelctl.protocol.environment_requests import ListEnvironments
+from kestrelctl.protocol.answers import EnvironmentClassView, EnvironmentList, EnvironmentView
+from kestrelctl.protocol.requests import ListEnvironments
 from kestrelctl.xmpp.prosody import PrivateServer
 from kestrelctl.xmpp.user import UserConnection, connect_user
 

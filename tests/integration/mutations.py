@@ -21,11 +21,11 @@ from kestrelctl.core.pool import Pool
 from kestrelctl.flock.service.loan_addresses import loan_of
 from kestrelctl.manager.access import Access
 from kestrelctl.manager.listener import ManagerListener
-from kestrelctl.manager.manager_options import ManagerOptions
-from kestrelctl.manager.pool_requests import Usage
-from kestrelctl.manager.request_dispatch import RequestDispatcher
+from kestrelctl.manager.options import ManagerOptions
+from kestrelctl.manager.requests.dispatch import RequestDispatcher
+from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.service import Service
-from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import codec, workers
 from kestrelctl.store.sqlite import SqliteStore
 
 DOMAIN = "pool.test"
@@ -157,7 +157,7 @@ class NoNetwork:
             self.failed.append(payload)
         if '"run"' in payload and "workers." in to:
             message = codec.to_worker.decode(payload)
-            if isinstance(message, work.Run):
+            if isinstance(message, workers.Run):
                 values = [each for span in message.spans for each in span[:2]]
                 self._mutator.known = (self._mutator.known + values)[-300:]
 

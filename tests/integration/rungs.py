@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from kestrelctl.core.model.isolation import RUNGS
+from kestrelctl.core.model.worker.isolation import RUNGS
 from kestrelctl.errors import UsageError
 from kestrelctl.worker.isolation.file_view import FileView
 from kestrelctl.worker.isolation.probe import choose

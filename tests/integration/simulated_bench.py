@@ -7,8 +7,8 @@ import statistics
 from random import Random
 
 from kestrelctl.bench import bounds, efficiency
-from kestrelctl.bench.bench_result import BenchResult, BenchRun, LatencyMs, Sweep, measured_run
 from kestrelctl.bench.machine import this_machine
+from kestrelctl.bench.result import BenchResult, BenchRun, LatencyMs, Sweep, measured_run
 
 SPAWN_LIMIT = 2400.0
 

@@ -7,14 +7,14 @@ import asyncio
 import pytest
 from puppet import Puppet, run_job
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.template import Template
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.errors import NotAllowed
 from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers, requests
 from kestrelctl.protocol.codec import encode
-from kestrelctl.protocol.work import Run
+from kestrelctl.protocol.workers import Run
 from kestrelctl.xmpp.user import UserConnection
 
 HELLO = '{"type":"hello","version":2,"incarnation":"x","ad":{"assets":{"cpus":64}}}'

@@ -11,9 +11,9 @@ import pytest
 from daemons import Spawn, until
 from test_daemons import joined, worker_words
 
-from kestrelctl.core.model.ad import AssetChange
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.worker.ad import AssetChange
 from kestrelctl.errors import UsageError
 from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers as an

@@ -11,8 +11,8 @@ import psutil
 import pytest
 from puppet import Puppet, run_job
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.errors import StoreFull, UsageError
 from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers, requests

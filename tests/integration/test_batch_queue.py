@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kestrelctl.properties.property_reading import PropertyReading
+from kestrelctl.core.properties.reading import PropertyReading
 from kestrelctl.worker.plugins import batch_queue
 from kestrelctl.worker.plugins.built_in import BUILT_IN
 from kestrelctl.worker.plugins.plugin_run import BuiltInRun

@@ -13,7 +13,7 @@ import pytest
 from browser import chromium
 from simulated_bench import simulated_bench, simulated_grid
 
-from kestrelctl.bench.page import Named, page
+from kestrelctl.bench.report.page import Named, page
 
 #: Runs in the page when it is laid out and all it asked for has come or failed, and leaves what
 #: it found where --dump-dom shows it.

@@ -12,11 +12,12 @@ import msgspec
 import pytest
 from simulated_bench import SPAWN_LIMIT, simulated_bench, simulated_grid, simulated_run
 
-from kestrelctl.bench import efficiency, plots
-from kestrelctl.bench.bench_result import BenchResult
+from kestrelctl.bench import efficiency
 from kestrelctl.bench.machine import this_machine
-from kestrelctl.bench.page import Named, page
-from kestrelctl.bench.report import write_report
+from kestrelctl.bench.report import plots
+from kestrelctl.bench.report.directory import write_report
+from kestrelctl.bench.report.page import Named, page
+from kestrelctl.bench.result import BenchResult
 from kestrelctl.errors import MissingTool
 
 BEGINNINGS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}

@@ -22,7 +22,7 @@ from kestrelctl.xmpp.prosody import LOOPBACK, PrivateServer
 DIES_BEFORE_IT_TELLS = """
 import os, signal
 from kestrelctl.cli.main import main
-from kestrelctl.manager.notices import Notices
+from kestrelctl.manager.chat.notices import Notices
 
 def die(self, ended):
     os.kill(os.getpid(), signal.SIGKILL)

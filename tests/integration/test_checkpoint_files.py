@@ -17,17 +17,17 @@ import rungs
 from test_execution import Machine, until
 from test_task_outputs import Share
 
-from kestrelctl.core.model.checkpoint import MadeCheckpoint
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.stored_file import StoredFile
+from kestrelctl.core.model.files.stored_file import StoredFile
+from kestrelctl.core.model.job.checkpoint import MadeCheckpoint
+from kestrelctl.core.model.job.program import Program
 from kestrelctl.errors import FileDamaged, FileExpired, KestrelError, NotAllowed, Unreachable
 from kestrelctl.files.archive import unpack
-from kestrelctl.worker.checkpoint_executor import CheckpointExecutor
-from kestrelctl.worker.checkpoint_fetch import CheckpointFetch
-from kestrelctl.worker.checkpoint_order import CheckpointOrder
-from kestrelctl.worker.executor import CommandSpec, Completion
-from kestrelctl.worker.output_stage import OutputStage
-from kestrelctl.worker.process_executor import ProcessExecutor
+from kestrelctl.worker.files.checkpoint_executor import CheckpointExecutor
+from kestrelctl.worker.files.checkpoint_fetch import CheckpointFetch
+from kestrelctl.worker.files.checkpoint_order import CheckpointOrder
+from kestrelctl.worker.files.output_stage import OutputStage
+from kestrelctl.worker.run.executor import CommandSpec, Completion
+from kestrelctl.worker.run.process_executor import ProcessExecutor
 
 #: Counts up; its state is written to another name and renamed, and with SIGTERM it goes on later.
 COUNTER = """

@@ -13,11 +13,11 @@ from test_stages import Stages, a_stage
 from test_task_outputs import Share
 
 from kestrelctl.core.agent.held_attempt import HeldAttempt
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.stage import OUT, RUN, SETUP
-from kestrelctl.core.model.template import Template
-from kestrelctl.worker.executor import CommandSpec, Completion
-from kestrelctl.worker.output_stage import OutputStage
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.stage import OUT, RUN, SETUP
+from kestrelctl.core.model.job.template import Template
+from kestrelctl.worker.files.output_stage import OutputStage
+from kestrelctl.worker.run.executor import CommandSpec, Completion
 
 NUMBER = 7
 

@@ -16,8 +16,8 @@ from environment_house import House, house_of
 from podman_apart import podman_apart
 from puppet import run_job
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.xmpp.prosody import PrivateServer

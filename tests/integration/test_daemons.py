@@ -12,8 +12,8 @@ import psutil
 from daemons import Spawn, until
 from puppet import run_job
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.local.control import connect_local
 from kestrelctl.local.pool_state import PoolState, is_alive, read_state
 from kestrelctl.protocol import answers as an

@@ -21,13 +21,13 @@ from puppet import Puppet, run_job
 from servers import Authority, encrypted_server
 
 from kestrelctl.core.members.enrollment import Invitation
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, Unreachable, Untrusted, UsageError
 from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers, requests
 from kestrelctl.protocol.codec import encode
-from kestrelctl.protocol.joining import NewAccount, Token, decode_token
+from kestrelctl.protocol.workers import NewAccount, Token, decode_token
 from kestrelctl.worker import systemd_unit
 from kestrelctl.worker.joined_pools import Membership, Settings
 from kestrelctl.xmpp import xmpp_session

@@ -17,10 +17,10 @@ import psutil
 import pytest
 from podman_apart import podman_apart
 
-from kestrelctl.environments import driver_commands
-from kestrelctl.environments.environment_class import EnvironmentClass
-from kestrelctl.environments.environment_names import EnvironmentOwner
-from kestrelctl.environments.worker_command import INSIDE
+from kestrelctl.core.environments import driver_commands
+from kestrelctl.core.environments.environment_class import EnvironmentClass
+from kestrelctl.core.environments.names import EnvironmentOwner
+from kestrelctl.core.environments.worker_command import INSIDE
 from kestrelctl.worker.environments.container_driver import ContainerDriver
 from kestrelctl.worker.environments.environment_driver import EnvironmentDriver, sweep
 from kestrelctl.worker.environments.tree_drivers import ChrootDriver, NspawnDriver

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from puppet import run_job
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.environments.environment_class import EnvironmentClass, EnvironmentResources
-from kestrelctl.environments.environment_names import EnvironmentOwner
-from kestrelctl.environments.worker_command import worker_command
+from kestrelctl.core.environments.environment_class import EnvironmentClass, EnvironmentResources
+from kestrelctl.core.environments.names import EnvironmentOwner
+from kestrelctl.core.environments.worker_command import worker_command
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers, requests
-from kestrelctl.protocol.joining import Token
+from kestrelctl.protocol.workers import Token
 from kestrelctl.worker.environments.venv_driver import HOSTS_PROGRAM, VenvDriver
 from kestrelctl.xmpp.user import UserConnection
 

@@ -13,11 +13,11 @@ import pytest
 from daemons import Spawn
 from environment_house import House, house_of
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.environment_requests import StopEnvironments
+from kestrelctl.protocol.requests import StopEnvironments
 from kestrelctl.xmpp.prosody import PrivateServer
 
 pytestmark = pytest.mark.timeout(300)

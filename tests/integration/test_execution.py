@@ -22,13 +22,13 @@ import pytest
 import rungs
 from commandkit import command_spec
 
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.result import TAIL_BYTES
 from kestrelctl.errors import NotFound
-from kestrelctl.worker import limits, process_executor, sandbox
-from kestrelctl.worker.executor import CommandSpec, Completion
 from kestrelctl.worker.isolation.rung import Rung
-from kestrelctl.worker.process_executor import ProcessExecutor
+from kestrelctl.worker.run import limits, process_executor, sandbox
+from kestrelctl.worker.run.executor import CommandSpec, Completion
+from kestrelctl.worker.run.process_executor import ProcessExecutor
 
 PATH = os.environ["PATH"]
 

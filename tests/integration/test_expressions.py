@@ -11,8 +11,8 @@ from daemons import Spawn
 from jobkit import job_spec
 from test_daemons import joined, worker_words
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.errors import UsageError
 from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers as an

@@ -18,7 +18,7 @@ import pytest
 from servers import encrypted_server, running
 from small_disk import mounted
 
-from kestrelctl.core.model.stored_file import StoredFile
+from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.errors import (
     FileChanged,
     FileDamaged,

@@ -16,8 +16,8 @@ import msgspec
 import psutil
 import pytest
 
-from kestrelctl.manager.handlers.handler_ways import HandlerFailed, ProgramWay, WebhookWay
-from kestrelctl.membership.handler_words import ToldEvent
+from kestrelctl.core.membership.handler_words import ToldEvent
+from kestrelctl.manager.handlers.channels import HandlerFailed, ProgramChannel, WebhookChannel
 from kestrelctl.xmpp.prosody import LOOPBACK
 
 EVENT = ToldEvent(
@@ -43,7 +43,7 @@ async def test_a_program_has_the_event_in_variables_and_on_its_input(tmp_path: P
     )
     os.environ["KESTREL_SECRET"] = "hush"
     try:
-        await ProgramWay((place, str(found)), 20.0).tell([EVENT])
+        await ProgramChannel((place, str(found)), 20.0).tell([EVENT])
     finally:
         del os.environ["KESTREL_SECRET"]
     on_input, variables = json.loads(found.read_text())
@@ -68,7 +68,7 @@ async def test_a_program_that_fails_says_why_and_nothing_of_it_stays(
 ) -> None:
     place = program(tmp_path, text)
     with pytest.raises(HandlerFailed, match=why) as raised:
-        await ProgramWay((place,), 1.0).tell([EVENT])
+        await ProgramChannel((place,), 1.0).tell([EVENT])
     assert not raised.value.again
     async with asyncio.timeout(10):
         while any(place in (each.info["cmdline"] or []) for each in processes()):
@@ -81,7 +81,7 @@ def processes() -> Iterator[psutil.Process]:
 
 async def test_a_program_that_is_not_there_says_so(tmp_path: Path) -> None:
     with pytest.raises(HandlerFailed, match="No such file"):
-        await ProgramWay((str(tmp_path / "none"),), 1.0).tell([EVENT])
+        await ProgramChannel((str(tmp_path / "none"),), 1.0).tell([EVENT])
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def web_server(*statuses: int) -> Iterator[tuple[str, list[bytes]]]:
 
 async def test_a_web_server_is_told_in_json() -> None:
     with web_server() as (address, posted):
-        await WebhookWay(address, 10.0).tell([EVENT])
+        await WebhookChannel(address, 10.0).tell([EVENT])
     assert [msgspec.json.decode(each, type=ToldEvent) for each in posted] == [EVENT]
 
 
@@ -124,7 +124,7 @@ async def test_an_answer_but_yes_is_a_failure(status: int, again: bool) -> None:
         web_server(status) as (address, _),
         pytest.raises(HandlerFailed, match=f"status {status}") as raised,
     ):
-        await WebhookWay(address, 10.0).tell([EVENT])
+        await WebhookChannel(address, 10.0).tell([EVENT])
     assert raised.value.again is again
 
 
@@ -132,7 +132,7 @@ async def test_a_web_server_that_is_away_is_asked_again() -> None:
     with web_server() as (address, _):
         pass
     with pytest.raises(HandlerFailed) as raised:
-        await WebhookWay(address, 10.0).tell([EVENT])
+        await WebhookChannel(address, 10.0).tell([EVENT])
     assert raised.value.again
 
 
@@ -165,7 +165,7 @@ def dripping_server() -> Iterator[str]:
 
 async def test_a_web_server_that_never_ends_its_answer_holds_up_nobody() -> None:
     with dripping_server() as address:
-        told = [WebhookWay(address, 0.5).tell([EVENT]) for _ in range(40)]
+        told = [WebhookChannel(address, 0.5).tell([EVENT]) for _ in range(40)]
         found = await asyncio.gather(*told, return_exceptions=True)
         assert {str(each) for each in found} == {"it took longer than 0.5 s"}
         async with asyncio.timeout(10):

@@ -14,7 +14,7 @@ import pytest
 import rungs
 from test_execution import PATH, Machine, until
 
-from kestrelctl.core.model.isolation import NOT_ENFORCED
+from kestrelctl.core.model.worker.isolation import NOT_ENFORCED
 from kestrelctl.worker.isolation.bubblewrap import Bubblewrap
 from kestrelctl.worker.isolation.file_view import FileView
 

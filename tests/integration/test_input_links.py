@@ -13,17 +13,17 @@ import rungs
 from commandkit import command_spec
 from test_execution import PATH
 
-from kestrelctl.core.model.job_inputs import Input
-from kestrelctl.core.model.parent_files import ParentFiles
-from kestrelctl.core.model.stored_file import Piece, StoredFile
+from kestrelctl.core.model.files.inputs import Input
+from kestrelctl.core.model.files.parent_files import ParentFiles
+from kestrelctl.core.model.files.stored_file import Piece, StoredFile
 from kestrelctl.files.archive import pack
 from kestrelctl.worker.addresses.address_reader import AddressReader
+from kestrelctl.worker.connection.parent_file_questions import Left
 from kestrelctl.worker.environments.task_environments import TaskEnvironments
-from kestrelctl.worker.executor import Completion
-from kestrelctl.worker.input_cache import InputCache
-from kestrelctl.worker.parent_file_questions import Left
-from kestrelctl.worker.process_executor import ProcessExecutor
-from kestrelctl.worker.staging import StagingExecutor
+from kestrelctl.worker.files.input_cache import InputCache
+from kestrelctl.worker.files.staging import StagingExecutor
+from kestrelctl.worker.run.executor import Completion
+from kestrelctl.worker.run.process_executor import ProcessExecutor
 
 ADA, BOB = "ada@users.example.org", "bob@users.example.org"
 

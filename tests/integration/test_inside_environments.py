@@ -10,14 +10,14 @@ from daemons import Spawn
 from environment_house import house_of
 from puppet import run_job
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_environment import TaskEnvironment
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_environment import TaskEnvironment
 from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.environment_answers import EnvironmentList
-from kestrelctl.protocol.environment_requests import ListEnvironments
+from kestrelctl.protocol.answers import EnvironmentList
+from kestrelctl.protocol.requests import ListEnvironments
 from kestrelctl.xmpp.prosody import PrivateServer
 from kestrelctl.xmpp.user import UserConnection
 

@@ -15,16 +15,16 @@ import pytest
 import rungs
 from test_execution import PATH, Machine, alive, until
 
-from kestrelctl.core.model.isolation import NOT_ENFORCED
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.worker.isolation import NOT_ENFORCED
 from kestrelctl.errors import KestrelError, UsageError
-from kestrelctl.worker import limits
-from kestrelctl.worker.executor import CommandSpec
 from kestrelctl.worker.isolation.control_group import ControlGroup, TaskGroups
 from kestrelctl.worker.isolation.file_view import FileView
 from kestrelctl.worker.isolation.rung import TaskLimits
-from kestrelctl.worker.process_tree import ExactMemory, exact_memory
-from kestrelctl.worker.scratch_size import ScratchSize
+from kestrelctl.worker.run import limits
+from kestrelctl.worker.run.executor import CommandSpec
+from kestrelctl.worker.run.process_tree import ExactMemory, exact_memory
+from kestrelctl.worker.run.running_process import ScratchSize
 
 PASSWORD = "the-workers-password"
 LIMITS = TaskLimits(
@@ -233,9 +233,9 @@ import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 import rungs
-from kestrelctl.core.model.program import Program
-from kestrelctl.worker.executor import CommandSpec
-from kestrelctl.worker.process_executor import ProcessExecutor
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.worker.run.executor import CommandSpec
+from kestrelctl.worker.run.process_executor import ProcessExecutor
 
 async def main():
     data = Path(sys.argv[1])

@@ -11,10 +11,10 @@ import pytest
 from jobkit import job_spec
 from puppet import run_job
 
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.result import TAIL_BYTES
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq

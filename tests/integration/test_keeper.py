@@ -26,9 +26,9 @@ from kestrelctl.worker.keeper import run_kept
 def main():
     import asyncio, signal
     from pathlib import Path
-    from kestrelctl.core.model.program import Program
-    from kestrelctl.worker.executor import CommandSpec
-    from kestrelctl.worker.process_executor import ProcessExecutor
+    from kestrelctl.core.model.job.program import Program
+    from kestrelctl.worker.run.executor import CommandSpec
+    from kestrelctl.worker.run.process_executor import ProcessExecutor
 
     from kestrelctl.worker.keeper import keep_the_keeper
 

@@ -16,11 +16,11 @@ from test_execution import Machine, until
 from test_inputs import Site, wait_for
 from test_task_outputs import Share
 
+from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.core.model.result import TAIL_BYTES
-from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.errors import NotAllowed, Unreachable
-from kestrelctl.worker.executor import Completion
-from kestrelctl.worker.log_stage import MOST_AT_ONCE, LogStage
+from kestrelctl.worker.files.log_stage import MOST_AT_ONCE, LogStage
+from kestrelctl.worker.run.executor import Completion
 
 pytestmark = pytest.mark.timeout(180)
 

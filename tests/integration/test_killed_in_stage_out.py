@@ -20,10 +20,10 @@ from kestrelctl.worker.keeper import run_kept
 def main():
     from pathlib import Path
     from test_computed_attempts import held
-    from kestrelctl.core.model.program import Program
-    from kestrelctl.core.model.stage import Stage
-    from kestrelctl.worker.executor import CommandSpec
-    from kestrelctl.worker.process_executor import ProcessExecutor
+    from kestrelctl.core.model.job.program import Program
+    from kestrelctl.core.model.job.stage import Stage
+    from kestrelctl.worker.run.executor import CommandSpec
+    from kestrelctl.worker.run.process_executor import ProcessExecutor
 
     place = Path(sys.argv[1])
     out = f"echo out >>{place}/notes; until test -e {place}/gate; do sleep 0.01; done; cat result"

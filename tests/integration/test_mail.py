@@ -16,12 +16,12 @@ import pytest
 from daemons import KESTRELCTL, until
 from smtp_server import SmtpServer
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.member_answers import EventPage
-from kestrelctl.protocol.member_requests import ListEvents
+from kestrelctl.protocol.answers import EventPage
+from kestrelctl.protocol.requests import ListEvents
 from kestrelctl.xmpp.prosody import LOOPBACK, PrivateServer
 from kestrelctl.xmpp.user import UserConnection, connect_user
 

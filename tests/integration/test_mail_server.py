@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from smtp_server import LOOPBACK, SmtpServer
 
-from kestrelctl.manager import mail_server
-from kestrelctl.manager.mail_server import MailServer, NotNow, NotToHim, SmtpTls
+from kestrelctl.manager.mail import server as mail_server
+from kestrelctl.manager.mail.server import MailServer, NotNow, NotToHim, SmtpTls
 
 
 @pytest.fixture

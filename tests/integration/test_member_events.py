@@ -7,8 +7,8 @@ import os
 import signal
 
 from kestrelctl.local.control import connect_local, throw_away_pool
-from kestrelctl.protocol.member_answers import EventPage
-from kestrelctl.protocol.member_requests import ListEvents
+from kestrelctl.protocol.answers import EventPage
+from kestrelctl.protocol.requests import ListEvents
 
 
 async def test_one_that_is_killed_has_failed_and_one_that_is_stopped_leaves() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kestrelctl.properties.property_reading import PropertyReading
+from kestrelctl.core.properties.reading import PropertyReading
 from kestrelctl.worker.plugins.plugin_run import BuiltInRun, run_program
 
 

@@ -12,8 +12,8 @@ import pytest
 from people import Person, condition, fields
 from slixmpp.exceptions import IqError
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.local.pool_state import PoolState, read_state
 from kestrelctl.protocol import answers, requests
 from kestrelctl.xmpp.user import UserConnection

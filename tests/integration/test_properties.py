@@ -13,20 +13,15 @@ from pathlib import Path
 import psutil
 import pytest
 
+from kestrelctl.core.properties.definition import read_definitions
+from kestrelctl.core.properties.reading import PropertyReading
 from kestrelctl.errors import NotAllowed
 from kestrelctl.local.control import connect_local, throw_away_pool
-from kestrelctl.properties.property_definition import read_definitions
-from kestrelctl.properties.property_reading import PropertyReading
 from kestrelctl.protocol.answers import Workers
-from kestrelctl.protocol.command_messages import (
-    CommandList,
-    CommandResults,
-    ListCommands,
-    RunAtWorkers,
-)
+from kestrelctl.protocol.commands import CommandList, CommandResults, ListCommands, RunAtWorkers
 from kestrelctl.protocol.properties import ListProperties, PropertyList
 from kestrelctl.protocol.requests import ListWorkers
-from kestrelctl.protocol.trigger_messages import FiredList, ListFired, TriggerTest, TryTrigger
+from kestrelctl.protocol.triggers import FiredList, ListFired, TriggerTest, TryTrigger
 from kestrelctl.worker.plugins.built_in import BUILT_IN
 from kestrelctl.worker.plugins.definition_files import read_all_definitions
 from kestrelctl.worker.plugins.plugin_process import PluginProcess

@@ -14,10 +14,11 @@ import pytest
 from click.testing import CliRunner, Result
 from daemons import Spawn
 
-from kestrelctl.cli import redial, submit
+from kestrelctl.cli import redial
 from kestrelctl.cli.command import Invocation
 from kestrelctl.cli.context import Account, Context
 from kestrelctl.cli.main import kestrelctl
+from kestrelctl.cli.submit import commands
 from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
@@ -47,7 +48,7 @@ main()
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submit, "ANSWER_SECONDS", 3.0)
+    monkeypatch.setattr(commands, "ANSWER_SECONDS", 3.0)
     monkeypatch.setattr(redial, "PAUSES_SECONDS", (0.2,) * 20)
 
 
@@ -134,7 +135,7 @@ async def test_a_connection_that_is_cut_makes_no_second_job(
     word: bytes,
     inline_bytes: int,
 ) -> None:
-    monkeypatch.setattr(submit, "INLINE_BYTES", inline_bytes)
+    monkeypatch.setattr(commands, "INLINE_BYTES", inline_bytes)
     password = Path(local_pool.password_file).read_text().strip()
     lines = tmp_path / "lines"
     lines.write_text("one\ntwo\nthree\n")

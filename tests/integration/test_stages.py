@@ -13,9 +13,9 @@ import pytest
 import rungs
 from test_execution import Machine, until
 
-from kestrelctl.core.model.stage import IN, OUT, RUN, SETUP, Stage
-from kestrelctl.worker import stage_course
-from kestrelctl.worker.executor import Completion
+from kestrelctl.core.model.job.stage import IN, OUT, RUN, SETUP, Stage
+from kestrelctl.worker.run import stage_state
+from kestrelctl.worker.run.executor import Completion
 
 
 def a_stage(name: str, script: str, *, limit: float | None = None, tries: int = 1) -> Stage:
@@ -53,7 +53,7 @@ class Stages(Machine):
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage_course, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(stage_state, "FIRST_PAUSE_SECONDS", 0.01)
 
 
 @pytest.fixture(params=rungs.available())
@@ -236,7 +236,7 @@ async def test_a_kill_ends_a_stage_and_all_that_would_follow(each: Stages, name:
 async def test_a_kill_between_two_tries_ends_them(
     machine: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stage_course, "FIRST_PAUSE_SECONDS", 1000.0)
+    monkeypatch.setattr(stage_state, "FIRST_PAUSE_SECONDS", 1000.0)
     number = machine.start(
         "/bin/true",
         stages=(a_stage(IN, machine.note("$$") + "; exit 1", tries=9),),
@@ -254,7 +254,7 @@ async def test_a_kill_between_two_tries_ends_them(
 async def test_nothing_of_an_attempt_runs_between_two_tries(
     machine: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stage_course, "FIRST_PAUSE_SECONDS", 1000.0)
+    monkeypatch.setattr(stage_state, "FIRST_PAUSE_SECONDS", 1000.0)
     daemon = f"setsid sh -c 'echo $$ >>{machine.notes}; exec sleep 60' & sleep 0.2; exit 1"
     number = machine.start("/bin/true", stages=(a_stage(IN, daemon, tries=2),))
     await until(machine.noted)
@@ -268,7 +268,7 @@ async def test_nothing_of_an_attempt_runs_between_two_tries(
 async def test_a_worker_that_closes_waits_for_no_further_try(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stage_course, "FIRST_PAUSE_SECONDS", 1000.0)
+    monkeypatch.setattr(stage_state, "FIRST_PAUSE_SECONDS", 1000.0)
     machine = Stages(tmp_path)
     machine.start("/bin/true", stages=(a_stage(IN, f"{machine.note(IN)}; exit 1", tries=2),))
     machine.start("/bin/true", stages=(a_stage(IN, f"{machine.note(IN)}; sleep 60", tries=2),))

@@ -13,8 +13,8 @@ from daemons import Spawn, until
 from puppet import run_job
 from test_daemons import local_up
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.local.control import connect_local
 from kestrelctl.local.pool_state import PoolState, read_state
 from kestrelctl.xmpp.user import UserConnection

@@ -11,7 +11,9 @@ import sys
 import time
 from pathlib import Path
 
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import (
     Happening,
     JobForgotten,
@@ -21,8 +23,6 @@ from kestrelctl.core.model.records import (
     TaskRecord,
 )
 from kestrelctl.core.model.result import Result
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.store.sqlite import SqliteStore
 
 ROUNDS = 25

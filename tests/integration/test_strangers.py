@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from puppet import Puppet
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers, requests
 from kestrelctl.protocol.codec import JSON_NAMESPACE

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from test_execution import Machine, until
 
-from kestrelctl.core.model.stored_file import Piece, StoredFile
+from kestrelctl.core.model.files.stored_file import Piece, StoredFile
 from kestrelctl.errors import KestrelError, NotAllowed, Unreachable
 from kestrelctl.files.archive import unpack
 from kestrelctl.worker.addresses.shared_outputs import SharedOutputs
-from kestrelctl.worker.executor import Completion
-from kestrelctl.worker.output_stage import GIVE_UP_SECONDS, OutputStage
+from kestrelctl.worker.files.output_stage import GIVE_UP_SECONDS, OutputStage
+from kestrelctl.worker.run.executor import Completion
 
 LIMIT_BYTES = 1 << 20
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import requests as rq
 from kestrelctl.xmpp.user import UserConnection

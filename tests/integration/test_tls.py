@@ -16,8 +16,8 @@ from daemons import KESTRELCTL, Spawn, spawning, until
 from puppet import Puppet, run_job
 from servers import DOMAIN, Authority, EncryptedServer, encrypted_server
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.errors import KestrelError, NotAllowed, Untrusted, UsageError
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq

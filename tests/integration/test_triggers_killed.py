@@ -10,13 +10,7 @@ from pathlib import Path
 import psutil
 
 from kestrelctl.local.control import connect_local, throw_away_pool
-from kestrelctl.protocol.trigger_messages import (
-    FiredList,
-    FiredView,
-    ListFired,
-    TriggerTest,
-    TryTrigger,
-)
+from kestrelctl.protocol.triggers import FiredList, FiredView, ListFired, TriggerTest, TryTrigger
 from kestrelctl.xmpp.user import UserConnection
 
 TRIGGERS = """

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from daemons import Spawn, until
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.errors import SteppedBack
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq

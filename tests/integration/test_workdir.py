@@ -9,8 +9,8 @@ import pytest
 import rungs
 from test_execution import PATH, Machine
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.worker.executor import CommandSpec, Completion
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.worker.run.executor import CommandSpec, Completion
 
 
 class Desk:

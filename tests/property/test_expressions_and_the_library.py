@@ -15,8 +15,13 @@ from kestrelctl.core.classad.bad_expression import BadExpression
 from kestrelctl.core.classad.evaluation import Ad, Answer, Expression, Failure, is_true
 from kestrelctl.core.classad.rules import FUNCTIONS, checked
 from kestrelctl.core.classad.syntax import MAX_DEPTH, MAX_SIGNS, Node, parse, references
-from kestrelctl.core.model.matching_ads import Attributes, in_lower_case
-from kestrelctl.core.model.significance import Interest, Significance, attributes_of, interests
+from kestrelctl.core.model.worker.matching_ads import Attributes, in_lower_case
+from kestrelctl.core.model.worker.significance import (
+    Interest,
+    Significance,
+    attributes_of,
+    interests,
+)
 from kestrelctl.core.scheduling.expression_answers import Side, comes_to
 from kestrelctl.core.scheduling.judgement import clause_texts
 

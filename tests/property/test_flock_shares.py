@@ -14,7 +14,7 @@ from kestrelctl.flock.rules.borrowing import Borrower, LoanKey, Need
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.rules.lending import ClassToLend, Lender, LentKey, LoanLimit
 from kestrelctl.flock.rules.willing import HeardPool
-from kestrelctl.protocol.flock import DENIED, Borrow, NotLent
+from kestrelctl.protocol.pools import DENIED, Borrow, NotLent
 
 POOLS = st.sampled_from(["b.test", "c.test", "d.test"])
 CLASSES = st.sampled_from([SMALL, LARGE])

@@ -34,27 +34,27 @@ from kestrelctl.core.agent.agent import ENDED
 from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.members.availability import closed
 from kestrelctl.core.members.worker import Worker as Member
-from kestrelctl.core.model.ad import AssetChange, AssetUnit, WorkerAd, changed
-from kestrelctl.core.model.after import After, IfParentFails, WantedEnd, ids_of
-from kestrelctl.core.model.byte_limit import ByteLimit
-from kestrelctl.core.model.checkpoint import MadeCheckpoint
-from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.guest import GuestOf
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.files.byte_limit import ByteLimit
+from kestrelctl.core.model.files.stored_file import Piece, StoredFile
+from kestrelctl.core.model.job.after import After, IfParentFails, WantedEnd, ids_of
+from kestrelctl.core.model.job.checkpoint import MadeCheckpoint
+from kestrelctl.core.model.job.guest import GuestOf
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec, OnWorkerLost
+from kestrelctl.core.model.job.stage import STAGES, Stage
+from kestrelctl.core.model.job.task_state import FINAL_STATES, TaskState
 from kestrelctl.core.model.records import EndedTasks, JobRecord, Record, TaskRecord, ended_tasks
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.share_change import ShareChange
-from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
-from kestrelctl.core.model.stage import STAGES, Stage
-from kestrelctl.core.model.stored_file import Piece, StoredFile
-from kestrelctl.core.model.task_state import FINAL_STATES, TaskState
-from kestrelctl.core.model.use import Use
+from kestrelctl.core.model.worker.ad import AssetChange, AssetUnit, WorkerAd, changed
+from kestrelctl.core.model.worker.claim import Claim
+from kestrelctl.core.model.worker.use import Use
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.lendable import LendableClasses
 from kestrelctl.core.scheduling.own_waiting import own_waiting
-from kestrelctl.manager.descent import ended_pairs
+from kestrelctl.manager.requests.descent import ended_pairs
 from kestrelctl.store.memory import MemoryStore
 
 PROFILE = settings(

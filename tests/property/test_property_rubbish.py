@@ -8,9 +8,8 @@ from typing import get_args
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kestrelctl.errors import UsageError
-from kestrelctl.properties.property_definition import read_definitions
-from kestrelctl.properties.property_reading import (
+from kestrelctl.core.properties.definition import read_definitions
+from kestrelctl.core.properties.reading import (
     LARGEST_FLOAT,
     LARGEST_INT,
     MOST_TEXT_BYTES,
@@ -19,7 +18,8 @@ from kestrelctl.properties.property_reading import (
     PropertyValue,
     read_printed,
 )
-from kestrelctl.properties.property_summary import summary_of
+from kestrelctl.core.properties.summary import summary_of
+from kestrelctl.errors import UsageError
 
 #: For a long run 100,000.
 EXAMPLES = 2_000

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import Record
-from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.pool import Pool
 from kestrelctl.store.memory import MemoryStore
 

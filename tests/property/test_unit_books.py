@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kestrelctl.core.agent.agent import Agent
-from kestrelctl.core.model.assets import MILLI, Amounts, amounts, with_units
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.result import Outcome, Result
-from kestrelctl.core.model.template import Template
-from kestrelctl.core.model.unit_claim import choose
+from kestrelctl.core.model.worker.assets import MILLI, Amounts, amounts, with_units
+from kestrelctl.core.model.worker.unit_claim import choose
 
 IDS = ("a", "b", "c", "d")
 

@@ -14,17 +14,17 @@ from kestrel_worlds.simulated_process import SimulatedProcess
 from kestrel_worlds.simulation_clock import SimulationClock
 from kestrel_worlds.store import SimulatedStore
 from kestrel_worlds.truth import Fate, StageFate
-from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.stage import Stage
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.stage import Stage
-from kestrelctl.core.model.template import Template
-from kestrelctl.protocol import answers, codec, requests, work
-from kestrelctl.protocol.chat_message import JUST_TEXT, ChatMarks
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.protocol import answers, codec, requests, workers
+from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
 
 M = TypeVar("M")
 
@@ -45,7 +45,7 @@ class Puppet(SimulatedProcess):
         self.connection(self).start()
         await asyncio.Event().wait()
 
-    def say(self, message: work.Message, to: str) -> None:
+    def say(self, message: workers.Message, to: str) -> None:
         assert self.session is not None
         sender = POOL if self.address == DOMAIN else None
         self.session.send(codec.encode(message), to, sender)
@@ -140,13 +140,13 @@ class Worker(House):
         self.machine.start()
         self.wait()
 
-    def tell(self, message: work.Message) -> None:
+    def tell(self, message: workers.Message) -> None:
         """The pool says something, and whatever follows at once has followed."""
         self.pool.say(message, self.machine.address)
         self.wait()
 
-    def hellos(self) -> list[tuple[float, work.Hello]]:
-        return [(at, m) for at, m in self.pool.heard if isinstance(m, work.Hello)]
+    def hellos(self) -> list[tuple[float, workers.Hello]]:
+        return [(at, m) for at, m in self.pool.heard if isinstance(m, workers.Hello)]
 
     def welcome(
         self,
@@ -158,7 +158,7 @@ class Worker(House):
         """Answers the latest hello."""
         _, hello = self.hellos()[-1]
         self.tell(
-            work.Welcome(
+            workers.Welcome(
                 incarnation=hello.incarnation,
                 greeting=hello.greeting,
                 heartbeat_seconds=heartbeat_seconds,
@@ -175,7 +175,7 @@ class Worker(House):
         )
         self.audit.committed([record])
         self.tell(
-            work.Run(
+            workers.Run(
                 spans=[(first, 1, 0, n, 0, 0)], claims=[{"cpus": 1000}], jobs=[Template.of(1, spec)]
             )
         )
@@ -186,7 +186,9 @@ class Worker(House):
 
     def outcomes(self) -> dict[int, int]:
         """What was reported, by attempt number."""
-        return {r.number: r.outcome for report in self.pool.of(work.Report) for r in report.results}
+        return {
+            r.number: r.outcome for report in self.pool.of(workers.Report) for r in report.results
+        }
 
 
 class Manager(House):
@@ -237,8 +239,8 @@ class Manager(House):
 
     def hello(self, **fields: object) -> None:
         self.tell(
-            work.Hello(
-                version=work.VERSION,
+            workers.Hello(
+                version=workers.VERSION,
                 incarnation="one",
                 greeting=1,
                 ad=WorkerAd(),
@@ -246,7 +248,7 @@ class Manager(House):
             )
         )
 
-    def tell(self, message: work.Message) -> None:
+    def tell(self, message: workers.Message) -> None:
         """The worker says something."""
         self.worker.say(message, POOL)
         self.wait()
@@ -267,11 +269,11 @@ class Manager(House):
         self.audit.began(number, job_id, index, self.worker.address, None)
         self.audit.ended(number, outcome)
         self.audit.kept(number, job_id, index, outcome)
-        self.tell(work.Report(results=[result], seals=self.seals()))
+        self.tell(workers.Report(results=[result], seals=self.seals()))
 
     def _job_of(self, number: int) -> int:
         """The job that an attempt was sent for; 1 if it was not sent."""
-        spans = (span for run in self.worker.of(work.Run) for span in run.spans)
+        spans = (span for run in self.worker.of(workers.Run) for span in run.spans)
         return next(
             (job_id for first, job_id, _, n, _, _ in spans if first <= number < first + n), 1
         )
@@ -280,15 +282,15 @@ class Manager(House):
         """The numbers of the attempts that the worker was sent."""
         return [
             number + k
-            for run in self.worker.of(work.Run)
+            for run in self.worker.of(workers.Run)
             for number, _, _, n, _, _ in run.spans
             for k in range(n)
         ]
 
     def seals(self) -> list[Seal]:
         """What the worker was sent with them."""
-        return [(*span[:4], span[5]) for run in self.worker.of(work.Run) for span in run.spans]
+        return [(*span[:4], span[5]) for run in self.worker.of(workers.Run) for span in run.spans]
 
     def acknowledged(self) -> list[int]:
-        alone = [number for ack in self.worker.of(work.Ack) for number in ack.numbers]
-        return alone + [number for run in self.worker.of(work.Run) for number in run.ack]
+        alone = [number for ack in self.worker.of(workers.Ack) for number in ack.numbers]
+        return alone + [number for run in self.worker.of(workers.Run) for number in run.ack]

@@ -24,7 +24,8 @@ from kestrel_experiments.imbalance.result import ImbalanceResult
 from kestrelctl.core.counting.percentile import percentile
 from kestrelctl.core.counting.traffic import heartbeat_traffic
 from kestrelctl.core.model.config import Config
-from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import codec
+from kestrelctl.protocol import workers as work
 from kestrelctl.worker import daemon
 from kestrelctl.worker.discovery import Machine
 from kestrelctl.worker.isolation.plain import Plain

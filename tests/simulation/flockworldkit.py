@@ -11,11 +11,12 @@ from kestrel_worlds.flock_worlds.guest_audit import Guest
 from kestrel_worlds.flock_worlds.world_of_pools import WorldOfPools
 from kestrel_worlds.settings import SOON, WorldSettings
 from kestrel_worlds.workload import MEBIBYTE, Submission
-from kestrelctl.core.model import guest, isolation
-from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job import guest
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.worker import isolation
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 
 HOME, LENDER = "alder", "birch"

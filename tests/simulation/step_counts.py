@@ -26,9 +26,9 @@ from kestrel_worlds.settings import WorldSettings
 from kestrel_worlds.store import SimulatedStore
 from kestrel_worlds.workload import Submission
 from kestrel_worlds.world import World
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.worker.ad import WorkerAd
 
 PACKAGE = str(Path(kestrelctl.__file__).parent) + "/"
 RECORD = Path(__file__).with_suffix(".json")

@@ -17,10 +17,10 @@ from kestrel_worlds.workload import Submission
 from kestrel_worlds.world import World
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import TaskState
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.state import State
 
 

@@ -13,12 +13,12 @@ from kestrel_worlds.world import World
 from kestrelctl.core.attempts import hand_out
 from kestrelctl.core.handlers import checkpoints, reporting
 from kestrelctl.core.jobs.job import Task
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.checkpoint import Checkpoint, MadeCheckpoint
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.files.stored_file import StoredFile
+from kestrelctl.core.model.job.checkpoint import Checkpoint, MadeCheckpoint
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.result import Result
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.stored_file import StoredFile
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.state import State
 
 

@@ -37,7 +37,7 @@ from seeds import due
 
 from kestrelctl.cli.main import kestrelctl
 from kestrelctl.core.counting.traffic import condor_traffic
-from kestrelctl.protocol.work import VERSION
+from kestrelctl.protocol.workers import VERSION
 
 HOSTS = ENVIRONMENT_TABLES[0]
 

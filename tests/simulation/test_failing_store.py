@@ -6,13 +6,14 @@ import pytest
 from byhand import POOL, SOON_SECONDS, M, Manager
 
 from kestrel_worlds.network import DOMAIN
-from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.errors import StoreFull
-from kestrelctl.manager.acknowledgements import COMPANY_SECONDS
 from kestrelctl.manager.commits import RETRY_SECONDS, STUCK_SECONDS
-from kestrelctl.protocol import answers, overview_answers, requests, work
+from kestrelctl.manager.sending.acknowledgements import COMPANY_SECONDS
+from kestrelctl.protocol import answers, requests, workers
+from kestrelctl.protocol import answers as overview_answers
 
 WHY = "a disk that was told to be full"
 
@@ -46,8 +47,8 @@ def come_back(house: Manager, *ended: int) -> None:
     numbers = house.attempts()
     holds = [(n, 1, i, -1 if n in ended else 0) for i, n in enumerate(numbers)]
     house.tell(
-        work.Hello(
-            version=work.VERSION,
+        workers.Hello(
+            version=workers.VERSION,
             incarnation="one",
             greeting=2,
             ad=WorkerAd(),
@@ -58,7 +59,7 @@ def come_back(house: Manager, *ended: int) -> None:
     for number in ended:
         index = numbers.index(number)
         result = Result(number, 1, index, Outcome.DONE, house.clock.now - 1.0, 1.0)
-        house.tell(work.Report(results=[result]))
+        house.tell(workers.Report(results=[result]))
 
 
 def test_nothing_is_handed_out(house: Manager) -> None:
@@ -68,14 +69,16 @@ def test_nothing_is_handed_out(house: Manager) -> None:
     idle = house.puppet(f"w1@workers.{DOMAIN}/1")
     house.audit.machine(idle.address, {})
     house.wait()
-    idle.say(work.Hello(version=work.VERSION, incarnation="one", greeting=1, ad=WorkerAd()), POOL)
+    idle.say(
+        workers.Hello(version=workers.VERSION, incarnation="one", greeting=1, ad=WorkerAd()), POOL
+    )
     house.wait(5.0)
     assert house.attempts() == sent
-    assert len(idle.of(work.Welcome)) == 1
-    assert idle.of(work.Run) == []
+    assert len(idle.of(workers.Welcome)) == 1
+    assert idle.of(workers.Run) == []
     house.store.full = False
     house.wait(2 * RETRY_SECONDS)
-    assert len(idle.of(work.Run)) == 1
+    assert len(idle.of(workers.Run)) == 1
 
 
 def test_whoever_waits_for_the_next_commit_hears_of_it_too() -> None:
@@ -108,8 +111,8 @@ def test_it_goes_on_by_itself_and_loses_and_repeats_nothing(house: Manager) -> N
     house.worker.forget()
     house.store.full = False
     house.wait(RETRY_SECONDS + SOON_SECONDS)
-    assert len(house.worker.of(work.Who)) == 1
-    house.worker.heard.insert(0, (0.0, work.Run(spans=[(sent[0], 1, 0, len(sent), 0, 0)])))
+    assert len(house.worker.of(workers.Who)) == 1
+    house.worker.heard.insert(0, (0.0, workers.Run(spans=[(sent[0], 1, 0, len(sent), 0, 0)])))
     come_back(house, *sent[1:])
     house.wait(COMPANY_SECONDS + 1.0)
     assert sorted(set(house.acknowledged())) == sent
@@ -228,8 +231,8 @@ def test_a_worker_that_comes_and_goes_fills_no_memory(
     for greeting in range(2, 40):
         numbers = house.attempts()
         house.tell(
-            work.Hello(
-                version=work.VERSION,
+            workers.Hello(
+                version=workers.VERSION,
                 incarnation=f"life {greeting}",
                 greeting=greeting,
                 ad=WorkerAd(tags=(f"tag{greeting}",)),

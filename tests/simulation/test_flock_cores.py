@@ -17,9 +17,9 @@ from kestrel_experiments.flock_simulation.runs import simulate
 from kestrel_experiments.flock_simulation.simulated_pool import Neighbourhood
 from kestrel_experiments.flock_simulation.trace import trace
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.errors import UsageError
-from kestrelctl.protocol.flock import LentClass
+from kestrelctl.protocol.pools import LentClass
 
 
 def flock_of(*, core: bool, flocking: bool = True, joining: float = 0.0) -> FlockWorldPlan:

@@ -8,8 +8,8 @@ from byhand import POOL, SOON_SECONDS, Manager
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.result import TAIL_BYTES, Outcome
 from kestrelctl.errors import Busy, NotAllowed
-from kestrelctl.protocol import answers, requests, work
-from kestrelctl.protocol.output_views import FollowedLog
+from kestrelctl.protocol import answers, requests, workers
+from kestrelctl.protocol.views import FollowedLog
 
 
 @pytest.fixture
@@ -25,10 +25,10 @@ def followed(house: Manager, attempt: int = 0, offset: int = 0, besides: int = 0
         id="f", job="1", task_id=0, attempt=attempt, offset=offset, besides=besides
     )
     house.ask(request)
-    for asked in house.worker.of(work.FetchOutput):
+    for asked in house.worker.of(workers.FetchOutput):
         data = b"hello and more"[asked.offset :][:5]
         house.tell(
-            work.Output(request=asked.request, offset=asked.offset, data=data, size_bytes=14)
+            workers.Output(request=asked.request, offset=asked.offset, data=data, size_bytes=14)
         )
     house.wait(0.2)
     [found] = house.user.of(FollowedLog)

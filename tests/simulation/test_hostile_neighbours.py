@@ -7,7 +7,7 @@ from flockworldkit import TwoPools, job, two_pools
 
 from kestrelctl.flock.service import loan
 from kestrelctl.protocol import codec
-from kestrelctl.worker import session
+from kestrelctl.worker.connection import session
 
 #: Enough that each kind comes many times.
 MESSAGES = 400

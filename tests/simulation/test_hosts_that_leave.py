@@ -14,8 +14,8 @@ from kestrel_experiments.imbalance.imbalance_world import (
     ImbalanceWorld,
     ImbalanceWorldPlan,
 )
-from kestrelctl.environments.environment_class import EnvironmentClass, EnvironmentResources
-from kestrelctl.manager.environments.environment_desk import GIVES_UP_SECONDS
+from kestrelctl.core.environments.environment_class import EnvironmentClass, EnvironmentResources
+from kestrelctl.manager.environments.service import GIVES_UP_SECONDS
 
 #: An environment takes so long until its worker connects, and its host leaves after so long.
 START_SECONDS = (4.0, 5.0)

@@ -24,8 +24,8 @@ from kestrel_experiments.imbalance.imbalance_world import (
 from kestrel_experiments.imbalance.result import ImbalanceRun
 from kestrel_experiments.imbalance.simulation import simulated_run
 from kestrel_worlds.simulated_process import SimulatedProcess
-from kestrelctl.environments.environment_class import EnvironmentClass, EnvironmentResources
-from kestrelctl.environments.making_room import PATIENCE_SECONDS
+from kestrelctl.core.environments.environment_class import EnvironmentClass, EnvironmentResources
+from kestrelctl.core.environments.making_room import PATIENCE_SECONDS
 
 PLAN = ImbalancePlan(hosts=6, tasks=100, mean_seconds=4.0)
 START_SECONDS = (0.3, 0.6)

@@ -7,9 +7,9 @@ from seeds import due
 
 import kestrel_worlds
 from kestrel_worlds.workload import Submission
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.worker.ad import WorkerAd
 
 
 @pytest.mark.parametrize("seed", due(4, parts=2))

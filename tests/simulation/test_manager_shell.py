@@ -6,13 +6,13 @@ import pytest
 from byhand import SOON_SECONDS, Manager
 
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.result import Outcome, Result
-from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import StoreFull
-from kestrelctl.manager.acknowledgements import COMPANY_SECONDS
 from kestrelctl.manager.commits import RETRY_SECONDS
-from kestrelctl.protocol import answers, requests, work
+from kestrelctl.manager.sending.acknowledgements import COMPANY_SECONDS
+from kestrelctl.protocol import answers, requests, workers
 
 
 @pytest.fixture
@@ -53,9 +53,9 @@ def test_an_acknowledgement_waits_for_a_commit_that_is_under_way() -> None:
     house.wait(5.0)
     [number] = house.attempts()
     house.report(number)
-    house.tell(work.Leaving())  # to a worker that leaves, acknowledgements are not held back
+    house.tell(workers.Leaving())  # to a worker that leaves, acknowledgements are not held back
     result = Result(number, 1, 0, Outcome.DONE, house.clock.now - 1.0, 1.0)
-    house.tell(work.Report(results=[result], seals=house.seals()))
+    house.tell(workers.Report(results=[result], seals=house.seals()))
     assert house.acknowledged() == []
     house.wait(3.0)
     assert house.acknowledged() == [number] * 2
@@ -66,10 +66,10 @@ def test_what_waits_for_a_commit_alone_does_not_wait_for_the_next() -> None:
     """A result that changes nothing is acknowledged after the commit that is under way."""
     house = Manager(commit_seconds=(1.0, 1.0))
     house.hello()
-    house.tell(work.Leaving())
+    house.tell(workers.Leaving())
     house.wait(5.0)
     house.submit()
-    house.tell(work.Report(results=[Result(7, 99, 0, Outcome.DONE, house.clock.now, 1.0)]))
+    house.tell(workers.Report(results=[Result(7, 99, 0, Outcome.DONE, house.clock.now, 1.0)]))
     house.audit.kept(7, 99, 0, Outcome.FAILED)
     house.wait(1.5)
     assert house.acknowledged() == [7]
@@ -94,7 +94,7 @@ def test_and_those_that_come_later_are(house: Manager) -> None:
 def test_a_worker_that_sends_nothing_but_output_is_alive(house: Manager) -> None:
     number = at_work(house)
     for _ in range(60):
-        house.tell(work.Output(request="of nobody", offset=0))
+        house.tell(workers.Output(request="of nobody", offset=0))
         house.wait(0.5)
     house.report(number)
     house.wait(COMPANY_SECONDS + SOON_SECONDS)
@@ -108,14 +108,14 @@ def test_acknowledgements_travel_with_the_next_attempts(house: Manager) -> None:
     house.report(number)
     house.wait(0.1)
     house.report(house.attempts()[-1], index=1)
-    assert house.worker.of(work.Run)[-1].ack == [number]
-    assert house.worker.of(work.Ack) == []
+    assert house.worker.of(workers.Run)[-1].ack == [number]
+    assert house.worker.of(workers.Ack) == []
 
 
 def test_a_leaving_worker_is_acknowledged_at_once(house: Manager) -> None:
     number = at_work(house)
     house.report(number)
-    house.tell(work.Leaving())
+    house.tell(workers.Leaving())
     assert house.acknowledged() == [number]
 
 
@@ -182,19 +182,19 @@ def test_a_failed_task_is_tried_again_as_soon_as_it_may() -> None:
 
 def test_a_worker_that_gives_signs_of_life_is_not_given_up(house: Manager) -> None:
     number = at_work(house)
-    beat = house.worker.of(work.Welcome)[-1].heartbeat_seconds
+    beat = house.worker.of(workers.Welcome)[-1].heartbeat_seconds
     for _ in range(20):
         house.wait(beat)
-        house.tell(work.Heartbeat())
+        house.tell(workers.Heartbeat())
     assert house.attempts() == [number]
-    assert house.worker.of(work.Who) == []
+    assert house.worker.of(workers.Who) == []
 
 
 def test_a_silent_worker_is_given_up(house: Manager) -> None:
     at_work(house)
     house.wait(60.0)
-    house.tell(work.Heartbeat())
-    assert len(house.worker.of(work.Who)) == 1
+    house.tell(workers.Heartbeat())
+    assert len(house.worker.of(workers.Who)) == 1
 
 
 def test_the_pool_is_woken_at_the_moment_that_it_asked_for(house: Manager) -> None:
@@ -234,7 +234,7 @@ def test_a_manager_that_was_away_asks_everybody(house: Manager) -> None:
     house.worker.forget()
     house.manager.drop_connection()
     house.wait(2.0)
-    assert len(house.worker.of(work.Who)) == 1
+    assert len(house.worker.of(workers.Who)) == 1
 
 
 def test_without_a_connection_nobodys_silence_counts(house: Manager) -> None:
@@ -247,7 +247,7 @@ def test_without_a_connection_nobodys_silence_counts(house: Manager) -> None:
 
 def test_a_leaving_worker_is_sent_nothing_new(house: Manager) -> None:
     house.hello()
-    house.tell(work.Leaving())
+    house.tell(workers.Leaving())
     house.submit()
     house.wait(1.0)
     assert house.attempts() == []
@@ -310,7 +310,7 @@ def test_whoever_does_not_go_on_watching_is_not_told(house: Manager) -> None:
     house.ask(requests.Watch(id="w", jobs="1"))
     for _ in range(20):
         house.wait(4.0)
-        house.tell(work.Heartbeat())
+        house.tell(workers.Heartbeat())
     house.report(house.attempts()[0])
     house.wait(1.0)
     assert [job.state for job in house.store.jobs()] == ["done"]

@@ -12,9 +12,9 @@ from kestrel_worlds import WorldReport, faults
 from kestrel_worlds.faults import Kind
 from kestrel_worlds.nodes import Nodes
 from kestrel_worlds.workload import Submission
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.worker.ad import WorkerAd
 
 TASKS = 40
 SEEDS = due(10, parts=2)

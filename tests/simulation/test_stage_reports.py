@@ -8,10 +8,10 @@ import pytest
 from byhand import Worker
 
 from kestrel_worlds.truth import Fate, StageFate
+from kestrelctl.core.model.job.stage import Stage
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.stage import Stage
-from kestrelctl.protocol import work
-from kestrelctl.worker.stage_reports import PAUSE_SECONDS
+from kestrelctl.protocol import workers
+from kestrelctl.worker.connection.stage_reports import PAUSE_SECONDS
 
 ALL = tuple(Stage(name=name, argv=(name, "{n}")) for name in ("setup", "in", "out"))
 
@@ -24,7 +24,7 @@ def worker() -> Worker:
 
 
 def told(worker: Worker) -> list[tuple[float, list[tuple[int, str]]]]:
-    return [(at, m.stages) for at, m in worker.pool.heard if isinstance(m, work.Staged)]
+    return [(at, m.stages) for at, m in worker.pool.heard if isinstance(m, workers.Staged)]
 
 
 def hello_stages(worker: Worker) -> list[tuple[int, str]]:
@@ -72,14 +72,14 @@ def test_of_what_is_over_within_a_second_nothing_is_told(worker: Worker) -> None
 def test_of_jobs_without_stages_nothing_is_told(worker: Worker) -> None:
     worker.run(100, 2)
     worker.wait(30.0)
-    worker.tell(work.Who())
+    worker.tell(workers.Who())
     assert (told(worker), hello_stages(worker)) == ([], [])
 
 
 def test_a_hello_names_the_stage_of_what_runs(worker: Worker) -> None:
     worker.run(100, 1, stages=ALL)
     worker.wait(7.0)
-    worker.tell(work.Who())
+    worker.tell(workers.Who())
     assert hello_stages(worker) == [(100, "in")]
 
 
@@ -87,13 +87,13 @@ def test_a_hello_names_no_stage_of_what_is_over(worker: Worker) -> None:
     worker.fate = Fate(1.0, Outcome.DONE)
     worker.run(100, 1, stages=ALL)
     worker.wait(30.0)
-    worker.tell(work.Who())
+    worker.tell(workers.Who())
     assert hello_stages(worker) == []
 
 
 def test_what_began_before_the_welcome_is_told_after_it(worker: Worker) -> None:
     worker.run(100, 1, stages=ALL)
-    worker.tell(work.Who())
+    worker.tell(workers.Who())
     worker.wait(7.0)
     assert hello_stages(worker) == [(100, "setup")]
     assert told(worker) == []
@@ -107,7 +107,7 @@ def test_a_result_says_how_each_stage_went(worker: Worker) -> None:
     worker.fate = Fate(2.0, Outcome.DONE)
     worker.run(100, 1, stages=ALL)
     worker.wait(60.0)
-    [result] = [r for report in worker.pool.of(work.Report) for r in report.results]
+    [result] = [r for report in worker.pool.of(workers.Report) for r in report.results]
     assert [(run.name, run.wall_seconds, run.tries) for run in result.stages] == [
         ("setup", 5.0, 3),
         ("in", 5.0, 3),
@@ -121,6 +121,6 @@ def test_a_task_whose_last_stage_failed_has_failed(worker: Worker) -> None:
     worker.stage_fate = StageFate(5.0, 1, False)
     worker.run(100, 1, stages=ALL[2:])
     worker.wait(60.0)
-    [result] = [r for report in worker.pool.of(work.Report) for r in report.results]
+    [result] = [r for report in worker.pool.of(workers.Report) for r in report.results]
     assert (result.outcome, result.reason) == (Outcome.FAILED, "stage out: exit code 3")
     assert [run.name for run in result.stages] == ["run", "out"]

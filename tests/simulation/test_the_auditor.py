@@ -29,31 +29,31 @@ from kestrelctl.core.jobs.sharer import Sharer, Sharers
 from kestrelctl.core.jobs.tokens import Tokens, TokensLeft
 from kestrelctl.core.members.outline import Outline
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.assets import Amounts
-from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.end_reason import EndReason
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.share_change import ShareChange
-from kestrelctl.core.model.significance import Significance
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.assets import Amounts
+from kestrelctl.core.model.worker.claim import Claim
+from kestrelctl.core.model.worker.significance import Significance
 from kestrelctl.core.pool import _HANDLERS, Pool
 from kestrelctl.core.scheduling import match
 from kestrelctl.core.scheduling.together import Members, Together
 from kestrelctl.core.state import State
-from kestrelctl.manager.acknowledgements import Acknowledgements
 from kestrelctl.manager.commits import GroupCommit
+from kestrelctl.manager.sending.acknowledgements import Acknowledgements
 from kestrelctl.manager.service import Service
-from kestrelctl.protocol import work
+from kestrelctl.protocol import workers
 from kestrelctl.store.memory import MemoryStore
-from kestrelctl.worker import session
+from kestrelctl.worker.connection import session
+from kestrelctl.worker.connection.session import WorkerSession
 from kestrelctl.worker.process import WorkerProcess
-from kestrelctl.worker.session import WorkerSession
 
 
 def is_found(
@@ -345,7 +345,7 @@ def test_a_worker_that_does_not_hear_kills(monkeypatch: pytest.MonkeyPatch) -> N
 def test_attempts_that_come_before_the_welcome(monkeypatch: pytest.MonkeyPatch) -> None:
     on_run = WorkerSession._on_run
 
-    def hasty(self: WorkerSession, message: work.Run) -> None:
+    def hasty(self: WorkerSession, message: workers.Run) -> None:
         welcomed, self.agent.welcomed = self.agent.welcomed, True
         on_run(self, message)
         self.agent.welcomed = welcomed and self.agent.welcomed

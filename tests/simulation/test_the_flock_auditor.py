@@ -13,22 +13,22 @@ from kestrel_worlds.flock_worlds.guest_audit import GuestAudit, PoolAudit
 from kestrel_worlds.simulation_clock import SimulationClock
 from kestrelctl.core.agent.agent import LocalAttempt
 from kestrelctl.core.agent.held_attempt import HeldAttempt
-from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.flock_rule import FlockRule
-from kestrelctl.core.model.guest import GuestOf
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.guest import GuestOf
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.records import JobRecord, TaskRecord
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.template import Template
+from kestrelctl.core.model.worker.claim import Claim
 from kestrelctl.flock.rules.lending import LoanLimit
-from kestrelctl.flock.service.borrowing_desk import BorrowingDesk
+from kestrelctl.flock.service.borrowing import BorrowingService
 from kestrelctl.flock.service.guest_executor import GuestExecutor
 from kestrelctl.flock.service.loan import Loan
 from kestrelctl.flock.service.loan_keeper import LoanKeeper
-from kestrelctl.protocol import flock_requests as fr
-from kestrelctl.protocol import requests, work
+from kestrelctl.protocol import requests, workers
+from kestrelctl.protocol import requests as rq
+from kestrelctl.worker.connection.session import WorkerSession
 from kestrelctl.worker.process import WorkerProcess
-from kestrelctl.worker.session import WorkerSession
 
 
 def doing_nothing(found: object = None) -> Callable[..., Any]:
@@ -79,7 +79,7 @@ def test_a_guest_that_runs_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Loan, "give_back", doing_nothing())
     with TwoPools(two_pools([job("minute", 5)])) as pools:
         pools.until(8.0)
-        monkeypatch.setattr(BorrowingDesk, "may_work", doing_nothing(found=False))
+        monkeypatch.setattr(BorrowingService, "may_work", doing_nothing(found=False))
         pools.until(9.0)
         pools.home.operator.ask(requests.CancelJobs(jobs="1"))
         pools.restart(pools.home)
@@ -102,11 +102,11 @@ def test_guests_that_stay_where_own_tasks_wait(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_new_manager_that_takes_its_guests_for_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
-    def only_asked(desk: BorrowingDesk, jid: str) -> bool:
+    def only_asked(desk: BorrowingService, jid: str) -> bool:
         lender, _, loan = jid.partition("@")[2].partition("/")
         return desk.borrower.allowance(lender, loan, desk._service.now()) is not None
 
-    monkeypatch.setattr(BorrowingDesk, "may_work", only_asked)
+    monkeypatch.setattr(BorrowingService, "may_work", only_asked)
     with TwoPools(two_pools([job("minute", 5)])) as pools:
         pools.until(8.0)
         pools.restart(pools.home)
@@ -119,7 +119,7 @@ def test_a_guest_against_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     with TwoPools(two_pools([job("second", 40)])) as pools:
         pools.until(2.0)
         rule = FlockRule(name="no", direction="lend", action="deny")
-        pools.lender.operator.ask(fr.SetFlockRule(rule=rule))
+        pools.lender.operator.ask(rq.SetFlockRule(rule=rule))
         assert is_found("against its rules", pools)
 
 
@@ -162,7 +162,7 @@ def test_results_that_go_with_their_loan(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_attempts_that_a_loan_never_took(monkeypatch: pytest.MonkeyPatch) -> None:
     take = WorkerSession._on_run
 
-    def of_machines(session: WorkerSession, message: work.Run) -> None:
+    def of_machines(session: WorkerSession, message: workers.Run) -> None:
         if not session.account.startswith("flock@"):
             take(session, message)
 

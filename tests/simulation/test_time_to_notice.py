@@ -13,9 +13,9 @@ from kestrel_worlds import faults
 from kestrel_worlds.faults import Kind
 from kestrel_worlds.nodes import Nodes
 from kestrel_worlds.workload import Submission
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.worker.ad import WorkerAd
 
 #: Longer than any promise about it; the faults' own durations are drawn at random.
 BROKEN_SECONDS = 60.0

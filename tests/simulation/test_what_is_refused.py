@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from byhand import JOBS, Manager, Puppet
 
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.errors import NotAllowed, NotFound, UsageError
-from kestrelctl.protocol import answers, requests, work
+from kestrelctl.protocol import answers, requests, workers
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_nobody_touches_what_another_has_at_work(
     house.worker.forget()
     [answer] = asked(house, house.stranger(), request_)
     assert (answer.code if isinstance(answer, answers.Failed) else None) == code
-    assert house.worker.of(work.Kill) == []
+    assert house.worker.of(workers.Kill) == []
     assert house.manager.pool is not None
     assert not house.manager.pool.workers[house.worker.address].draining
 
@@ -74,15 +74,17 @@ def test_a_job_at_work_is_not_forgotten(house: Manager) -> None:
 @pytest.mark.parametrize(
     "hello",
     [
-        work.Hello(version=work.VERSION + 1, incarnation="one", ad=WorkerAd()),
-        work.Hello(version=work.VERSION - 1, incarnation="one", ad=WorkerAd()),
-        work.Hello(version=work.VERSION, incarnation="one", ad=WorkerAd(host="x" * 10_000)),
+        workers.Hello(version=workers.VERSION + 1, incarnation="one", ad=WorkerAd()),
+        workers.Hello(version=workers.VERSION - 1, incarnation="one", ad=WorkerAd()),
+        workers.Hello(version=workers.VERSION, incarnation="one", ad=WorkerAd(host="x" * 10_000)),
     ],
 )
-def test_a_worker_that_this_pool_cannot_have_is_told_so(house: Manager, hello: work.Hello) -> None:
+def test_a_worker_that_this_pool_cannot_have_is_told_so(
+    house: Manager, hello: workers.Hello
+) -> None:
     house.tell(hello)
-    assert len(house.worker.of(work.Refused)) == 1
-    assert house.worker.of(work.Welcome) == []
+    assert len(house.worker.of(workers.Refused)) == 1
+    assert house.worker.of(workers.Welcome) == []
     assert house.manager.pool is not None
     assert house.manager.pool.workers == {}
 

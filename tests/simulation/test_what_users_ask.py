@@ -6,17 +6,17 @@ import pytest
 from byhand import JOBS, POOL, SOON_SECONDS, Manager, Puppet
 
 from kestrel_worlds.network import DOMAIN
-from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec, OnWorkerLost
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import MAX_HAPPENINGS, Happening
 from kestrelctl.core.model.result import TAIL_BYTES, Outcome
-from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.errors import NotFound, StoreFull
 from kestrelctl.manager.commits import RETRY_SECONDS
-from kestrelctl.protocol import answers, codec, requests, work
-from kestrelctl.protocol.output_views import TaskOutput
+from kestrelctl.protocol import answers, codec, requests, workers
+from kestrelctl.protocol.views import TaskOutput
 
 
 @pytest.fixture
@@ -38,7 +38,9 @@ def another_worker(house: Manager, name: str) -> Puppet:
     found = house.puppet(f"{name}@workers.{DOMAIN}/1")
     house.audit.machine(found.address, {})
     house.wait()
-    found.say(work.Hello(version=work.VERSION, incarnation="one", greeting=1, ad=WorkerAd()), POOL)
+    found.say(
+        workers.Hello(version=workers.VERSION, incarnation="one", greeting=1, ad=WorkerAd()), POOL
+    )
     house.wait()
     return found
 
@@ -96,14 +98,14 @@ def test_workers_come_page_by_page_each_once(house: Manager) -> None:
 # -- output ----------------------------------------------------------------------------------------
 
 
-def ask_for_output(house: Manager) -> work.FetchOutput:
+def ask_for_output(house: Manager) -> workers.FetchOutput:
     house.user.forget()
     house.ask(requests.Logs(id="l", job="1", task_id=0))
-    return house.worker.of(work.FetchOutput)[-1]
+    return house.worker.of(workers.FetchOutput)[-1]
 
 
-def piece(request: str, data: bytes, size_bytes: int) -> work.Output:
-    return work.Output(request=request, offset=0, data=data, size_bytes=size_bytes)
+def piece(request: str, data: bytes, size_bytes: int) -> workers.Output:
+    return workers.Output(request=request, offset=0, data=data, size_bytes=size_bytes)
 
 
 @pytest.mark.parametrize(("size_bytes", "next_offset"), [(10, 5), (5, None)])
@@ -122,7 +124,7 @@ def test_a_worker_cannot_send_a_user_back_to_where_he_was(house: Manager) -> Non
     house.hello()
     house.submit()
     asked = ask_for_output(house)
-    house.tell(work.Output(request=asked.request, offset=3, data=b"hello", size_bytes=100))
+    house.tell(workers.Output(request=asked.request, offset=3, data=b"hello", size_bytes=100))
     [log] = house.user.of(answers.Log)
     assert log.next_offset == 5, "counted from what was asked for"
 
@@ -189,7 +191,7 @@ def test_of_a_long_output_that_its_worker_dropped_the_end_is_left(
 ) -> None:
     wrote(house, TAIL_BYTES + 10, tail)
     asked = ask_for_output(house)
-    house.tell(work.Output(request=asked.request, offset=0))
+    house.tell(workers.Output(request=asked.request, offset=0))
     log = the_log(house)
     assert log.data == tail
     assert log.skipped_bytes == 10

@@ -9,10 +9,10 @@ from byhand import SOON_SECONDS, Worker
 
 from kestrel_worlds.truth import Fate
 from kestrelctl.core.agent.agent import COMPANY_SECONDS, ENDED
-from kestrelctl.core.model.ad import AssetChange, WorkerAd
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.protocol import work
-from kestrelctl.worker.session import REPORT_RESULTS, UNANSWERED_SECONDS
+from kestrelctl.core.model.worker.ad import AssetChange, WorkerAd
+from kestrelctl.protocol import workers
+from kestrelctl.worker.connection.session import REPORT_RESULTS, UNANSWERED_SECONDS
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def next_pause_seconds(worker: Worker) -> float:
 def test_it_shows_itself_and_says_hello(worker: Worker) -> None:
     assert [type(m) if m != "available" else m for _, m in worker.pool.heard] == [
         "available",
-        work.Hello,
+        workers.Hello,
     ]
 
 
@@ -48,7 +48,7 @@ def test_after_a_welcome_an_unanswered_hello_is_soon_repeated(worker: Worker) ->
     for _ in range(5):
         next_pause_seconds(worker)
     worker.welcome()
-    worker.tell(work.Who())
+    worker.tell(workers.Who())
     assert next_pause_seconds(worker) <= 1.5 * UNANSWERED_SECONDS + 0.1
 
 
@@ -61,14 +61,14 @@ def test_after_a_reconnect_an_unanswered_hello_is_soon_repeated(worker: Worker) 
 
 
 def test_a_worker_that_is_in_says_hello_no_more(worker: Worker) -> None:
-    worker.tell(work.Who())
+    worker.tell(workers.Who())
     worker.welcome()
     worker.wait(10 * UNANSWERED_SECONDS)
     assert len(worker.hellos()) == 2
 
 
 def test_a_worker_without_a_connection_says_no_hello(worker: Worker) -> None:
-    worker.tell(work.Who())
+    worker.tell(workers.Who())
     worker.server.stop()
     assert worker.machine.process is not None
     sent = list(worker.machine.process.stanzas.counted())
@@ -110,15 +110,15 @@ def test_attempts_before_the_welcome_do_not_count(worker: Worker) -> None:
 
 
 def test_a_welcome_to_an_earlier_process_does_not_count(worker: Worker) -> None:
-    worker.tell(work.Welcome(incarnation="another", greeting=1, heartbeat_seconds=60.0))
+    worker.tell(workers.Welcome(incarnation="another", greeting=1, heartbeat_seconds=60.0))
     worker.run(100, 2)
     assert worker.running == []
 
 
 def test_a_welcome_to_an_earlier_hello_does_not_count(worker: Worker) -> None:
-    worker.tell(work.Who())
+    worker.tell(workers.Who())
     (_, first), (_, _) = worker.hellos()
-    worker.tell(work.Welcome(incarnation=first.incarnation, greeting=1, heartbeat_seconds=60.0))
+    worker.tell(workers.Welcome(incarnation=first.incarnation, greeting=1, heartbeat_seconds=60.0))
     worker.run(100, 2)
     assert worker.running == []
 
@@ -127,7 +127,7 @@ def test_what_is_to_be_killed_ends_and_is_reported(worker: Worker) -> None:
     worker.welcome()
     worker.run(100, 3)
     assert worker.running == [100, 101]
-    worker.tell(work.Kill(numbers=[100, 102]))
+    worker.tell(workers.Kill(numbers=[100, 102]))
     worker.wait(1.0)
     assert worker.running == [101]
     assert worker.outcomes() == {100: Outcome.KILLED, 102: Outcome.KILLED}
@@ -137,7 +137,7 @@ def test_what_is_to_be_killed_ends_and_is_reported(worker: Worker) -> None:
 def test_what_a_welcome_wants_killed_ends(worker: Worker) -> None:
     worker.welcome()
     worker.run(100, 3)
-    worker.tell(work.Who())
+    worker.tell(workers.Who())
     worker.welcome(kill=[101, 102])
     assert worker.running == [100]
     assert worker.outcomes() == {101: Outcome.KILLED, 102: Outcome.KILLED}
@@ -159,10 +159,10 @@ def test_a_draining_worker_says_so_and_gives_back_what_has_not_started(worker: W
     worker.run(100, 4)
     worker.machine.terminate()
     worker.wait()
-    assert len(worker.pool.of(work.Leaving)) == 1
-    assert [m.numbers for m in worker.pool.of(work.Returned)] == [[102, 103]]
+    assert len(worker.pool.of(workers.Leaving)) == 1
+    assert [m.numbers for m in worker.pool.of(workers.Returned)] == [[102, 103]]
     worker.run(200, 1)
-    assert [m.numbers for m in worker.pool.of(work.Returned)][1:] == [[200]]
+    assert [m.numbers for m in worker.pool.of(workers.Returned)][1:] == [[200]]
 
 
 def test_a_worker_gives_back_what_has_not_started_though_it_drains_before_its_welcome(
@@ -170,14 +170,14 @@ def test_a_worker_gives_back_what_has_not_started_though_it_drains_before_its_we
 ) -> None:
     worker.welcome()
     worker.run(100, 4)
-    worker.tell(work.Who())
+    worker.tell(workers.Who())
     worker.machine.terminate()
     worker.wait()
     assert [number for number, *_ in worker.hellos()[-1][1].holds] == [100, 101, 102, 103]
-    assert [m.numbers for m in worker.pool.of(work.Returned)] == [[102, 103]]
+    assert [m.numbers for m in worker.pool.of(workers.Returned)] == [[102, 103]]
     worker.welcome()
     assert worker.running == [100, 101]
-    assert len(worker.pool.of(work.Returned)) == 1
+    assert len(worker.pool.of(workers.Returned)) == 1
 
 
 def test_a_drained_worker_stays_until_its_results_are_acknowledged(worker: Worker) -> None:
@@ -187,7 +187,7 @@ def test_a_drained_worker_stays_until_its_results_are_acknowledged(worker: Worke
     worker.machine.terminate()
     worker.wait(2.0)
     assert worker.machine.alive
-    worker.tell(work.Ack(numbers=[100]))
+    worker.tell(workers.Ack(numbers=[100]))
     assert not worker.machine.alive
 
 
@@ -221,10 +221,10 @@ def test_what_is_acknowledged_is_forgotten_for_good(worker: Worker) -> None:
     worker.welcome()
     worker.run(100, 2)
     worker.wait(2.0)
-    worker.tell(work.Run(spans=[], ack=[100]))
-    worker.tell(work.Ack(numbers=[101]))
+    worker.tell(workers.Run(spans=[], ack=[100]))
+    worker.tell(workers.Ack(numbers=[101]))
     assert worker.machine.spool.records == {}
-    worker.tell(work.Who())
+    worker.tell(workers.Who())
     assert worker.hellos()[-1][1].holds == []
 
 
@@ -251,7 +251,7 @@ def test_no_result_waits_long_for_company() -> None:
     waits = [
         at - (worker.audit.executions[result.number].ended_at or 0.0)
         for at, report in worker.pool.heard
-        if isinstance(report, work.Report)
+        if isinstance(report, workers.Report)
         for result in report.results
     ]
     assert len(waits) == 12
@@ -262,7 +262,7 @@ def test_a_silent_worker_gives_signs_of_life(worker: Worker) -> None:
     worker.welcome(heartbeat_seconds=3.0)
     worker.pool.forget()
     worker.wait(60.0)
-    moments = [at for at, message in worker.pool.heard if isinstance(message, work.Heartbeat)]
+    moments = [at for at, message in worker.pool.heard if isinstance(message, workers.Heartbeat)]
     assert max(b - a for a, b in pairwise(moments)) <= 3.0 + 0.01
     assert 20 <= len(moments) <= 31
 
@@ -270,18 +270,18 @@ def test_a_silent_worker_gives_signs_of_life(worker: Worker) -> None:
 def test_what_the_pool_takes_back_is_given_back(worker: Worker) -> None:
     worker.welcome()
     worker.run(100, 4)
-    worker.tell(work.Recall(numbers=[101, 103]))
-    assert [m.numbers for m in worker.pool.of(work.Returned)] == [[103]]
+    worker.tell(workers.Recall(numbers=[101, 103]))
+    assert [m.numbers for m in worker.pool.of(workers.Returned)] == [[103]]
 
 
 def test_what_is_taken_back_in_time_never_starts(worker: Worker) -> None:
     worker.welcome()
     worker.run(100, 1)
     worker.pool.say(
-        work.Run(spans=[(200, 1, 0, 1, 0, 0)], claims=[{"cpus": 1000}]), worker.machine.address
+        workers.Run(spans=[(200, 1, 0, 1, 0, 0)], claims=[{"cpus": 1000}]), worker.machine.address
     )
-    worker.tell(work.Recall(numbers=[200]))
-    assert [m.numbers for m in worker.pool.of(work.Returned)] == [[200]]
+    worker.tell(workers.Recall(numbers=[200]))
+    assert [m.numbers for m in worker.pool.of(workers.Returned)] == [[200]]
     assert worker.running == [100]
 
 
@@ -289,15 +289,15 @@ def test_what_fits_starts_when_what_did_not_fit_is_taken_back(worker: Worker) ->
     worker.welcome()
     worker.run(100, 1)
     spans = [(200, 1, 0, 1, 0, 0), (300, 1, 0, 1, 1, 0), (400, 1, 0, 1, 0, 0), (500, 1, 0, 1, 1, 0)]
-    worker.tell(work.Run(spans=spans, claims=[{"cpus": 2000}, {"cpus": 500}]))
-    worker.tell(work.Recall(numbers=[200]))
+    worker.tell(workers.Run(spans=spans, claims=[{"cpus": 2000}, {"cpus": 500}]))
+    worker.tell(workers.Recall(numbers=[200]))
     assert worker.running == [100, 300]
-    worker.tell(work.Kill(numbers=[400]))
+    worker.tell(workers.Kill(numbers=[400]))
     assert worker.running == [100, 300, 500]
 
 
-def resize(cpus: float, request: str = "1") -> work.Resize:
-    return work.Resize(request=request, change=AssetChange(amounts={"cpus": cpus}))
+def resize(cpus: float, request: str = "1") -> workers.Resize:
+    return workers.Resize(request=request, change=AssetChange(amounts={"cpus": cpus}))
 
 
 def test_a_worker_offers_what_the_pool_wants_and_lets_run_what_runs(worker: Worker) -> None:
@@ -305,14 +305,14 @@ def test_a_worker_offers_what_the_pool_wants_and_lets_run_what_runs(worker: Work
     worker.run(100, 4)
     worker.tell(resize(1.0))
     smaller = WorkerAd(assets={"cpus": 1.0})
-    assert worker.pool.of(work.Resized) == [work.Resized(ad=smaller, request="1")]
+    assert worker.pool.of(workers.Resized) == [workers.Resized(ad=smaller, request="1")]
     assert worker.running == [100, 101]
-    worker.tell(work.Kill(numbers=[100]))
+    worker.tell(workers.Kill(numbers=[100]))
     worker.wait(1.0)
     assert worker.running == [101], "as many as it has now"
     worker.tell(resize(2.0))
     assert worker.running == [101, 102]
-    worker.tell(work.Who())
+    worker.tell(workers.Who())
     assert worker.hellos()[-1][1].ad.assets == {"cpus": 2.0}
 
 
@@ -320,18 +320,18 @@ def test_what_could_never_start_any_more_comes_back_after_the_word_on_that(worke
     worker.welcome()
     worker.run(100, 1)
     spans = [(200, 1, 0, 1, 0, 0), (300, 1, 0, 1, 1, 0)]
-    worker.tell(work.Run(spans=spans, claims=[{"cpus": 2000}, {"cpus": 1000}]))
+    worker.tell(workers.Run(spans=spans, claims=[{"cpus": 2000}, {"cpus": 1000}]))
     worker.tell(resize(1.5))
-    said = [m for _, m in worker.pool.heard if isinstance(m, work.Resized | work.Returned)]
-    assert said[1:] == [work.Returned(numbers=[200])]
-    assert isinstance(said[0], work.Resized)
+    said = [m for _, m in worker.pool.heard if isinstance(m, workers.Resized | workers.Returned)]
+    assert said[1:] == [workers.Returned(numbers=[200])]
+    assert isinstance(said[0], workers.Resized)
 
 
 def test_a_resize_between_hello_and_welcome_is_told(worker: Worker) -> None:
     """The pool may read that hello, whose ad is the one of before."""
     worker.tell(resize(1.0))
     worker.welcome()
-    assert [message.ad.assets for message in worker.pool.of(work.Resized)] == [{"cpus": 1.0}]
+    assert [message.ad.assets for message in worker.pool.of(workers.Resized)] == [{"cpus": 1.0}]
 
 
 def test_a_number_means_units_that_the_worker_has_had(worker: Worker) -> None:
@@ -342,8 +342,8 @@ def test_a_number_means_units_that_the_worker_has_had(worker: Worker) -> None:
         AssetChange(amounts={"gpus": 2.0}),
         AssetChange(amounts={"gpus": 3.0}),
     ):
-        worker.tell(work.Resize(request="1", change=change))
-    said = worker.pool.of(work.Resized)
+        worker.tell(workers.Resize(request="1", change=change))
+    said = worker.pool.of(workers.Resized)
     ids = [[unit.id for unit in message.ad.units["gpus"]] for message in said]
     assert ids == [["a", "b"], ["a"], ["a", "b"], ["a", "b"]]
     assert said[-1].problem == "there are 2 units of gpus, not 3"
@@ -352,7 +352,7 @@ def test_a_number_means_units_that_the_worker_has_had(worker: Worker) -> None:
 def test_what_a_worker_cannot_offer_it_says_and_changes_nothing(worker: Worker) -> None:
     worker.welcome()
     worker.tell(resize(0.0))
-    [answer] = worker.pool.of(work.Resized)
+    [answer] = worker.pool.of(workers.Resized)
     assert answer.problem == "a worker has 0.001 to 1,000,000 cpus, not 0"
     assert answer.ad.assets == {"cpus": 2.0}
     worker.run(100, 3)
@@ -362,7 +362,7 @@ def test_what_a_worker_cannot_offer_it_says_and_changes_nothing(worker: Worker) 
 def test_nobody_but_its_pool_gives_a_worker_orders(worker: Worker) -> None:
     worker.welcome()
     worker.run(100, 1)
-    worker.stranger().say(work.Kill(numbers=[100]), worker.machine.address)
+    worker.stranger().say(workers.Kill(numbers=[100]), worker.machine.address)
     worker.wait(1.0)
     assert worker.running == [100]
 
@@ -385,8 +385,8 @@ def test_what_ends_without_a_connection_is_reported_once_after_it(worker: Worker
 def test_a_worker_that_lacks_a_job_gives_its_attempts_back_and_says_hello(worker: Worker) -> None:
     worker.welcome()
     worker.pool.forget()
-    worker.tell(work.Run(spans=[(100, 1, 0, 2, 0, 0)], claims=[{"cpus": 1000}]))
-    assert [m.numbers for m in worker.pool.of(work.Returned)] == [[100, 101]]
+    worker.tell(workers.Run(spans=[(100, 1, 0, 2, 0, 0)], claims=[{"cpus": 1000}]))
+    assert [m.numbers for m in worker.pool.of(workers.Returned)] == [[100, 101]]
     assert len(worker.hellos()) == 1
 
 
@@ -397,16 +397,16 @@ def test_reports_are_of_a_size_that_a_message_can_have() -> None:
     worker.welcome()
     worker.run(100, many)
     worker.wait(10.0)
-    worker.tell(work.Who())
+    worker.tell(workers.Who())
     worker.pool.forget()
     worker.tell(
-        work.Welcome(
+        workers.Welcome(
             incarnation=worker.machine.process.incarnation,  # type: ignore[union-attr]
             greeting=2,
             heartbeat_seconds=60.0,
         )
     )
-    reports = [[r.number for r in report.results] for report in worker.pool.of(work.Report)]
+    reports = [[r.number for r in report.results] for report in worker.pool.of(workers.Report)]
     assert [len(numbers) for numbers in reports] == [REPORT_RESULTS, 100]
     assert len({number for numbers in reports for number in numbers}) == many
 
@@ -423,11 +423,11 @@ def test_a_machine_that_cannot_start_a_task_does_not_hold_it_against_the_task(
 
 def test_signs_of_life_follow_the_interval_that_the_pool_last_asked_for(worker: Worker) -> None:
     worker.welcome(heartbeat_seconds=3.0)
-    worker.tell(work.SetHeartbeat(heartbeat_seconds=30.0))
+    worker.tell(workers.SetHeartbeat(heartbeat_seconds=30.0))
     worker.wait(30.0)
     worker.pool.forget()
     worker.wait(300.0)
-    assert 10 <= len(worker.pool.of(work.Heartbeat)) <= 15
+    assert 10 <= len(worker.pool.of(workers.Heartbeat)) <= 15
 
 
 def test_a_draining_worker_says_so_again_to_a_pool_that_may_have_missed_it(worker: Worker) -> None:
@@ -435,16 +435,16 @@ def test_a_draining_worker_says_so_again_to_a_pool_that_may_have_missed_it(worke
     worker.run(100, 1)
     worker.machine.terminate()
     worker.wait()
-    worker.tell(work.Who())
+    worker.tell(workers.Who())
     worker.pool.forget()
     worker.tell(
-        work.Welcome(
+        workers.Welcome(
             incarnation=worker.machine.process.incarnation,  # type: ignore[union-attr]
             greeting=2,
             heartbeat_seconds=60.0,
         )
     )
-    assert len(worker.pool.of(work.Leaving)) == 1
+    assert len(worker.pool.of(workers.Leaving)) == 1
 
 
 def test_a_piece_of_output_says_that_there_is_more(
@@ -460,17 +460,17 @@ def test_a_piece_of_output_says_that_there_is_more(
     )
     for offset in (0, 4, 8):
         worker.tell(
-            work.FetchOutput(request="r", number=100, stream="stdout", offset=offset, limit=4)
+            workers.FetchOutput(request="r", number=100, stream="stdout", offset=offset, limit=4)
         )
-    pieces = worker.pool.of(work.Output)
+    pieces = worker.pool.of(workers.Output)
     assert b"".join(piece.data for piece in pieces) == printed
     ends = [piece.offset + len(piece.data) for piece in pieces]
     more = [end < (piece.size_bytes or 0) for end, piece in zip(ends, pieces, strict=True)]
     assert more == [True, True, False]
 
 
-def said_uses(worker: Worker) -> list[tuple[float, work.RunningUsage]]:
-    return [(at, m) for at, m in worker.pool.heard if isinstance(m, work.RunningUsage)]
+def said_uses(worker: Worker) -> list[tuple[float, workers.RunningUsage]]:
+    return [(at, m) for at, m in worker.pool.heard if isinstance(m, workers.RunningUsage)]
 
 
 def test_it_says_what_long_tasks_use_once_in_an_interval(worker: Worker) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from kestrelctl.bench import bounds, efficiency
-from kestrelctl.bench.bench_result import BenchResult, BenchRun, LatencyMs, Sweep, measured_run
 from kestrelctl.bench.machine import BenchMachine
+from kestrelctl.bench.result import BenchResult, BenchRun, LatencyMs, Sweep, measured_run
 
 MACHINE = BenchMachine(
     2, "Some CPU", 24_000, "Linux 6.1", "3.11.7", "0.12.3", "0.1.0", "2026-01-01"

@@ -15,47 +15,51 @@ from msgspec.structs import replace
 from kestrelctl.cli.command import Invocation, Share
 from kestrelctl.cli.context import Account, Context
 from kestrelctl.cli.main import kestrelctl
+from kestrelctl.core.membership.event import MembershipEvent
+from kestrelctl.core.membership.worker_group import WorkerGroup
+from kestrelctl.core.model.files.stored_file import Piece, StoredFile
 from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.refusal import Reason, Refusal
-from kestrelctl.core.model.stored_file import Piece, StoredFile
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.properties.summary import PropertySummary
 from kestrelctl.errors import NotFound, OverQuota
-from kestrelctl.membership.membership_event import MembershipEvent
-from kestrelctl.membership.worker_group_definition import WorkerGroup
-from kestrelctl.properties.property_summary import PropertySummary
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import overview_answers as ov
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.asset_views import AssetView, PolicyView
-from kestrelctl.protocol.command_messages import (
-    CommandList,
-    CommandResult,
-    CommandResults,
-    CommandView,
-)
-from kestrelctl.protocol.environment_answers import (
+from kestrelctl.protocol.answers import (
     EnvironmentClassView,
     EnvironmentHostView,
     EnvironmentList,
     EnvironmentView,
+    EventPage,
+    FlockPong,
+    FlockRules,
+    FlockStatus,
+    GraphNode,
+    GraphSubmitted,
+    JobGraph,
+    Neighbours,
     StartFailureView,
+    WorkerGroupList,
+    WorkerGroupView,
 )
-from kestrelctl.protocol.flock_answers import FlockPong, FlockRules, FlockStatus, Neighbours
-from kestrelctl.protocol.flock_views import FlockView, LentClassView, LoanView, NeighbourView
-from kestrelctl.protocol.graph_answers import GraphNode, GraphSubmitted, JobGraph
-from kestrelctl.protocol.member_answers import EventPage, WorkerGroupList, WorkerGroupView
-from kestrelctl.protocol.output_views import AttemptOutput, FollowedLog, TaskOutput
+from kestrelctl.protocol.commands import CommandList, CommandResult, CommandResults, CommandView
 from kestrelctl.protocol.properties import PropertyList, PropertyView
-from kestrelctl.protocol.share_views import GroupView, UserView
-from kestrelctl.protocol.task_file_views import OutputPage
-from kestrelctl.protocol.trigger_messages import (
-    FiredList,
-    FiredView,
-    TriggerList,
-    TriggerTest,
-    TriggerView,
-)
+from kestrelctl.protocol.triggers import FiredList, FiredView, TriggerList, TriggerTest, TriggerView
 from kestrelctl.protocol.upload_slots import Slot
+from kestrelctl.protocol.views import (
+    AssetView,
+    AttemptOutput,
+    FlockView,
+    FollowedLog,
+    GroupView,
+    LentClassView,
+    LoanView,
+    NeighbourView,
+    OutputPage,
+    PolicyView,
+    TaskOutput,
+    UserView,
+)
 
 NOW = 1_000_000.0
 
@@ -255,7 +259,7 @@ CONTEXT = Context(
     hint="",
 )
 
-OVERVIEW = ov.Overview(
+OVERVIEW = an.Overview(
     id="",
     pool="pool.example.org",
     at=NOW,
@@ -272,7 +276,7 @@ OVERVIEW = ov.Overview(
     jobs_active=0,
     jobs=[],
     ended=[
-        ov.JobLine(
+        an.JobLine(
             job_id=7,
             name="sweep",
             owner="ada@example.org",
@@ -283,7 +287,7 @@ OVERVIEW = ov.Overview(
             ended_at=NOW - 5,
         )
     ],
-    notable=[ov.WorkerLine(worker="w9@workers.example.org/1", state="offline", since=NOW - 90)],
+    notable=[an.WorkerLine(worker="w9@workers.example.org/1", state="offline", since=NOW - 90)],
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.errors import NotFound, TimedOut
-from kestrelctl.protocol.flock_views import FlockView, NeighbourView
+from kestrelctl.protocol.views import FlockView, NeighbourView
 
 
 class DeskTwin:

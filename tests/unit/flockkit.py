@@ -9,8 +9,8 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.guest import TAG, GuestOf
+from kestrelctl.core.model.job.guest import TAG, GuestOf
+from kestrelctl.core.model.worker.ad import WorkerAd
 
 NEAR = "flock@near.example/0a1b2c3d4e5f"
 FAR = "flock@far.example/5f4e3d2c1b0a"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.protocol.flock import LentClass, PoolAnnouncement
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.protocol.pools import LentClass, PoolAnnouncement
 
 SMALL, LARGE = "0a1b2c3d4e5f", "5f4e3d2c1b0a"
 #: A flock minute of the tests.

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 
 
 def job_spec(**fields: Any) -> JobSpec:

@@ -10,16 +10,16 @@ from typing import Any
 
 from kestrelctl.core.pool import Pool
 from kestrelctl.manager.access import Access
-from kestrelctl.manager.disco import Disco
-from kestrelctl.manager.enrollment_requests import EnrollmentRequests
-from kestrelctl.manager.iq_requests import Answering, IqRequests
+from kestrelctl.manager.accounts import TemporaryAccounts
+from kestrelctl.manager.chat.disco import Disco
+from kestrelctl.manager.chat.iq_requests import Answering, IqRequests
 from kestrelctl.manager.listener import ManagerListener
-from kestrelctl.manager.manager_options import ManagerOptions
-from kestrelctl.manager.pool_requests import Usage
-from kestrelctl.manager.request_dispatch import RequestDispatcher
+from kestrelctl.manager.options import ManagerOptions
+from kestrelctl.manager.requests.dispatch import RequestDispatcher
+from kestrelctl.manager.requests.enrollment import EnrollmentRequests
+from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.service import Service
-from kestrelctl.manager.temporary_accounts import TemporaryAccounts
-from kestrelctl.protocol import answers, codec, requests, work
+from kestrelctl.protocol import answers, codec, requests, workers
 from kestrelctl.store.memory import MemoryStore
 
 NOW = 1_795_190_000.0
@@ -121,7 +121,7 @@ class PlayedManager:
     def _send(self, text: str, to: str, _sender: str | None = None) -> None:
         self.sent.append((to, text))
 
-    async def work(self, sender: str, message: work.Message) -> None:
+    async def work(self, sender: str, message: workers.Message) -> None:
         """A worker says something."""
         self.listener.on_payload(sender, "pool@pool", codec.encode(message))
         await self.settled()

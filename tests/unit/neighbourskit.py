@@ -21,9 +21,10 @@ from kestrel_worlds.simulated_spool import SimulatedSpool
 from kestrelctl.core import events as ev
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.jobs.job import Job
-from kestrelctl.core.model import guest, isolation
-from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.end_reason import CANCELLED
+from kestrelctl.core.model.job import guest
+from kestrelctl.core.model.worker import isolation
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.pool import Pool
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.rules.lending import LentKey
@@ -31,18 +32,18 @@ from kestrelctl.flock.service.flock_service import FlockService
 from kestrelctl.flock.service.kept_flock import KeptFlock
 from kestrelctl.flock.service.pool_in_flock import PoolInFlock
 from kestrelctl.manager.access import Access
-from kestrelctl.manager.enrollment_requests import EnrollmentRequests
+from kestrelctl.manager.accounts import TemporaryAccounts
 from kestrelctl.manager.listener import ManagerListener
-from kestrelctl.manager.manager_options import ManagerOptions
-from kestrelctl.manager.pool_requests import Usage
-from kestrelctl.manager.request_dispatch import RequestDispatcher
+from kestrelctl.manager.options import ManagerOptions
+from kestrelctl.manager.requests.dispatch import RequestDispatcher
+from kestrelctl.manager.requests.enrollment import EnrollmentRequests
+from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.service import Service
-from kestrelctl.manager.temporary_accounts import TemporaryAccounts
 from kestrelctl.protocol import codec
-from kestrelctl.protocol.flock_message import FlockMessage
+from kestrelctl.protocol.pools import FlockMessage
 from kestrelctl.store.memory import MemoryStore
-from kestrelctl.worker.executor import START_BOUNDS, CommandSpec, Completion
 from kestrelctl.worker.process import WorkerProcess
+from kestrelctl.worker.run.executor import START_BOUNDS, CommandSpec, Completion
 
 START = 1_795_190_000.0
 #: From one server to the other.

@@ -12,7 +12,7 @@ from kestrelctl.flock.overlay.leaf_set import SIDE
 from kestrelctl.flock.overlay.overlay import Overlay
 from kestrelctl.flock.overlay.overlay_settings import OverlaySettings
 from kestrelctl.flock.overlay.pool_ids import between, clockwise, pool_id
-from kestrelctl.protocol.flock_overlay import OverlayMessage
+from kestrelctl.protocol.pools import OverlayMessage
 
 MINUTE = 60.0
 #: Everybody is at least so far away.

@@ -11,16 +11,16 @@ from jobkit import job_spec
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.after import After, ids_of
-from kestrelctl.core.model.assets import Amounts, amounts
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.job.after import After, ids_of
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import EndedTasks, Record, Snapshot, ended_tasks
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.assets import Amounts, amounts
 from kestrelctl.core.pool import Pool
-from kestrelctl.manager.descent import ended_pairs
+from kestrelctl.manager.requests.descent import ended_pairs
 from kestrelctl.store.memory import MemoryStore
 
 E = TypeVar("E", bound=fx.Effect)

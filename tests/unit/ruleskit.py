@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 
-from kestrelctl.properties.property_book import PropertyBook
-from kestrelctl.properties.property_reading import (
+from kestrelctl.core.properties.reading import (
     LARGEST_FLOAT,
     LARGEST_INT,
     MOST_REASON_CHARACTERS,
@@ -22,9 +21,16 @@ from kestrelctl.properties.property_reading import (
     PropertyReading,
     read_printed,
 )
-from kestrelctl.triggers.expression import FUNCTIONS, TriggerExpression
-from kestrelctl.triggers.expression_error import ExpressionError
-from kestrelctl.triggers.pool_views import (
+from kestrelctl.core.properties.readings import Readings
+from kestrelctl.core.triggers.actions import ACTIONS, MOST_TEXT_CHARACTERS, TriggerActions
+from kestrelctl.core.triggers.expression import (
+    FUNCTIONS,
+    WORKERS_IN_A_STEP,
+    ExpressionError,
+    TableView,
+    TriggerExpression,
+)
+from kestrelctl.core.triggers.pool_views import (
     NAMES,
     PoolSnapshot,
     WatchedEnvironments,
@@ -34,8 +40,6 @@ from kestrelctl.triggers.pool_views import (
     WatchedUnmet,
     WatchedWorker,
 )
-from kestrelctl.triggers.table_view import WORKERS_IN_A_STEP, TableView
-from kestrelctl.triggers.trigger_actions import ACTIONS, MOST_TEXT_CHARACTERS, TriggerActions
 
 #: What Python does on the way out: opens, imports, runs, connects, sets traces, finds objects.
 _ESCAPES = ("open", "import", "exec", "os.", "subprocess.", "socket.", "ctypes.", "object.__",
@@ -61,7 +65,7 @@ _CONSTANTS = ["0", "1", "-1", "2.5", "1e308", "1e999", "-1e999", "18446744073709
 
 def world(workers: int = 3, properties: int = 4, groups: int = 2) -> dict[str, object]:
     """What a pool of that size shows to expressions, its sums made as the manager makes them."""
-    book = PropertyBook()
+    book = Readings()
     members = []
     for number in range(workers):
         name = f"w{number}@workers.pool/a"

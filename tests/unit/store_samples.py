@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kestrelctl.core.model.after import After, GraphHead, IfParentFails, WantedEnd
-from kestrelctl.core.model.checkpoint import Checkpoint
+from kestrelctl.core.model.files.stored_file import Piece, StoredFile
 from kestrelctl.core.model.flock_rule import FlockRule
-from kestrelctl.core.model.guest import GuestOf
-from kestrelctl.core.model.placeholders import Placeholders
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.after import After, GraphHead, IfParentFails, WantedEnd
+from kestrelctl.core.model.job.checkpoint import Checkpoint
+from kestrelctl.core.model.job.guest import GuestOf
+from kestrelctl.core.model.job.placeholders import Placeholders
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec, OnWorkerLost
+from kestrelctl.core.model.job.stage import Stage
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Outcome, Result
-from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
-from kestrelctl.core.model.stage import Stage
-from kestrelctl.core.model.stored_file import Piece, StoredFile
-from kestrelctl.core.model.task_state import TaskState
 
 FULL_SPEC = JobSpec(
     program=Program(

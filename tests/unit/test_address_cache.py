@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from test_input_cache import ADA, BOB, Share, an_input
 
-from kestrelctl.core.model.job_inputs import Input
+from kestrelctl.core.model.files.inputs import Input
 from kestrelctl.errors import FileChanged, FileDamaged, Unreachable
 from kestrelctl.worker.addresses import address_reader
 from kestrelctl.worker.addresses.address_reader import AddressReader
 from kestrelctl.worker.addresses.addressed_files import AddressedFile
-from kestrelctl.worker.input_cache import MOST_CHANGES, InputCache, InputRefused
+from kestrelctl.worker.files.input_cache import MOST_CHANGES, InputCache, InputRefused
 
 
 class Site:

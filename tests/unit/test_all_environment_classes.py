@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kestrelctl.errors import UsageError
-from kestrelctl.manager.environments.all_classes import read_all_classes
+from kestrelctl.manager.environments.classes import read_all_classes
 
 
 def test_a_recipe_comes_with_its_class(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelctl.core.model.ad import AssetChange
+from kestrelctl.core.model.worker.ad import AssetChange
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.asset_words import asked_assets, offered_assets
 from kestrelctl.worker.discovery import even_bytes

@@ -6,11 +6,11 @@ import re
 import shlex
 from pathlib import Path
 
-from kestrelctl.batch.batch_question import SYSTEMS, BatchQuestion
-from kestrelctl.environments.class_files import read_classes
+from kestrelctl.core.batch.question import SYSTEMS, BatchQuestion
+from kestrelctl.core.environments.class_files import read_classes
+from kestrelctl.core.properties.definition import read_definitions
+from kestrelctl.core.triggers.definition import read_triggers
 from kestrelctl.grammar.quantities import parse_size
-from kestrelctl.properties.property_definition import read_definitions
-from kestrelctl.triggers.trigger_definition import read_triggers
 
 CHECKOUT = Path(__file__).parents[2]
 PAGE = (CHECKOUT / "docs/batch.md").read_text()

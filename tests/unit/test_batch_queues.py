@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kestrelctl.batch.batch_question import SYSTEMS, BatchQuestion
-from kestrelctl.batch.queue_facts import UnreadableOutput
+from kestrelctl.core.batch.question import SYSTEMS, BatchQuestion
+from kestrelctl.core.batch.queue_facts import UnreadableOutput
 from kestrelctl.errors import UsageError
 
 SQUEUE = """\

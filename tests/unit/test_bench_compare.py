@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from benchkit import MACHINE, a_cell, a_result, a_run, a_sweep
 
-from kestrelctl.bench.bench_result import BenchResult, LatencyMs, to_json
 from kestrelctl.bench.compare import Change, compare
+from kestrelctl.bench.result import BenchResult, LatencyMs, to_json
 from kestrelctl.bench.saved import labels, read_result
 from kestrelctl.errors import UsageError
 

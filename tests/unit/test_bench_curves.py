@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kestrelctl.bench.curves import MOST_BINS, bin_width, timeline
+from kestrelctl.bench.report.curves import MOST_BINS, bin_width, timeline
 
 spans = st.floats(min_value=1e-3, max_value=1e5)
 

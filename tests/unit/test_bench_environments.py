@@ -30,8 +30,8 @@ from kestrel_experiments.imbalance.environment_watch import EnvironmentSpan, Env
 from kestrel_experiments.imbalance.page import busy_plot, page, rows, sentences, waits_plot
 from kestrel_experiments.imbalance.result import ClassWaits, figures, run_of
 from kestrel_experiments.imbalance.run import class_file
-from kestrelctl.environments.class_files import read_classes
-from kestrelctl.environments.started import Environment, EnvironmentPhase
+from kestrelctl.core.environments.class_files import read_classes
+from kestrelctl.core.environments.started import Environment, EnvironmentPhase
 from kestrelctl.errors import KestrelError
 from kestrelctl.grammar.quantities import parse_size
 

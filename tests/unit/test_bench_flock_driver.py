@@ -10,11 +10,11 @@ import pytest
 from kestrel_experiments.flock import driver as flock_driver
 from kestrel_experiments.flock.driver import TraceDriver
 from kestrel_experiments.flock_simulation.trace import Arrival
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.errors import KestrelError, NotAllowed, Unreachable
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.usage_answers import UsedByUsers, UserLine
+from kestrelctl.protocol.answers import UsedByUsers, UserLine
 from kestrelctl.xmpp.user import UserConnection
 
 USER = "ada@users.d.kestrel.localhost"

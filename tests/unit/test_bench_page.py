@@ -11,12 +11,12 @@ import msgspec
 import pytest
 from benchkit import MACHINE, a_cell, a_result, a_run, a_sweep, a_sweep_of
 
-from kestrelctl.bench import figures
-from kestrelctl.bench.bench_result import BenchResult, LatencyMs, to_json
-from kestrelctl.bench.page import Named, page
-from kestrelctl.bench.report import write_page
-from kestrelctl.bench.style import CSS
-from kestrelctl.bench.svg import WIDTH, Plot, Scale, decades, labelled, ticks
+from kestrelctl.bench.report import figures
+from kestrelctl.bench.report.directory import write_page
+from kestrelctl.bench.report.markup import CSS
+from kestrelctl.bench.report.page import Named, page
+from kestrelctl.bench.report.svg import WIDTH, Plot, Scale, decades, labelled, ticks
+from kestrelctl.bench.result import BenchResult, LatencyMs, to_json
 from kestrelctl.errors import UsageError
 
 EMPTY = {"meta", "br", "link", "img"}  # elements without an end

@@ -10,10 +10,9 @@ import pytest
 from benchkit import a_result, a_run, a_sweep
 from rich.text import Text
 
-from kestrelctl.bench.bench_result import BenchResult, BenchRun, to_json
 from kestrelctl.bench.machine import this_machine
 from kestrelctl.bench.reference import REFERENCE_2009
-from kestrelctl.bench.table import (
+from kestrelctl.bench.report.table import (
     COLUMNS,
     COLUMNS_WITH_2009,
     TablePrinter,
@@ -21,7 +20,8 @@ from kestrelctl.bench.table import (
     print_result,
     rows,
 )
-from kestrelctl.bench.wording import closing
+from kestrelctl.bench.report.wording import closing
+from kestrelctl.bench.result import BenchResult, BenchRun, to_json
 from kestrelctl.errors import KestrelError
 
 

@@ -14,12 +14,12 @@ from cli_fake_pool import WORKER
 
 from kestrelctl.bench import machine as bench_machine
 from kestrelctl.bench import run as running
-from kestrelctl.bench.bench_result import BenchRun
 from kestrelctl.bench.bounds import Sleep
 from kestrelctl.bench.estimate import Expectation
 from kestrelctl.bench.findings import Findings
-from kestrelctl.bench.page import Named, page
 from kestrelctl.bench.pool_size import PoolSize, suited
+from kestrelctl.bench.report.page import Named, page
+from kestrelctl.bench.result import BenchRun
 from kestrelctl.bench.run import BenchPlan, bench, check
 from kestrelctl.bench.spawn_rate import task_environment
 from kestrelctl.bench.stall import STALL_SECONDS, Stall

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from kestrelctl.core.model.job_inputs import Input
+from kestrelctl.core.model.files.inputs import Input
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, Unreachable
 from kestrelctl.worker.addresses import bucket_files
 from kestrelctl.worker.addresses.address_reader import AddressReader

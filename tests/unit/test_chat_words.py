@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from kestrelctl.chat import sentences, typed_words, words
 from kestrelctl.chat.step import Step, no_such_job
-from kestrelctl.cli.submit import submit as submit_command
-from kestrelctl.core.model.after import After, WantedEnd
-from kestrelctl.core.model.program import Program
+from kestrelctl.cli.submit.commands import submit as submit_command
+from kestrelctl.core.model.job.after import After, WantedEnd
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec, Notify
+from kestrelctl.core.model.job.task_state import Counts, TaskState
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.refusal import Reason, Refusal
-from kestrelctl.core.model.spec import JobSpec, Notify
-from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kestrelctl.core.model.stored_file import StoredFile
+from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.files.archive import pack
-from kestrelctl.worker import checkpoint_fetch
-from kestrelctl.worker.checkpoint_fetch import CheckpointFetch, CheckpointRefused
+from kestrelctl.worker.files import checkpoint_fetch
+from kestrelctl.worker.files.checkpoint_fetch import CheckpointFetch, CheckpointRefused
 
 STORED = StoredFile(sha256="0" * 64, size_bytes=0, pieces=())
 

@@ -10,16 +10,16 @@ from msgspec.structs import replace
 
 from kestrelctl.core.classad.bad_expression import BadExpression
 from kestrelctl.core.classad.rules import FUNCTIONS, IMPURE, checked, shown
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.matching_ads import (
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.matching_ads import (
     JOB_ATTRIBUTES,
     WORKER_ATTRIBUTES,
     job_ad,
     problem_with_attributes,
     worker_ad,
 )
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
 
 GIBIBYTE = float(1 << 30)
 WORKER = WorkerAd(

@@ -9,8 +9,8 @@ import pytest
 from cli_fake_pool import EXPLANATION, POOL, WORKER, FakePool, run
 from msgspec.structs import replace
 
-from kestrelctl.core.model.ad import AssetChange
 from kestrelctl.core.model.refusal import Reason, Refusal
+from kestrelctl.core.model.worker.ad import AssetChange
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 

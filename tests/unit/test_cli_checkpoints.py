@@ -10,19 +10,19 @@ from cli_fake_pool import JOB, FakePool, run
 from msgspec.structs import replace
 
 from kestrelctl.core import effects as fx
-from kestrelctl.core.model.checkpoint import MadeCheckpoint
-from kestrelctl.core.model.checkpoint_rules import TAG
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.files.stored_file import Piece, StoredFile
+from kestrelctl.core.model.job.checkpoint import MadeCheckpoint
+from kestrelctl.core.model.job.checkpoint_rules import TAG
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.shape import shape_key
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.seal import Seals
-from kestrelctl.core.model.shape import shape_key
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.stored_file import Piece, StoredFile
-from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.checkpoint_views import CheckpointView, JobCheckpoints
 from kestrelctl.protocol.handout import run_messages
+from kestrelctl.protocol.views import CheckpointView, JobCheckpoints
 
 
 def submitted(*words: str) -> JobSpec:

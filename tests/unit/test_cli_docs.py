@@ -17,19 +17,19 @@ from kestrel_experiments.flock_simulation import runs as flock_simulation
 from kestrel_experiments.imbalance import run as imbalance_run
 from kestrel_experiments.imbalance import simulation as imbalance_simulation
 from kestrel_experiments.polls import run as poll_run
-from kestrelctl.bench import report as bench_report
 from kestrelctl.bench import run as bench_run
 from kestrelctl.bench import saved as bench_saved
 from kestrelctl.bench import sweep as bench_sweep
-from kestrelctl.cli.jobfile import read_job_file
+from kestrelctl.bench.report import directory as bench_report
+from kestrelctl.cli.submit.job_file import read_job_file
 from kestrelctl.files import share
 from kestrelctl.fleet import inventory
 from kestrelctl.grafana import client as grafana_client
 from kestrelctl.local import control
 from kestrelctl.local.pool_state import workers_directory
-from kestrelctl.manager import manager_daemon
+from kestrelctl.manager import daemon
 from kestrelctl.metrics import endpoint
-from kestrelctl.protocol.joining import Token
+from kestrelctl.protocol.workers import Token
 from kestrelctl.store import backup
 from kestrelctl.worker import entry as worker_entry
 from kestrelctl.worker import systemd_unit
@@ -85,7 +85,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (inventory, "read_inventory"),
         (worker_entry, "run"),
         (systemd_unit, "check_possible"),
-        (manager_daemon, "run"),
+        (daemon, "run"),
         (backup, "back_up"),
         (backup, "restore"),
         (bench_sweep, "sweep"),

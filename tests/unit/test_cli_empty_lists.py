@@ -12,15 +12,18 @@ from test_cli_modes import LEAVES
 
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
-from kestrelctl.protocol import environment_requests as er
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.command_messages import CommandList, ListCommands
-from kestrelctl.protocol.environment_answers import EnvironmentList
-from kestrelctl.protocol.flock_answers import FlockRules, Neighbours
-from kestrelctl.protocol.member_answers import EventPage, WorkerGroupList
-from kestrelctl.protocol.member_requests import ListEvents, ListWorkerGroups
+from kestrelctl.protocol.answers import (
+    EnvironmentList,
+    EventPage,
+    FlockRules,
+    Neighbours,
+    WorkerGroupList,
+)
+from kestrelctl.protocol.commands import CommandList, ListCommands
 from kestrelctl.protocol.properties import ListProperties, PropertyList
-from kestrelctl.protocol.trigger_messages import FiredList, TriggerList
+from kestrelctl.protocol.requests import ListEvents, ListWorkerGroups
+from kestrelctl.protocol.triggers import FiredList, TriggerList
 
 #: Each command that lists what a pool has: the request, and the answer of a pool without any.
 EMPTY: dict[str, tuple[str, an.AnyAnswer]] = {
@@ -66,7 +69,7 @@ def test_a_list_of_nothing_is_no_error_and_says_what_there_is_not(line: str) -> 
 ASKED: list[rq.Request] = [
     rq.ListJobs(), rq.ListWorkers(), ListWorkerGroups(), ListProperties(), ListCommands(),
     rq.ListPolicies(), rq.ListAssets(), ListEvents(), rq.ListUsers(), rq.ListGroups(),
-    er.ListEnvironments(),
+    rq.ListEnvironments(),
 ]  # fmt: skip
 #: With triggers and in a flock only; without any, the manager has these parts all the same.
 ELSEWHERE = {"ListTriggers", "ListFired", "ListNeighbours", "ListFlockRules"}

@@ -21,7 +21,7 @@ from kestrelctl.errors import KestrelError, MissingTool, NotAllowed, NotFound, U
 from kestrelctl.local.pool_state import workers_directory
 from kestrelctl.metrics import endpoint
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.joining import NewAccount, Token, decode_token
+from kestrelctl.protocol.workers import NewAccount, Token, decode_token
 from kestrelctl.worker import entry
 from kestrelctl.worker import systemd_unit as service
 from kestrelctl.worker.joined_pools import Membership, Settings, joined

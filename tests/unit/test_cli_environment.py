@@ -11,8 +11,8 @@ from cli_fake_pool import FakePool, run
 
 from kestrelctl.cli.environment import explanation
 from kestrelctl.errors import NotFound, UsageError
-from kestrelctl.protocol.environment_answers import EnvironmentList, EnvironmentView
-from kestrelctl.protocol.joining import Token
+from kestrelctl.protocol.answers import EnvironmentList, EnvironmentView
+from kestrelctl.protocol.workers import Token
 
 TOKEN = Token(
     host="127.0.0.1", port=1, pool="example.org", jid="join-1-a@workers.example.org", password="x"

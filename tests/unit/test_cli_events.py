@@ -8,14 +8,14 @@ import pytest
 from cli_fake_pool import EVENTS, NOW, WORKER, FakePool, run
 from msgspec.structs import replace
 
-from kestrelctl.cli import events as cli_events
-from kestrelctl.cli.events import shown_time
+from kestrelctl.cli.pool import events as cli_events
+from kestrelctl.cli.pool.events import shown_time
+from kestrelctl.core.membership.event import EventQuery
+from kestrelctl.core.membership.worker_group import WorkerGroup
 from kestrelctl.errors import KestrelError, Unreachable
-from kestrelctl.membership.membership_event import EventQuery
-from kestrelctl.membership.worker_group_definition import WorkerGroup
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol.member_answers import EventPage
-from kestrelctl.protocol.member_requests import ListEvents, SetWorkerGroup
+from kestrelctl.protocol.answers import EventPage
+from kestrelctl.protocol.requests import ListEvents, SetWorkerGroup
 
 FIRST, SECOND = EVENTS
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cli_fake_pool import FakePool, run
 
-from kestrelctl.cli.export import exported
+from kestrelctl.cli.submit.export import exported
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol.requests import SubmitJob
 

@@ -15,12 +15,12 @@ from cli_fake_pool import ENDED_JOB, FAILED_JOB, FakePool, run
 from click.testing import Result
 from msgspec.structs import replace
 
-from kestrelctl.core.model.stored_file import Piece, StoredFile
+from kestrelctl.core.model.files.stored_file import Piece, StoredFile
 from kestrelctl.errors import FileDamaged, FileExpired, KestrelError, Unreachable, UsageError
 from kestrelctl.files.archive import add_file
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.task_file_views import OutputPage, TaskFiles
+from kestrelctl.protocol.views import OutputPage, TaskFiles
 
 JOB = replace(ENDED_JOB, tasks=5, done=5)
 IDS = (1, 2, 3, 4, 5)

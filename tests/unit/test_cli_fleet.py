@@ -16,7 +16,7 @@ from cli_fake_pool import run as run_kestrelctl
 from click.testing import Result
 from fleetkit import Answer, FakeFleet, ran
 
-from kestrelctl.cli import fleethosts
+from kestrelctl.cli.fleet import hosts as fleethosts
 from kestrelctl.errors import TimedOut, Unreachable
 from kestrelctl.fleet import bundle, inventory
 from kestrelctl.fleet.host import Host

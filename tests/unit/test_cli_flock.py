@@ -11,15 +11,15 @@ from msgspec.structs import replace
 from kestrelctl.chat import sentences
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.errors import NotFound, UsageError
-from kestrelctl.protocol.flock_answers import FlockRules, FlockStatus, Neighbours
-from kestrelctl.protocol.flock_requests import (
+from kestrelctl.protocol.answers import FlockRules, FlockStatus, Neighbours
+from kestrelctl.protocol.requests import (
     ForgetPool,
     JoinFlock,
     LeaveFlock,
     ListNeighbours,
     SetFlockRule,
 )
-from kestrelctl.protocol.flock_views import FlockView, NeighbourAnswer
+from kestrelctl.protocol.views import FlockView, NeighbourAnswer
 
 STATUS = """\
 pool           pool.example.org

@@ -8,11 +8,11 @@ import pytest
 from cli_fake_pool import ENDED_JOB, FakePool, run
 from msgspec.structs import replace
 
-from kestrelctl.cli import follow
+from kestrelctl.cli.show import follow
 from kestrelctl.errors import Busy, KestrelError, Unreachable
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.output_views import AttemptOutput, FollowedLog
+from kestrelctl.protocol.views import AttemptOutput, FollowedLog
 
 ONE = an.Jobs(id="", jobs=[replace(ENDED_JOB, tasks=1, first=4, ids="4")])
 THREE = an.Jobs(id="", jobs=[replace(ENDED_JOB, tasks=3, first=4, ids="4-6")])

@@ -11,19 +11,13 @@ import msgspec
 import pytest
 from cli_fake_pool import ENDED_JOB, JOB, FakePool, run
 
-from kestrelctl.cli import job_graph, wait
-from kestrelctl.cli.on_end import variables_of_several
-from kestrelctl.core.model.after import After, IfParentFails, WantedEnd
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.cli.job import graph, wait
+from kestrelctl.cli.job.on_end import variables_of_several
+from kestrelctl.core.model.job.after import After, IfParentFails, WantedEnd
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.grammar.id_ranges import parse_tasks
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol.graph_answers import (
-    GraphEdge,
-    GraphJob,
-    GraphNode,
-    GraphSubmitted,
-    JobGraph,
-)
+from kestrelctl.protocol.answers import GraphEdge, GraphJob, GraphNode, GraphSubmitted, JobGraph
 from kestrelctl.protocol.requests import (
     DrawGraph,
     ListJobs,
@@ -146,7 +140,7 @@ def test_a_file_that_says_something_wrong_is_refused(tmp_path: Path, text: str, 
 def test_too_many_jobs_are_refused_before_anything_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kestrelctl.cli.graph_submission.MOST_JOBS", 2)
+    monkeypatch.setattr("kestrelctl.cli.submit.graph.MOST_JOBS", 2)
     said = refused(tmp_path, THREE)
     assert "3 jobs cannot be submitted as one" in said
     assert "2 is the most" in said
@@ -237,7 +231,7 @@ def test_graphviz_draws_it_into_a_file(tmp_path: Path, monkeypatch: pytest.Monke
     program = tmp_path / "dot"
     program.write_text('#!/bin/sh\necho "$1" > "$3"; cat >> "$3"\n')
     program.chmod(0o755)
-    monkeypatch.setattr(job_graph.shutil, "which", lambda name: str(program))
+    monkeypatch.setattr(graph.shutil, "which", lambda name: str(program))
     svg = tmp_path / "x.svg"
     _, result = drawn("--svg", str(svg))
     assert result.exit_code == 0, result.stderr
@@ -245,7 +239,7 @@ def test_graphviz_draws_it_into_a_file(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_without_graphviz_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_graph.shutil, "which", lambda name: None)
+    monkeypatch.setattr(graph.shutil, "which", lambda name: None)
     pool, result = drawn("--svg", "x.svg")
     assert (result.exit_code, pool.asked) == (2, [])
     assert "no program `dot`" in result.stderr
@@ -256,7 +250,7 @@ def test_that_graphviz_failed_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
     program = tmp_path / "dot"
     program.write_text("#!/bin/sh\ncat > /dev/null; echo no such folder >&2; exit 1\n")
     program.chmod(0o755)
-    monkeypatch.setattr(job_graph.shutil, "which", lambda name: str(program))
+    monkeypatch.setattr(graph.shutil, "which", lambda name: str(program))
     _, result = drawn("--svg", "/nowhere/x.svg")
     assert result.exit_code != 0
     assert "no such folder" in result.stderr

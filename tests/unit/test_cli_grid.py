@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelctl.cli.grid import Grid
-from kestrelctl.cli.screen import Screen
+from kestrelctl.cli.show.grid import Grid
+from kestrelctl.cli.show.screen import Screen
 from kestrelctl.grammar.one_line import one_line
 
 HEADINGS = [("NAME", False), ("N", True), ("WHY", False)]

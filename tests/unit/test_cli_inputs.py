@@ -11,12 +11,12 @@ import pytest
 from cli_fake_pool import CONTEXT, NOW, FakePool, FakeShare, run
 from click.testing import Result
 
-from kestrelctl.cli import upload_record
 from kestrelctl.cli.context import Account
-from kestrelctl.core.model.job_inputs import MOST_PIECES, Input
+from kestrelctl.cli.submit import upload_record
+from kestrelctl.core.model.files.inputs import MOST_PIECES, Input
 from kestrelctl.errors import OverQuota
 from kestrelctl.files.share import PIECE_BYTES
-from kestrelctl.protocol.graph_answers import GraphJob
+from kestrelctl.protocol.answers import GraphJob
 from kestrelctl.protocol.requests import SubmitJob, SubmitJobs, UploadItems
 
 LOCAL = msgspec.structs.replace(CONTEXT, own_directories=True)

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from cli_fake_pool import FakePool, FakeShare, run
 
-from kestrelctl.cli.jobfile import JobFile, looks_like_job_file, read_job_file
-from kestrelctl.core.model.placeholders import Placeholders
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.cli.submit.job_file import JobFile, looks_like_job_file, read_job_file
+from kestrelctl.core.model.job.placeholders import Placeholders
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol.requests import SubmitJob
 

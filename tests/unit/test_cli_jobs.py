@@ -24,15 +24,14 @@ from cli_fake_pool import (
     run,
 )
 
-from kestrelctl.core.model.hold import Hold
+from kestrelctl.core.model.job.hold import Hold
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.refusal import Reason, Refusal
-from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.grammar.why_waiting import conclusion
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.output_views import TaskOutput
-from kestrelctl.protocol.pool_troubles import QuarantineView, SaturatedClass, UnmetShape
+from kestrelctl.protocol.views import QuarantineView, SaturatedClass, TaskOutput, UnmetShape
 
 replace = msgspec.structs.replace
 
@@ -349,7 +348,7 @@ def test_long_outputs_among_them_come_whole_and_in_order() -> None:
 
 
 def test_a_slow_output_does_not_gather_all_that_follow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrelctl.cli.task_logs._MOST_HELD", 5)
+    monkeypatch.setattr("kestrelctl.cli.job.task_logs._MOST_HELD", 5)
     pool = outputs(long(1), *(short(n) for n in range(2, 40)))
     asked_before: list[int] = []
 

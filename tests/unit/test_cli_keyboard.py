@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kestrelctl.cli.keyboard import keys_pressed
+from kestrelctl.cli.top.keyboard import keys_pressed
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelctl.cli.meter import now_and_then
+from kestrelctl.cli.show.meter import now_and_then
 
 
 def test_a_run_is_told_of_every_ten_seconds_with_its_rate_and_what_is_left() -> None:

@@ -19,20 +19,20 @@ import pytest
 from benchkit import MACHINE, a_result, a_run, a_sweep
 from cli_fake_pool import CONTEXT, ENROLLED, EXPLANATION, JOB, FakePool, run
 
-from kestrelctl.bench.bench_result import to_json
 from kestrelctl.bench.bounds import Sleep
 from kestrelctl.bench.estimate import Expectation, ExpectedRun
 from kestrelctl.bench.findings import Findings
 from kestrelctl.bench.pool_size import PoolSize
 from kestrelctl.bench.reference import SLEEPS_2009
+from kestrelctl.bench.result import to_json
 from kestrelctl.bench.run import BenchPlan
 from kestrelctl.cli.command import CommonOption
 from kestrelctl.cli.main import COMMANDS, kestrelctl
-from kestrelctl.cli.screen import Mode
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.cli.show.screen import Mode
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.errors import BY_CODE, KestrelError, NotAllowed
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol.joining import Token
+from kestrelctl.protocol.workers import Token
 
 
 @pytest.fixture(autouse=True)
@@ -525,11 +525,11 @@ def test_a_worker_is_run_with_its_options(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_a_manager_is_run_with_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kestrelctl.manager import manager_daemon
-    from kestrelctl.manager.manager_options import ManagerOptions
+    from kestrelctl.manager import daemon
+    from kestrelctl.manager.options import ManagerOptions
 
     seen: list[ManagerOptions] = []
-    monkeypatch.setattr(manager_daemon, "run", lambda options, _: seen.append(options))
+    monkeypatch.setattr(daemon, "run", lambda options, _: seen.append(options))
     line = "manager run --domain d --secret-file s --data-dir x"
     assert run(FakePool(), *line.split()).exit_code == 0
     line += " --host h --port 1 --worker-host w1 --worker-host w2 --user-host u --admin a@u"
@@ -607,7 +607,7 @@ def test_a_bench_says_first_how_long_it_will_take_and_shows_each_row_at_once(
 
 
 def test_the_page_of_a_bench_overwrites_nothing(tmp_path: Path) -> None:
-    from kestrelctl.bench.report import new_directory
+    from kestrelctl.bench.report.directory import new_directory
 
     moment = datetime(2026, 1, 2, 3, 4, 5)
     names = [new_directory(tmp_path, moment).name for _ in range(3)]
@@ -899,7 +899,9 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         written.text += text
 
     stdout = SimpleNamespace(isatty=lambda: True, write=write, flush=lambda: None)
-    monkeypatch.setattr("kestrelctl.cli.screen.sys", SimpleNamespace(stdout=stdout, stderr=stdout))
+    monkeypatch.setattr(
+        "kestrelctl.cli.show.screen.sys", SimpleNamespace(stdout=stdout, stderr=stdout)
+    )
     monkeypatch.setenv("COLUMNS", "60")
     return written
 

@@ -9,7 +9,7 @@ import pytest
 from cli_fake_pool import FakePool, run
 from test_cli_modes import LEAVES
 
-from kestrelctl.cli.proposed_commands import as_called
+from kestrelctl.cli.show.screen import as_called
 from kestrelctl.errors import NotFound
 
 

@@ -11,9 +11,9 @@ from cli_fake_pool import FakePool, run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kestrelctl.cli.manager import parse_keep_number
+from kestrelctl.cli.manager.commands import parse_keep_number
+from kestrelctl.core.model.job.task_array import TaskArray
 from kestrelctl.core.model.plural import plural
-from kestrelctl.core.model.task_array import TaskArray
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.asset_words import limited_assets, offered_assets
 from kestrelctl.grammar.id_ranges import parse_job, parse_jobs, parse_tasks

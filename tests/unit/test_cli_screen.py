@@ -9,12 +9,12 @@ import sys
 from cli_fake_pool import FakePool, run
 
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol.output_views import TaskOutput
+from kestrelctl.protocol.views import TaskOutput
 
 
 def printed(program: str, *, apart: bool = False) -> str:
     """What a program printed with a `Screen`: all that a pipe got, or standard output alone."""
-    begin = "from kestrelctl.cli.screen import Screen\nscreen = Screen()\n"
+    begin = "from kestrelctl.cli.show.screen import Screen\nscreen = Screen()\n"
     return subprocess.run(
         [sys.executable, "-c", begin + program],
         stdout=subprocess.PIPE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelctl.cli.series import HISTORY_SECONDS, Series, rate, sparkline
+from kestrelctl.cli.show.series import HISTORY_SECONDS, Series, rate, sparkline
 
 
 def series(*seen: tuple[float, int], window: float = 10.0, enough: float = 30.0) -> Series:

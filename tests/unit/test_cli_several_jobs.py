@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from cli_fake_pool import ENDED_JOB, FakePool, run
 
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 

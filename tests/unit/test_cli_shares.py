@@ -11,11 +11,11 @@ import pytest
 from cli_fake_pool import GROUP, RUNNABLE, USER, FakePool, run
 from msgspec.structs import replace
 
-from kestrelctl.cli.manager import parse_half_life, parse_starving_time
+from kestrelctl.cli.manager.commands import parse_half_life, parse_starving_time
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.errors import OverQuota, UsageError
-from kestrelctl.manager.manager_options import ManagerOptions
+from kestrelctl.manager.options import ManagerOptions
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.xmpp.prosody import FILES_KEPT_SECONDS

@@ -6,7 +6,7 @@ import pytest
 from cli_fake_pool import NOW, FakePool, run
 
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.member_requests import ListEvents
+from kestrelctl.protocol.requests import ListEvents
 
 
 @pytest.mark.parametrize(

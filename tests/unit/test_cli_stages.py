@@ -10,12 +10,12 @@ import pytest
 from cli_fake_pool import JOB, NOW, TASK, FakePool, run
 from msgspec.structs import replace
 
-from kestrelctl.core.model.stage import Stage, StageRun
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.job.stage import Stage, StageRun
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol.graph_answers import GraphJob
+from kestrelctl.protocol.answers import GraphJob
 from kestrelctl.protocol.requests import SubmitJob, UploadItems
-from kestrelctl.protocol.stage_views import StageSum
+from kestrelctl.protocol.views import StageSum
 
 RUNS = replace(TASK, state=TaskState.RUNNING, stage="in", exit_code=None)
 ENDED = replace(TASK, stages=(StageRun("setup", 2.0, 3), StageRun("run", 1.5)))

@@ -48,7 +48,11 @@ def test_version_and_help_load_next_to_nothing() -> None:
         assert "click" in loaded
         assert not loaded & HEAVY
         ours = {name for name in loaded if name.startswith("kestrelctl.") and name.count(".") > 1}
-        assert ours == {"kestrelctl.cli.command", "kestrelctl.cli.main", "kestrelctl.cli.screen"}
+        assert ours == {
+            "kestrelctl.cli.command",
+            "kestrelctl.cli.main",
+            "kestrelctl.cli.show.screen",
+        }
 
 
 def test_help_of_a_command_loads_no_session_and_no_tables() -> None:

@@ -11,13 +11,13 @@ from click.testing import Result
 from msgspec.structs import replace
 from store_samples import STORED
 
-from kestrelctl.cli.stored_logs import StoredLogs
-from kestrelctl.core.model.stored_file import StoredFile
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.cli.job.stored_logs import StoredLogs
+from kestrelctl.core.model.files.stored_file import StoredFile
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.errors import FileDamaged, FileExpired, KestrelError, NotAllowed, Unreachable
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.output_views import AttemptOutput, FollowedLog, TaskOutput
+from kestrelctl.protocol.views import AttemptOutput, FollowedLog, TaskOutput
 
 WHOLE = bytes(range(256)) * 20_000  # five pieces
 

@@ -10,7 +10,7 @@ import pytest
 from cli_fake_pool import NOW, STORY, FakePool, run
 from msgspec.structs import replace
 
-from kestrelctl.cli.story import attempts_by_number, offset, sentence
+from kestrelctl.cli.job.story import attempts_by_number, offset, sentence
 from kestrelctl.core.counting.totals import LOSS_CAUSES
 from kestrelctl.core.model.records import HAPPENINGS
 from kestrelctl.errors import NotAllowed

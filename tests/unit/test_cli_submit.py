@@ -10,10 +10,10 @@ from cli_fake_pool import EXPLANATION, FAILED_JOB, JOB, FakePool, run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kestrelctl.cli.item_files import read_elements, read_lines
-from kestrelctl.cli.upload import pieces
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.cli.submit.items import read_elements, read_lines
+from kestrelctl.cli.submit.upload import pieces
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import NotAllowed, UsageError
 from kestrelctl.grammar import job_options

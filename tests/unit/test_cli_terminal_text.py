@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelctl.cli.terminal_text import TerminalText
+from kestrelctl.cli.show.terminal_text import TerminalText
 
 
 def shown(*pieces: bytes) -> str:

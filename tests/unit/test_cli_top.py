@@ -10,34 +10,34 @@ import msgspec
 import pytest
 from cli_fake_pool import NOW, OVERVIEW, FakePool, run
 
-from kestrelctl.cli.grid import text_width
-from kestrelctl.cli.history import History
-from kestrelctl.cli.keyboard import split_keys
-from kestrelctl.cli.lines import FittedColumn, bar, crop, line_text, spread, table
-from kestrelctl.cli.topframe import View, frame
+from kestrelctl.cli.show.grid import text_width
+from kestrelctl.cli.show.history import History
+from kestrelctl.cli.show.lines import FittedColumn, bar, crop, line_text, spread, table
+from kestrelctl.cli.top.frame import View, frame
+from kestrelctl.cli.top.keyboard import split_keys
 from kestrelctl.errors import KestrelError, Unreachable
-from kestrelctl.protocol import overview_answers as ov
+from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 
 
-def job(job_id: int, **fields: object) -> ov.JobLine:
+def job(job_id: int, **fields: object) -> an.JobLine:
     known = {
         "name": f"job number {job_id}", "owner": "ada@example.org", "state": "active",
         "tasks": 10_000, "submitted_at": NOW - 65, "waiting": 9_000, "running": 90, "done": 908,
         "failed": 1, "lost": 1,
     }  # fmt: skip
-    return ov.JobLine(job_id=job_id, **{**known, **fields})  # type: ignore[arg-type]
+    return an.JobLine(job_id=job_id, **{**known, **fields})  # type: ignore[arg-type]
 
 
 WORKERS = [
-    ov.WorkerLine(
+    an.WorkerLine(
         worker="bad@workers.example.org/1", state="quarantined", failed=12, failures=12,
         until=NOW + 42,
     ),
-    ov.WorkerLine(worker="odd@workers.example.org/1", state="busy", running=1, failures=4),
-    ov.WorkerLine(worker="gone@workers.example.org/1", state="offline", done=812, since=NOW - 90),
+    an.WorkerLine(worker="odd@workers.example.org/1", state="busy", running=1, failures=4),
+    an.WorkerLine(worker="gone@workers.example.org/1", state="offline", done=812, since=NOW - 90),
     *(
-        ov.WorkerLine(worker=f"w{n}@workers.example.org/1", state="busy", running=8, done=1234)
+        an.WorkerLine(worker=f"w{n}@workers.example.org/1", state="busy", running=8, done=1234)
         for n in range(15)
     ),
 ]  # fmt: skip
@@ -56,7 +56,7 @@ BUSY = msgspec.structs.replace(
 )
 
 
-def later(seconds: float, overview: ov.Overview = BUSY, **fields: object) -> ov.Overview:
+def later(seconds: float, overview: an.Overview = BUSY, **fields: object) -> an.Overview:
     return msgspec.structs.replace(overview, at=overview.at + seconds, **fields)
 
 
@@ -337,7 +337,7 @@ def test_an_idle_pool_is_asked_once() -> None:
 def test_json_has_what_the_pool_said_and_the_rates() -> None:
     found = json.loads(run(busy_pool(), "top", "--interval", "0.1", "-o", "json").stdout)
     assert set(found) == {
-        *(name for name in ov.Overview.__struct_fields__ if name != "id"),
+        *(name for name in an.Overview.__struct_fields__ if name != "id"),
         "finished_per_second",
         "sent_per_second",
     }

@@ -7,7 +7,7 @@ import json
 import pytest
 from cli_fake_pool import FakePool, run
 
-from kestrelctl.cli import traffic
+from kestrelctl.cli.pool import traffic
 from kestrelctl.protocol import answers as an
 
 

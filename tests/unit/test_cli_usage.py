@@ -9,9 +9,9 @@ import pytest
 from cli_fake_pool import ENDED_JOB, JOB, NOW, USED_BY_USERS, WORKER, FakePool, run
 from msgspec.structs import replace
 
-from kestrelctl.cli.jobview import memory_time
-from kestrelctl.cli.manager import parse_usage_interval
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.cli.job.view import memory_time
+from kestrelctl.cli.manager.commands import parse_usage_interval
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from cli_fake_pool import ENDED_JOB, EXPLANATION, FAILED_JOB, JOB, RUNNABLE, FakePool, run
 
-from kestrelctl.cli import wait
-from kestrelctl.cli.screen import Screen
-from kestrelctl.core.model.hold import Hold
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.cli.job import wait
+from kestrelctl.cli.show.screen import Screen
+from kestrelctl.core.model.job.hold import Hold
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.errors import (
     KestrelError,
     NotAllowed,

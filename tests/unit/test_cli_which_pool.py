@@ -14,10 +14,11 @@ from click.testing import CliRunner, Result
 from test_cli_modes import COMMAND_LINES, LEAVES, WITHOUT_POOL
 
 from kestrelctl.bench import run as bench_run
-from kestrelctl.cli import connection, context, traffic
+from kestrelctl.cli import connection, context
 from kestrelctl.cli.command import Invocation
 from kestrelctl.cli.context import Context
 from kestrelctl.cli.main import kestrelctl
+from kestrelctl.cli.pool import traffic
 from kestrelctl.errors import KestrelError, NotFound, UsageError
 from kestrelctl.local import control
 from kestrelctl.local.pool_state import PoolState, manager_directory, pool_directory, write_state

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kestrelctl.commands.command_definition import (
+from kestrelctl.core.properties.command_definition import (
     CommandDefinition,
     read_commands,
     values_of,
 )
+from kestrelctl.core.properties.reading import PropertyValue
 from kestrelctl.errors import UsageError
-from kestrelctl.properties.property_reading import PropertyValue
 
 CLEAN = """
 [clean-cache]

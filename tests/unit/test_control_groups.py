@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kestrelctl.environments.environment_class import EnvironmentResources
+from kestrelctl.core.environments.environment_class import EnvironmentResources
 from kestrelctl.worker.environments.control_groups import enforceable
 
 WANTED = EnvironmentResources(cpus=1.0, memory_bytes=1 << 30)

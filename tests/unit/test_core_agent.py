@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kestrelctl.core.agent.agent import COMPANY_SECONDS, ENDED, Agent, LocalAttempt
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.result import Outcome, Result
-from kestrelctl.core.model.template import Template
 
 ONE_CPU = {"cpus": 1000}
 #: What the machine's clock says, which is not the time that decides.

@@ -10,14 +10,14 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.jobs.job import MOST_REFUSED
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.validate import problem_with_ad, problem_with_job
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.scheduling.demand import SPARE_SHAPES
 from kestrelctl.core.scheduling.supply import SPARE_CLASSES
-from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import codec, workers
 
 
 @pytest.mark.parametrize("field", [4, 5, 6, 7])
@@ -38,7 +38,7 @@ def test_the_longest_times_leave_sums_and_means_finite() -> None:
         [number, task.job.id, task.index, Outcome.DONE, 1e11, 1e11, -1e11] for number, task in held
     ]
     report = codec.from_worker.decode(json.dumps({"type": "report", "results": results}))
-    assert isinstance(report, work.Report)
+    assert isinstance(report, workers.Report)
     driver.tell(ev.Reported(at=driver.now, worker="w", results=report.results))
     totals = driver.pool.state.totals
     assert totals.tasks_done == 4
@@ -46,7 +46,7 @@ def test_the_longest_times_leave_sums_and_means_finite() -> None:
     assert math.isfinite(totals.dispatches.sum)
 
 
-HELLO = {"type": "hello", "version": work.VERSION, "incarnation": "one", "ad": {}}
+HELLO = {"type": "hello", "version": workers.VERSION, "incarnation": "one", "ad": {}}
 BEYOND = 1 << 63
 
 

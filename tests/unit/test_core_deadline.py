@@ -10,11 +10,11 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ending_rules import problem_with_endings
+from kestrelctl.core.model.job.ending_rules import problem_with_endings
+from kestrelctl.core.model.job.spec import Notify
+from kestrelctl.core.model.job.task_state import Counts
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.spec import Notify
-from kestrelctl.core.model.task_state import Counts
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.deadline_words import Deadline, parse_deadline
 

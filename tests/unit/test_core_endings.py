@@ -6,11 +6,11 @@ import pytest
 from jobkit import job_spec
 from poolkit import PoolDriver
 
-from kestrelctl.core.model.ending_rules import is_success
-from kestrelctl.core.model.exits import exits_text
+from kestrelctl.core.model.job.ending_rules import is_success
+from kestrelctl.core.model.job.exits import exits_text
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import TaskRecord
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.exit_codes import parse_exits, parse_stop_signal

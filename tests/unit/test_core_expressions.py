@@ -12,13 +12,13 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.classad import syntax
 from kestrelctl.core.classad.evaluation import NOTHING, Ad, Answer, Expression, Unknown
 from kestrelctl.core.handlers.submission import MOST_EXPRESSIONS
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.matching_ads import worker_ad
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.refusal import Reason, Refusal
-from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.validate import problem_with_job
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.matching_ads import worker_ad
 from kestrelctl.core.scheduling.expression_answers import Side, comes_to
 
 MEBIBYTE = 1 << 20

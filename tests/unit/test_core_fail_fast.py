@@ -7,11 +7,11 @@ from jobkit import job_spec
 from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
-from kestrelctl.core.model.ending_rules import problem_with_endings
+from kestrelctl.core.model.job.ending_rules import problem_with_endings
+from kestrelctl.core.model.job.spec import Notify
+from kestrelctl.core.model.job.task_state import Counts, TaskState
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.spec import Notify
-from kestrelctl.core.model.task_state import Counts, TaskState
 
 
 def job_row(driver: PoolDriver) -> JobRecord:

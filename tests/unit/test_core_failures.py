@@ -8,10 +8,10 @@ from poolkit import PoolDriver
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.job.spec import OnWorkerLost
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.spec import OnWorkerLost
-from kestrelctl.core.model.task_state import TaskState
 
 
 def states(driver: PoolDriver, job_id: int) -> dict[int, TaskState]:

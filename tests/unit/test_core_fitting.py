@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.claim import Claim
-from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.model.job.shape import Shape
+from kestrelctl.core.model.worker.claim import Claim
 from kestrelctl.core.scheduling.fitting import AskedFitting, Fitting
 from kestrelctl.core.scheduling.match import Terms, match
 from kestrelctl.core.scheduling.supply import ClassSupply

@@ -9,10 +9,10 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.guest import GuestOf
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.guest import GuestOf
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.refusal import Reason
-from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.validate import problem_with_job
 
 STARVING = Config(starving_seconds=10.0)

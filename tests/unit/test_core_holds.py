@@ -8,14 +8,14 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ending_rules import problem_with_endings
-from kestrelctl.core.model.hold import MAX_HOLD_REASON_CHARACTERS, SUBMITTED_SO, Hold
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.ending_rules import problem_with_endings
+from kestrelctl.core.model.job.hold import MAX_HOLD_REASON_CHARACTERS, SUBMITTED_SO, Hold
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import Counts
 from kestrelctl.core.model.records import Happening, JobRecord
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import Counts
 
 
 def job_row(driver: PoolDriver) -> JobRecord:

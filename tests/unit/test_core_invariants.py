@@ -11,7 +11,7 @@ from poolkit import PoolDriver
 from kestrelctl.core.invariants import violations
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.guest import GuestOf
+from kestrelctl.core.model.job.guest import GuestOf
 from kestrelctl.core.state import State
 
 

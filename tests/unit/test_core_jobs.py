@@ -8,10 +8,10 @@ from poolkit import PoolDriver
 from kestrelctl.core import effects as fx
 from kestrelctl.core.handlers import submission
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.job.spec import OnWorkerLost
+from kestrelctl.core.model.job.task_state import Counts, TaskState
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.spec import OnWorkerLost
-from kestrelctl.core.model.task_state import Counts, TaskState
 
 
 def record(driver: PoolDriver, job_id: int) -> JobRecord:

@@ -7,13 +7,13 @@ from flockkit import FAR, NEAR, join, lend, visit
 from poolkit import PoolDriver
 
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ad import AssetUnit, WorkerAd
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.shape import Shape
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.refusal import Reason
-from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.share_change import ShareChange
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.worker.ad import AssetUnit, WorkerAd
 from kestrelctl.core.scheduling import supply
 from kestrelctl.core.scheduling.lendable import LendableClass
 from kestrelctl.core.scheduling.unmet import Unmet

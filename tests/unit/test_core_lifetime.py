@@ -7,10 +7,10 @@ from jobkit import job_spec
 from poolkit import PoolDriver
 
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.ending_rules import problem_with_endings
+from kestrelctl.core.model.job.ending_rules import problem_with_endings
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.worker.ad import WorkerAd
 
 
 def join(

@@ -12,14 +12,14 @@ from poolkit import Attempt, PoolDriver
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.jobs.stored_bytes import HOUR_SECONDS, StoredBytes
-from kestrelctl.core.model.byte_limit import MOST_STORED_SUM_BYTES
-from kestrelctl.core.model.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.files.byte_limit import MOST_STORED_SUM_BYTES
+from kestrelctl.core.model.files.stored_file import Piece, StoredFile
+from kestrelctl.core.model.job.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.records import StoredRecord
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.share_change import ShareChange
-from kestrelctl.core.model.stored_file import Piece, StoredFile
 
 KEPT_SECONDS = 2 * 86_400.0
 CONFIG = Config(max_stored_bytes=100, files_kept_seconds=KEPT_SECONDS)

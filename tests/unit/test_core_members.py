@@ -9,12 +9,12 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.job.spec import OnWorkerLost
 from kestrelctl.core.model.records import Snapshot, WorkerGone, WorkerRecord
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.spec import OnWorkerLost
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.pacing.backoff import RETURN_SECONDS
 
 

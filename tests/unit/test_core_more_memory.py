@@ -7,12 +7,12 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ending_rules import problem_with_endings
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.ending_rules import problem_with_endings
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.refusal import Reason
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import TaskState
 
 GIB = 1 << 30
 OUT_OF_MEMORY = "memory-limit: killed by the kernel"

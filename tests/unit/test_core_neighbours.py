@@ -9,15 +9,15 @@ from poolkit import PoolDriver
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.members.enrollment import check_name
-from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.neighbour import is_neighbour, stays_home
-from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.share_change import ShareChange
-from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.validate import problem_with_ad
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.errors import UsageError
 
 STARVING = Config(starving_seconds=10.0)

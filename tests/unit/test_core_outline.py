@@ -12,12 +12,12 @@ from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.members.outline import Outline, exhausted
-from kestrelctl.core.model.ad import AssetChange, WorkerAd, bookable, changed
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.validate import problem_with_ad
+from kestrelctl.core.model.worker.ad import AssetChange, WorkerAd, bookable, changed
 
 UNKNOWN = WorkerAd(assets={"cpus": 100.0}, unknown={"db": 75})
 

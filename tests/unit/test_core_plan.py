@@ -13,8 +13,8 @@ from stepcount import steps
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.jobs.gates import GATES, passing, takeable
-from kestrelctl.core.model.after import After
-from kestrelctl.core.model.hold import Hold
+from kestrelctl.core.model.job.after import After
+from kestrelctl.core.model.job.hold import Hold
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.scheduling.plan import Plan, plan
 

@@ -12,11 +12,11 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.records import PolicyGone, PolicyRecord
 from kestrelctl.core.model.refusal import Reason, Refusal
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.scheduling.match import Terms
 
 MIB = 1 << 20
@@ -415,7 +415,7 @@ def test_a_pool_has_a_hundred_policies_at_most() -> None:
 def test_a_worker_needs_no_classad_library() -> None:
     code = (
         "import sys; sys.modules['classad2'] = None\n"
-        "import kestrelctl.cli.main, kestrelctl.cli.worker, kestrelctl.worker.daemon\n"
+        "import kestrelctl.cli.main, kestrelctl.cli.worker.commands, kestrelctl.worker.daemon\n"
         "import kestrelctl.core.agent.agent\n"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

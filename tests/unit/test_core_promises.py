@@ -6,8 +6,9 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import Counts, TaskState
 from kestrelctl.core.model.records import (
     JobRecord,
     Snapshot,
@@ -16,8 +17,7 @@ from kestrelctl.core.model.records import (
     WorkerRecord,
 )
 from kestrelctl.core.model.result import Outcome, Result
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import Counts, TaskState
+from kestrelctl.core.model.worker.ad import WorkerAd
 
 
 def restarted(unfinished: list[int], cursor: int, count: int = 10, **more: object) -> PoolDriver:

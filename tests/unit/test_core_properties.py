@@ -11,14 +11,14 @@ from poolkit import PoolDriver
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.classad.evaluation import Ad, Expression
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.member_change import what_changed
-from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import WorkerRecord
 from kestrelctl.core.model.refusal import Reason
-from kestrelctl.core.model.significance import Significance, interests
-from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.validate import problem_with_ad, problem_with_job
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.significance import Significance, interests
 
 Value = bool | int | float | str
 

@@ -10,12 +10,12 @@ from poolkit import PoolDriver
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.jobs.queued_bytes import encoded_bytes
-from kestrelctl.core.model.after import After, WantedEnd
-from kestrelctl.core.model.byte_limit import MOST_STORED_SUM_BYTES, ByteLimit
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.files.byte_limit import MOST_STORED_SUM_BYTES, ByteLimit
+from kestrelctl.core.model.job.after import After, WantedEnd
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.share_change import ShareChange
-from kestrelctl.core.model.spec import JobSpec
 
 #: A job of this is taken where the limit is `LIMIT_BYTES`, and no second one.
 LONG = ("echo", "x" * 600)

@@ -8,11 +8,11 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.job.spec import OnWorkerLost
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import Progress, TaskRecord
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.spec import OnWorkerLost
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.pool import Pool
 
 

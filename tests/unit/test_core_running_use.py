@@ -9,8 +9,8 @@ from poolkit import PoolDriver
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.result import CLOCK_SLACK_SECONDS, MOST_BYTES
-from kestrelctl.core.model.use import Use
-from kestrelctl.protocol import codec, work
+from kestrelctl.core.model.worker.use import Use
+from kestrelctl.protocol import codec, workers
 
 W, OTHER = "w1", "w2"
 
@@ -112,7 +112,7 @@ def test_an_older_worker_or_manager_knows_nothing_of_it() -> None:
     """Nobody says what nobody asks for."""
     old = {"type": "welcome", "incarnation": "x", "heartbeat_seconds": 3.0}
     found = codec.to_worker.decode(msgspec.json.encode(old))
-    assert isinstance(found, work.Welcome)
+    assert isinstance(found, workers.Welcome)
     assert found.usage_seconds == 0.0
 
 

@@ -11,10 +11,10 @@ from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.handlers.reporting import LETS_OTHERS_BY
 from kestrelctl.core.jobs.sharer import COMMANDS
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.spec import JobSpec
 
 GIB = 1 << 30
 

@@ -9,10 +9,10 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.records import Snapshot, TaskRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import SECRET_BYTES, Seal, Seals
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.pool import Pool
 from kestrelctl.protocol.handout import run_messages
 

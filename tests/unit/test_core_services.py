@@ -10,9 +10,9 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ending_rules import problem_with_endings
+from kestrelctl.core.model.job.ending_rules import problem_with_endings
+from kestrelctl.core.model.job.task_state import Counts
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.task_state import Counts
 
 
 def service(driver: PoolDriver, copies: int = 1, **rules: Any) -> int:

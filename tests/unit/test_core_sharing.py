@@ -10,13 +10,13 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.handlers import sharing
-from kestrelctl.core.handlers.usage_records import USAGE_RECORD_SECONDS
+from kestrelctl.core.handlers import settings
+from kestrelctl.core.handlers.usage import USAGE_RECORD_SECONDS
 from kestrelctl.core.jobs.sharer import Sharer
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import GroupGone, GroupRecord, UserRecord
 from kestrelctl.core.model.share_change import ShareChange
-from kestrelctl.core.model.spec import JobSpec
 
 
 def set_user(
@@ -153,7 +153,7 @@ def test_a_group_with_members_stays() -> None:
 
 
 def test_a_pool_has_so_many_groups_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "MAX_GROUPS", 2)
+    monkeypatch.setattr(settings, "MAX_GROUPS", 2)
     driver = PoolDriver()
     assert [set_group(driver, name).error for name in "abc"] == [None, None, "usage"]
     assert set_group(driver, "a", weight=2.0).error is None

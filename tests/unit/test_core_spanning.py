@@ -13,11 +13,11 @@ from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.jobs.job import FAILED_MEMBER, Job
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.job.spec import OnWorkerLost
+from kestrelctl.core.model.job.task_state import Counts
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.share_change import ShareChange
-from kestrelctl.core.model.spec import OnWorkerLost
-from kestrelctl.core.model.task_state import Counts
 from kestrelctl.core.pool import FEW_WORKERS, TOGETHER_ROUND_SECONDS
 from kestrelctl.core.scheduling.together import Members, Together
 from kestrelctl.grammar.why_waiting import reason_text

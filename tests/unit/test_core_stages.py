@@ -8,12 +8,12 @@ from poolkit import PoolDriver
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.jobs.attempt import Attempt
-from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.job.stage import Stage, StageRun
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.stage import Stage, StageRun
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.worker.ad import WorkerAd
 
 W = "w1@workers/1"
 SETUP = Stage(name="setup", argv=("prepare",))

@@ -7,9 +7,9 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import JobForgotten, JobRecord
-from kestrelctl.core.model.spec import JobSpec
 
 SPEC = JobSpec(program=Program(argv=("true",)), count=3)
 

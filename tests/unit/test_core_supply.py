@@ -9,7 +9,7 @@ from poolkit import PoolDriver
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.attempts.hand_out import KNOWN_JOBS
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.worker.ad import WorkerAd
 
 
 def stuck_in_a_long_one(driver: PoolDriver, **ad: object) -> list[int]:

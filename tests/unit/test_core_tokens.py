@@ -10,9 +10,9 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.attempts.token_return import take_lacking, wake_some
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.end_reason import EndKind
+from kestrelctl.core.model.job.spec import OnWorkerLost
 from kestrelctl.core.model.records import TokenGone, TokenRecord
 from kestrelctl.core.model.refusal import NEVER_FITS, Reason, Refusal
-from kestrelctl.core.model.spec import OnWorkerLost
 
 MANY = {f"w{n}": 0 for n in range(1, 9)}
 

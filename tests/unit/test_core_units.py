@@ -12,11 +12,11 @@ from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.agent.unit_variables import unit_variables, variables_without_units
-from kestrelctl.core.model.ad import AssetChange, AssetUnit, WorkerAd, changed, unit_ids
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.refusal import Reason
-from kestrelctl.core.model.template import Template
 from kestrelctl.core.model.validate import MAX_UNITS, problem_with_ad
+from kestrelctl.core.model.worker.ad import AssetChange, AssetUnit, WorkerAd, changed, unit_ids
 from kestrelctl.core.scheduling.explain import Group
 
 TWO_GPUS = WorkerAd(

@@ -7,15 +7,15 @@ from itertools import pairwise
 import pytest
 
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.assets import amounts, describe, natural
-from kestrelctl.core.model.claim import UNBOUNDED, Claim
-from kestrelctl.core.model.placeholders import Placeholders, fill
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.placeholders import Placeholders, fill
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.shape import Shape
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import Counts
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.refusal import CLOSENESS, Reason, Refusal
-from kestrelctl.core.model.shape import Shape
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import Counts
-from kestrelctl.core.model.template import Template
+from kestrelctl.core.model.worker.assets import amounts, describe, natural
+from kestrelctl.core.model.worker.claim import UNBOUNDED, Claim
 from kestrelctl.core.pacing.backoff import FIRST_SECONDS, LONGEST_SECONDS, pause_seconds
 from kestrelctl.core.pacing.pace import Pace
 from kestrelctl.core.scheduling.match import Terms, match

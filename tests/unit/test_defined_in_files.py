@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from kestrelctl.commands.command_definition import read_commands
+from kestrelctl.core.membership.handler_definition import read_handlers
+from kestrelctl.core.properties.command_definition import read_commands
+from kestrelctl.core.properties.definition import read_definitions
+from kestrelctl.core.triggers.definition import read_triggers
 from kestrelctl.defined_in_files import all_defined
 from kestrelctl.errors import UsageError
-from kestrelctl.membership.handler_definition import read_handlers
-from kestrelctl.properties.property_definition import read_definitions
-from kestrelctl.triggers.trigger_definition import read_triggers
 
 READERS = (read_commands, read_handlers, read_definitions, read_triggers)
 GOOD = "[ram_free]\ncommand = ram\nreturn_type = int\nticks = 60\n"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kestrelctl.worker import disk_space
-from kestrelctl.worker.disk_space import why_unwritable
+from kestrelctl.worker.run import disk_space
+from kestrelctl.worker.run.disk_space import why_unwritable
 
 REASONS = {
     errno.ENOSPC: "no-space: the worker's disk is full",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kestrelctl.core.model.domain import problem_with_domain
+from kestrelctl.core.model.names import problem_with_domain
 from kestrelctl.errors import UsageError
 from kestrelctl.local.flock_membership import flock_domain
 from kestrelctl.local.other_servers import parse_domain

@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from kestrelctl.environments import driver_commands as commands
-from kestrelctl.environments.environment_class import EnvironmentClass, EnvironmentResources
-from kestrelctl.environments.environment_names import EnvironmentOwner
-from kestrelctl.environments.worker_command import INSIDE
+from kestrelctl.core.environments import driver_commands as commands
+from kestrelctl.core.environments.environment_class import EnvironmentClass, EnvironmentResources
+from kestrelctl.core.environments.names import EnvironmentOwner
+from kestrelctl.core.environments.worker_command import INSIDE
 
 OWNER = EnvironmentOwner("pool.example", "w1")
 NAME = OWNER.name(3)

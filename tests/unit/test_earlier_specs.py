@@ -12,14 +12,14 @@ import pytest
 from store_samples import FULL_SPEC, STORED
 
 from kestrelctl.core.agent.held_attempt import HeldAttempt
-from kestrelctl.core.model.after import After
-from kestrelctl.core.model.guest import GuestOf
-from kestrelctl.core.model.job_inputs import Input
-from kestrelctl.core.model.parent_files import ParentFiles
-from kestrelctl.core.model.placeholders import Placeholders
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_environment import TaskEnvironment
+from kestrelctl.core.model.files.inputs import Input
+from kestrelctl.core.model.files.parent_files import ParentFiles
+from kestrelctl.core.model.job.after import After
+from kestrelctl.core.model.job.guest import GuestOf
+from kestrelctl.core.model.job.placeholders import Placeholders
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_environment import TaskEnvironment
 from kestrelctl.store import migrations, sqlite
 from kestrelctl.store.earlier_specs import with_program
 from kestrelctl.store.sqlite import SqliteStore

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from kestrelctl.environments.class_files import read_classes
-from kestrelctl.environments.environment_class import (
+from kestrelctl.core.environments.class_files import read_classes
+from kestrelctl.core.environments.environment_class import (
     KINDS,
     EnvironmentClass,
     EnvironmentResources,
     recipe_digest,
 )
-from kestrelctl.environments.environment_names import EnvironmentOwner
-from kestrelctl.environments.node_command import node_command
-from kestrelctl.environments.worker_command import reading, worker_command
+from kestrelctl.core.environments.names import EnvironmentOwner
+from kestrelctl.core.environments.node_command import node_command
+from kestrelctl.core.environments.worker_command import reading, worker_command
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.quantities import parse_size
 

@@ -12,25 +12,21 @@ from typing import Any
 import pytest
 from neighbourskit import on_its_own_clock
 
+from kestrelctl.core.environments.environment_class import EnvironmentClass, EnvironmentResources
+from kestrelctl.core.environments.start_failures import FIRST_PAUSE_SECONDS
+from kestrelctl.core.environments.started import EnvironmentPhase
 from kestrelctl.core.events import Drain
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.environments.environment_class import EnvironmentClass, EnvironmentResources
-from kestrelctl.environments.start_failures import FIRST_PAUSE_SECONDS
-from kestrelctl.environments.started import EnvironmentPhase
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.errors import Unreachable, UsageError
-from kestrelctl.manager.environments.environment_accounts import EnvironmentAccounts
-from kestrelctl.manager.environments.environment_book import (
-    FIRST_NUMBER,
-    NODE_SETTLES_SECONDS,
-    worker_name,
-)
-from kestrelctl.manager.environments.environment_desk import (
+from kestrelctl.manager.environments.accounts import EnvironmentAccounts
+from kestrelctl.manager.environments.service import (
     AWAY_SECONDS,
     GIVES_UP_SECONDS,
     SETTLE_SECONDS,
-    EnvironmentDesk,
+    EnvironmentService,
 )
-from kestrelctl.protocol.environments import (
+from kestrelctl.manager.environments.table import FIRST_NUMBER, NODE_SETTLES_SECONDS, worker_name
+from kestrelctl.protocol.workers import (
     EndedEnvironment,
     EnvironmentsHere,
     HeldEnvironment,
@@ -67,7 +63,7 @@ def worker(jid: str, offline_since: float | None = None) -> Any:
     )  # fmt: skip
 
 
-def desk(tmp_path: Path, *workers: Any) -> tuple[EnvironmentDesk, Any, Accounts]:
+def desk(tmp_path: Path, *workers: Any) -> tuple[EnvironmentService, Any, Accounts]:
     """A desk of a manager that knows these workers; with the manager's service."""
     loop = asyncio.get_running_loop()
     there = {each.jid: each for each in workers}
@@ -88,7 +84,7 @@ def desk(tmp_path: Path, *workers: Any) -> tuple[EnvironmentDesk, Any, Accounts]
     lab = EnvironmentClass(name="lab", kind="venv", tags=("lab",))
     classes = {"gpu": gpu, "mpi": mpi, "lab": lab}
     names = EnvironmentAccounts(tmp_path / "names")
-    made = EnvironmentDesk(service, classes, {}, accounts, "workers.pool", names)
+    made = EnvironmentService(service, classes, {}, accounts, "workers.pool", names)
     return made, service, accounts
 
 

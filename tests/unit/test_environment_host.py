@@ -10,12 +10,12 @@ from typing import Any
 
 from neighbourskit import on_its_own_clock
 
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.assets import amounts
-from kestrelctl.environments.environment_class import EnvironmentClass
-from kestrelctl.environments.environment_names import EnvironmentOwner
+from kestrelctl.core.environments.environment_class import EnvironmentClass
+from kestrelctl.core.environments.names import EnvironmentOwner
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.assets import amounts
 from kestrelctl.errors import KestrelError
-from kestrelctl.protocol.environments import EnvironmentsHere, StartEnvironment, StopEnvironment
+from kestrelctl.protocol.workers import EnvironmentsHere, StartEnvironment, StopEnvironment
 from kestrelctl.worker.environments.environment_driver import EnvironmentStatus
 from kestrelctl.worker.environments.environment_host import EnvironmentHost
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kestrelctl.environments.environment_class import EnvironmentClass, EnvironmentResources
-from kestrelctl.environments.on_demand import (
+from kestrelctl.core.environments.environment_class import EnvironmentClass, EnvironmentResources
+from kestrelctl.core.environments.on_demand import (
     Decision,
     EnvironmentNeed,
     HostRoom,
@@ -13,9 +13,9 @@ from kestrelctl.environments.on_demand import (
     StartObstacle,
     decide,
 )
-from kestrelctl.environments.start_failures import StartFailures
-from kestrelctl.environments.started import Environment
-from kestrelctl.environments.started import EnvironmentPhase as Phase
+from kestrelctl.core.environments.start_failures import StartFailures
+from kestrelctl.core.environments.started import Environment
+from kestrelctl.core.environments.started import EnvironmentPhase as Phase
 
 GPU = "gpu"
 NOW = 1000.0

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from kestrelctl.core.model.stored_file import Piece, StoredFile, problem_with_stored_file
+from kestrelctl.core.model.files.stored_file import Piece, StoredFile, problem_with_stored_file
 from kestrelctl.errors import (
     FileChanged,
     FileDamaged,
@@ -28,7 +28,7 @@ from kestrelctl.errors import (
     Untrusted,
 )
 from kestrelctl.files import share as file_share
-from kestrelctl.files.line import Line
+from kestrelctl.files.connection import Line
 from kestrelctl.files.share import FileShare
 from kestrelctl.protocol.upload_slots import (
     NAMESPACE,

@@ -7,7 +7,7 @@ from flockruleskit import LARGE, MINUTE, SMALL, machines
 
 from kestrelctl.flock.rules.announcing import Announcer, whole_of
 from kestrelctl.flock.rules.flock_settings import FlockSettings
-from kestrelctl.protocol.flock import MOST_CLASSES, LentClass, PoolAnnouncement
+from kestrelctl.protocol.pools import MOST_CLASSES, LentClass, PoolAnnouncement
 
 PACE = MINUTE / 20
 

@@ -11,18 +11,16 @@ from flock_desk_twin import DeskTwin
 from managerkit import PlayedManager, settled
 
 from kestrelctl.core.model.flock_rule import FlockRule
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.errors import NotFound, StoreFull
 from kestrelctl.flock.service.flock_answering import MOST_LOANS, FlockAnswering
 from kestrelctl.flock.service.flock_desk import FlockDesk
 from kestrelctl.flock.service.kept_flock import FRESH_SECONDS, KeptFlock
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
-from kestrelctl.protocol import flock_answers as fa
-from kestrelctl.protocol import flock_requests as fr
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.flock_views import FlockView, LoanView, NeighbourAnswer, NeighbourView
+from kestrelctl.protocol.views import FlockView, LoanView, NeighbourAnswer, NeighbourView
 
 ADA, ROOT = "ada@users.pool/x", "root@users.pool/x"
 EVE = FlockRule(name="eve", direction="lend", action="deny", users=("eve",))
@@ -47,21 +45,21 @@ async def said(manager: PlayedManager, request: rq.Request, whom: str = ROOT) ->
 
 
 REQUESTS: list[rq.Request] = [
-    fr.AskFlock(),
-    fr.ListNeighbours(),
-    fr.ListFlockRules(),
-    fr.JoinFlock(domain="b.test"),
-    fr.ForgetPool(domain="b.test"),
-    fr.LeaveFlock(),
-    fr.PingPool(domain="b.test"),
-    fr.SetFlockRule(rule=EVE),
-    fr.RemoveFlockRule(name="eve"),
+    rq.AskFlock(),
+    rq.ListNeighbours(),
+    rq.ListFlockRules(),
+    rq.JoinFlock(domain="b.test"),
+    rq.ForgetPool(domain="b.test"),
+    rq.LeaveFlock(),
+    rq.PingPool(domain="b.test"),
+    rq.SetFlockRule(rule=EVE),
+    rq.RemoveFlockRule(name="eve"),
 ]
-FOR_ALL = (fr.AskFlock, fr.ListNeighbours, fr.ListFlockRules)
+FOR_ALL = (rq.AskFlock, rq.ListNeighbours, rq.ListFlockRules)
 
 
 def test_all_requests_are_tried() -> None:
-    assert {type(request) for request in REQUESTS} == set(get_args(fr.FlockRequest))
+    assert {type(request) for request in REQUESTS} == set(get_args(rq.FlockRequest))
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda each: type(each).__name__)
@@ -92,12 +90,12 @@ async def test_everybody_may_see_and_admins_change(flock: Flock, request_: rq.Re
 async def test_what_an_admin_wants_is_done_in_his_name(flock: Flock) -> None:
     manager, desk = flock
     desk.view = FlockView(pool="pool", member=True, joined_through=["b.test"])
-    assert await said(manager, fr.JoinFlock(domain="B.test")) == an.Changed(id="", what=["b.test"])
-    assert await said(manager, fr.SetFlockRule(rule=EVE)) == an.Changed(id="", what=["eve"])
-    await said(manager, fr.RemoveFlockRule(name="eve"))
-    forgotten = await said(manager, fr.ForgetPool(domain="B.test"))
+    assert await said(manager, rq.JoinFlock(domain="B.test")) == an.Changed(id="", what=["b.test"])
+    assert await said(manager, rq.SetFlockRule(rule=EVE)) == an.Changed(id="", what=["eve"])
+    await said(manager, rq.RemoveFlockRule(name="eve"))
+    forgotten = await said(manager, rq.ForgetPool(domain="B.test"))
     assert forgotten == an.Changed(id="", what=["b.test"])
-    assert await said(manager, fr.LeaveFlock()) == an.Changed(id="", what=["b.test"])
+    assert await said(manager, rq.LeaveFlock()) == an.Changed(id="", what=["b.test"])
     assert desk.calls == [
         ("join", "b.test", ROOT),
         ("put", "eve", ROOT),
@@ -110,9 +108,9 @@ async def test_what_an_admin_wants_is_done_in_his_name(flock: Flock) -> None:
 async def test_a_ping_tells_how_long_it_took_or_that_there_was_no_answer(flock: Flock) -> None:
     manager, desk = flock
     desk.round_trips["b.test"] = 0.25
-    pong = await said(manager, fr.PingPool(domain="B.test"))
-    assert pong == fa.FlockPong(id="", pool="b.test", seconds=0.25)
-    failed = await said(manager, fr.PingPool(domain="c.test"))
+    pong = await said(manager, rq.PingPool(domain="B.test"))
+    assert pong == an.FlockPong(id="", pool="b.test", seconds=0.25)
+    failed = await said(manager, rq.PingPool(domain="c.test"))
     assert isinstance(failed, an.Failed)
     assert failed.code == "timed-out"
 
@@ -120,7 +118,7 @@ async def test_a_ping_tells_how_long_it_took_or_that_there_was_no_answer(flock: 
 async def test_a_rule_with_a_mistake_does_not_reach_the_flock(flock: Flock) -> None:
     manager, desk = flock
     bad = FlockRule(name="r", direction="lend", action="allow", isolation="vm")
-    answer = await said(manager, fr.SetFlockRule(rule=bad))
+    answer = await said(manager, rq.SetFlockRule(rule=bad))
     assert isinstance(answer, an.Failed)
     assert (answer.code, answer.message) == ("usage", "rule r is refused")
     assert answer.cause.startswith("there is no isolation 'vm'")
@@ -133,8 +131,8 @@ async def test_rules_come_in_the_order_in_which_they_are_asked(flock: Flock) -> 
         action = "allow" if name == "a" else "deny"
         made = FlockRule(name=name, direction=direction, action=action, order=order)  # type: ignore[arg-type]
         await desk.put_rule(made, "root")
-    found = await said(manager, fr.ListFlockRules(), ADA)
-    assert isinstance(found, fa.FlockRules)
+    found = await said(manager, rq.ListFlockRules(), ADA)
+    assert isinstance(found, an.FlockRules)
     assert [each.name for each in found.rules] == ["c", "b", "a"]
     assert found.rest == {"lend": True, "borrow": False}
 
@@ -146,13 +144,13 @@ async def test_pools_come_in_pages(flock: Flock) -> None:
     got: list[str] = []
     after: str | None = ""
     while after is not None:
-        page = await said(manager, fr.ListNeighbours(after=after, limit=1_000), ADA)
-        assert isinstance(page, fa.Neighbours)
+        page = await said(manager, rq.ListNeighbours(after=after, limit=1_000), ADA)
+        assert isinstance(page, an.Neighbours)
         assert len(page.pools) <= 200
         got += [view.pool for view in page.pools]
         after = page.after
     assert got == names
-    assert await said(manager, fr.ListNeighbours(limit=0)) == fa.Neighbours(
+    assert await said(manager, rq.ListNeighbours(limit=0)) == an.Neighbours(
         id="", pools=[NeighbourView(pool=names[0], state="silent")], after=names[0]
     )
 
@@ -164,8 +162,8 @@ async def test_of_many_loans_those_with_the_most_tasks_are_shown(flock: Flock) -
         for n in range(MOST_LOANS + 5)
     ]
     desk.view = FlockView(pool="pool", member=True, given=loans, taken=loans[:3])
-    answer = await said(manager, fr.AskFlock(), ADA)
-    assert isinstance(answer, fa.FlockStatus)
+    answer = await said(manager, rq.AskFlock(), ADA)
+    assert isinstance(answer, an.FlockStatus)
     given = answer.flock.given
     assert (len(given), given[0].running) == (MOST_LOANS, MOST_LOANS + 4)
     assert [loan.running for loan in answer.flock.taken] == [2, 1, 0]

@@ -10,7 +10,7 @@ from flockruleskit import LARGE, MINUTE, SMALL, machines, says
 from kestrelctl.flock.rules.borrowing import MORE_SHARE, Borrower, LoanKey, Need
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.rules.willing import HeardPool
-from kestrelctl.protocol.flock import DENIED, LentClass, NotLent
+from kestrelctl.protocol.pools import DENIED, LentClass, NotLent
 
 SETTINGS = FlockSettings(spread=2)
 LEASE = SETTINGS.lease_seconds

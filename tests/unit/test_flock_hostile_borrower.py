@@ -11,16 +11,16 @@ import pytest
 from neighbourskit import Neighbourhood, PoolOfFlock, on_its_own_clock, pass_by
 
 from kestrelctl.core.jobs.job import Job
-from kestrelctl.core.model.ad import AssetChange
-from kestrelctl.core.model.job_inputs import Input
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.files.inputs import Input
+from kestrelctl.core.model.files.stored_file import Piece, StoredFile
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.stage import Stage
 from kestrelctl.core.model.result import Outcome, Result
-from kestrelctl.core.model.stage import Stage
-from kestrelctl.core.model.stored_file import Piece, StoredFile
+from kestrelctl.core.model.worker.ad import AssetChange
 from kestrelctl.flock.service.loan_addresses import loan_of
-from kestrelctl.protocol import codec, work
-from kestrelctl.protocol.command_messages import ReadProperties, RunCommand
-from kestrelctl.protocol.environments import StopEnvironment
+from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol.commands import ReadProperties, RunCommand
+from kestrelctl.protocol.workers import StopEnvironment
 
 #: No attempt of the borrower's own has such a number.
 FIRST = 1_000
@@ -60,7 +60,7 @@ class Borrower:
         await pass_by(1)
         return cls(lender, home, loan_of("b.test", loan))
 
-    def says(self, message: work.Message) -> None:
+    def says(self, message: workers.Message) -> None:
         """Sends the loan something."""
         self.says_text(codec.encode(message))
 
@@ -93,7 +93,7 @@ class Borrower:
                 '{"type":"report"'
             ):
                 report = codec.from_worker.decode(text)
-                assert isinstance(report, work.Report)
+                assert isinstance(report, workers.Report)
                 found.update((result.number, result) for result in report.results)
         return found
 
@@ -272,7 +272,7 @@ async def test_a_guest_is_never_one_of_the_lenders_users_nor_of_another_pool(
 @on_its_own_clock
 async def test_no_borrower_makes_its_loan_larger(tmp_path: Path) -> None:
     borrower = await Borrower.in_(tmp_path)
-    borrower.says(work.Resize(request="1", change=AssetChange(amounts={"cpus": 400.0})))
+    borrower.says(workers.Resize(request="1", change=AssetChange(amounts={"cpus": 400.0})))
     for _ in range(4):
         borrower.hands_over({})
     await pass_by(1)
@@ -282,9 +282,9 @@ async def test_no_borrower_makes_its_loan_larger(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        work.Resize(request="1", change=AssetChange(amounts={"cpus": 400.0})),
-        work.TakeCheckpoints(numbers=[1], stop=[1]),
-        work.FilesFound(number=1, parent=1),
+        workers.Resize(request="1", change=AssetChange(amounts={"cpus": 400.0})),
+        workers.TakeCheckpoints(numbers=[1], stop=[1]),
+        workers.FilesFound(number=1, parent=1),
         StopEnvironment(number=1),
         RunCommand(request="1", name="x"),
         ReadProperties(),
@@ -293,7 +293,7 @@ async def test_no_borrower_makes_its_loan_larger(tmp_path: Path) -> None:
 )
 @on_its_own_clock
 async def test_a_loan_takes_only_the_kinds_of_messages_that_it_needs(
-    tmp_path: Path, message: work.Message
+    tmp_path: Path, message: workers.Message
 ) -> None:
     borrower = await Borrower.in_(tmp_path)
     said = len(borrower.lender.around.said)

@@ -17,7 +17,7 @@ from kestrelctl.flock.rules.lending import (
     LentKey,
     LoanLimit,
 )
-from kestrelctl.protocol.flock import DENIED, NO_SUCH_CLASS, TOO_OFTEN, Borrow, NotLent
+from kestrelctl.protocol.pools import DENIED, NO_SUCH_CLASS, TOO_OFTEN, Borrow, NotLent
 
 SETTINGS = FlockSettings()
 LEASE = SETTINGS.lease_seconds

@@ -11,15 +11,16 @@ import pytest
 from msgspec.structs import replace
 from neighbourskit import Neighbourhood, PoolOfFlock, on_its_own_clock, pass_by
 
-from kestrelctl.core.model import guest, workdir
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.placeholders import Placeholders
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.files import workdir
+from kestrelctl.core.model.job import guest
+from kestrelctl.core.model.job.placeholders import Placeholders
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.shape import Shape
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.stage import Stage
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.refusal import Refusal
-from kestrelctl.core.model.shape import Shape
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.stage import Stage
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.flock.rules.lending import Grant
 from kestrelctl.flock.service.disk_spools import DiskSpools
 from kestrelctl.flock.service.guest_executor import GuestExecutor
@@ -31,7 +32,7 @@ from kestrelctl.flock.service.lent_ad import (
 )
 from kestrelctl.flock.service.lent_session import LentSession
 from kestrelctl.flock.service.loan_addresses import flock_of, loan_of, pool_and_loan
-from kestrelctl.worker.executor import CommandSpec
+from kestrelctl.worker.run.executor import CommandSpec
 
 LOAN = "0a1b2c3d4e5f"
 MACHINE = WorkerAd(

@@ -10,21 +10,22 @@ import pytest
 from msgspec.structs import replace
 from neighbourskit import START, Neighbourhood, PoolOfFlock, on_its_own_clock, pass_by
 
-from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.job.stage import Stage
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.stage import Stage
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.errors import Unreachable, UsageError
 from kestrelctl.flock.rules.start_text import NEVER
 from kestrelctl.flock.service.flock_service import STRANGER, UNASKED, UNREADABLE
 from kestrelctl.flock.service.loan_keeper import LOST_SECONDS
-from kestrelctl.protocol import codec, work
-from kestrelctl.protocol.flock import (
+from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol.pools import (
     DENIED,
     AskAround,
     Borrow,
+    FlockLeft,
     GivenSlot,
     LentClass,
     NotLent,
@@ -32,7 +33,6 @@ from kestrelctl.protocol.flock import (
     Repay,
     WantSlot,
 )
-from kestrelctl.protocol.flock_overlay import FlockLeft
 
 MINUTE = 60.0
 SOME = "0a1b2c3d4e5f"
@@ -729,13 +729,13 @@ async def test_what_waits_is_told_which_neighbour_has_nothing_free(tmp_path: Pat
 async def test_a_worker_of_a_pool_that_was_not_asked_is_refused(tmp_path: Path) -> None:
     around, _, home = await two(tmp_path)
     stranger = around.open("c.test", cpus=0)
-    hello = work.Hello(
-        version=work.VERSION, incarnation="one", greeting=1, at=START, ad=WorkerAd(), holds=[]
+    hello = workers.Hello(
+        version=workers.VERSION, incarnation="one", greeting=1, at=START, ad=WorkerAd(), holds=[]
     )
     stranger.session.send(codec.encode(hello), "pool@a.test", f"flock@c.test/{SOME}")
     await pass_by(1)
     [refused] = [text for _, to, text in around.said if to == f"flock@c.test/{SOME}"]
-    assert isinstance(codec.to_worker.decode(refused), work.Refused)
+    assert isinstance(codec.to_worker.decode(refused), workers.Refused)
     assert f"flock@c.test/{SOME}" not in home.service.pool.workers
 
 

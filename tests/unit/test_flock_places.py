@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from neighbourskit import on_its_own_clock, pass_by
 
-from kestrelctl.core.model.stored_file import Piece, StoredFile
+from kestrelctl.core.model.files.stored_file import Piece, StoredFile
 from kestrelctl.errors import NotAllowed, TimedOut, Unreachable
 from kestrelctl.flock.service.files_home import GIVE_UP_SECONDS, FilesHome, has_files
 from kestrelctl.flock.service.home_slots import (
@@ -20,9 +20,9 @@ from kestrelctl.flock.service.home_slots import (
     HomeSlots,
     SlotGiver,
 )
-from kestrelctl.protocol.flock import GivenSlot, WantSlot
+from kestrelctl.protocol.pools import GivenSlot, WantSlot
 from kestrelctl.protocol.upload_slots import PieceTooLarge, Slot
-from kestrelctl.worker.executor import Completion
+from kestrelctl.worker.run.executor import Completion
 
 SLOT = Slot("https://a.test/put", "https://a.test/get", {"Authorization": "x"})
 

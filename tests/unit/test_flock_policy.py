@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kestrelctl.core.model.flock_rule import FlockDirection, FlockRule
-from kestrelctl.core.model.matching_ads import Attributes, in_lower_case
 from kestrelctl.core.model.refusal import Reason
-from kestrelctl.core.model.significance import problem_with_expression
+from kestrelctl.core.model.worker.matching_ads import Attributes, in_lower_case
+from kestrelctl.core.model.worker.significance import problem_with_expression
 from kestrelctl.core.scheduling.expression_answers import Side
 from kestrelctl.core.scheduling.judgement import judge
 from kestrelctl.flock.rules.flock_rule_check import problem_with_rule

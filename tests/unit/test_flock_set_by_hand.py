@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.flock.rules.announcing import Announcer, whole_of
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.rules.lending import ClassToLend, Lender, LoanLimit
 from kestrelctl.local.supervisor import flock_options
-from kestrelctl.protocol.flock import LentClass
+from kestrelctl.protocol.pools import LentClass
 from kestrelctl.xmpp.federation import Federation, FlockMembership
 
 LOAN = "0a1b2c3d4e5f"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from flockruleskit import SMALL, machines, says
 
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.flock.rules import willing
 from kestrelctl.flock.rules.willing import (
     ABSURD,
@@ -22,7 +22,7 @@ from kestrelctl.flock.rules.willing import (
     RATE,
     WillingList,
 )
-from kestrelctl.protocol.flock import LentClass
+from kestrelctl.protocol.pools import LentClass
 
 NOW = 1000.0
 

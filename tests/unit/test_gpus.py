@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kestrelctl.core.model.ad import AssetUnit
+from kestrelctl.core.model.worker.ad import AssetUnit
 from kestrelctl.worker.gpus import (
     detect,
     output,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelctl.core.model.after import After, WantedEnd
+from kestrelctl.core.model.job.after import After, WantedEnd
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.after_words import in_ranges, parse_after
 from kestrelctl.grammar.graph_order import Placed, arrange

@@ -11,19 +11,19 @@ import pytest
 from kestrelctl.core.agent.agent import LocalAttempt
 from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.events import Cancel
-from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.end_reason import NO_REASON, EndKind, ReasonText, in_stage
-from kestrelctl.core.model.guest import GuestOf
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.guest import GuestOf
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import TaskState
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.result import Outcome, Result
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import TaskState
-from kestrelctl.core.model.template import Template
+from kestrelctl.core.model.worker.claim import Claim
 from kestrelctl.flock.service.guest_executor import GuestExecutor
 from kestrelctl.flock.service.guest_jobs import completion_of
 from kestrelctl.manager.service import Service
-from kestrelctl.worker.executor import Completion
+from kestrelctl.worker.run.executor import Completion
 
 
 def guest_job(number: int) -> JobSpec:

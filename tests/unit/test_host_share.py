@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelctl.environments.host_share import host_share
+from kestrelctl.core.environments.host_share import host_share
 
 HOST = {"cpus": 4.0, "memory": 1000.0, "disk": 4001.0, "gpus": 2.0}
 

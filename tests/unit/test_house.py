@@ -46,7 +46,7 @@ def shared(named: Iterable[tuple[str, Path]]) -> dict[str, list[str]]:
     return {each: found for each, found in modules.items() if len(found) > 1}
 
 
-CARRIED = "the message of protocol.work that carries the effect or event of the core"
+CARRIED = "the message of protocol.workers that carries the effect or event of the core"
 #: Names of classes that several modules share, and why they may.
 SHARED_CLASS_NAMES = {
     "Kill": CARRIED,

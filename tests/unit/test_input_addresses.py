@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from cli_fake_pool import EXPLANATION, JOB, FakePool, run
 
-from kestrelctl.core.model.input_addresses import problem_with_address, shown
-from kestrelctl.core.model.job_inputs import Input, problem_with_source
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.files.input_addresses import problem_with_address, shown
+from kestrelctl.core.model.files.inputs import Input, problem_with_source
+from kestrelctl.core.model.files.stored_file import StoredFile
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.shape import shape_key
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.refusal import Reason, Refusal
-from kestrelctl.core.model.shape import shape_key
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.grammar.why_waiting import conclusion
 from kestrelctl.manager.views import detailed

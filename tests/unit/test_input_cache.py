@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from kestrelctl.core.model.job_inputs import Input
-from kestrelctl.core.model.stored_file import Piece, StoredFile
+from kestrelctl.core.model.files.inputs import Input
+from kestrelctl.core.model.files.stored_file import Piece, StoredFile
 from kestrelctl.errors import FileDamaged, FileExpired, NoSpace, Unreachable
 from kestrelctl.files.archive import pack
-from kestrelctl.worker import input_cache
 from kestrelctl.worker.addresses.address_reader import AddressReader
-from kestrelctl.worker.gathered import Gathered
-from kestrelctl.worker.input_cache import InputCache, InputRefused
+from kestrelctl.worker.files import input_cache
+from kestrelctl.worker.files.gathered import Gathered
+from kestrelctl.worker.files.input_cache import InputCache, InputRefused
 
 ADA, BOB = "ada@users.example.org", "bob@users.example.org"
 

@@ -10,7 +10,7 @@ import pytest
 from cli_fake_pool import WORKER, FakePool, run
 from msgspec.structs import replace
 
-from kestrelctl.core.model import isolation
+from kestrelctl.core.model.worker import isolation
 from kestrelctl.protocol import answers as an
 from kestrelctl.worker import entry
 from kestrelctl.worker.options import WorkerOptions

@@ -7,18 +7,18 @@ import pytest
 from cli_fake_pool import EXPLANATION, JOB, FakePool, run
 from jobkit import changed
 
-from kestrelctl.cli.explain import conclusion
+from kestrelctl.cli.job.explain import conclusion
 from kestrelctl.core.members.worker_class import WorkerClass, class_key
-from kestrelctl.core.model import job_inputs
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.job_inputs import Input, problem_with_input_name
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.files import inputs
+from kestrelctl.core.model.files.inputs import Input, problem_with_input_name
+from kestrelctl.core.model.files.stored_file import Piece, StoredFile
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.shape import Shape, shape_key
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.refusal import Reason, Refusal
-from kestrelctl.core.model.shape import Shape, shape_key
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.stored_file import Piece, StoredFile
-from kestrelctl.core.model.template import Template
 from kestrelctl.core.model.validate import problem_with_job
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.scheduling.match import Terms, match
 from kestrelctl.manager.views import detailed
 from kestrelctl.protocol import answers as an
@@ -48,7 +48,7 @@ def test_only_a_worker_that_fetches_inputs_gets_a_job_that_has_some() -> None:
     refused = says()
     assert isinstance(refused, Refusal)
     assert (refused.reason, refused.wanted) == (Reason.MISSING_TAGS, "INPUTS")
-    assert isinstance(says(job_inputs.TAG), Terms)
+    assert isinstance(says(inputs.TAG), Terms)
 
 
 def test_a_worker_is_told_whose_inputs_they_are_and_of_other_jobs_nothing() -> None:

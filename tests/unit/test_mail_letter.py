@@ -11,13 +11,13 @@ from poolkit import PoolDriver
 from store_samples import failed, job
 
 from kestrelctl.core.events import SetUser
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import Counts
 from kestrelctl.core.model.mail_address import is_worth_a_mail
-from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.share_change import ShareChange
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import Counts
-from kestrelctl.manager.letter import letter
+from kestrelctl.manager.mail.letter import letter
 
 NOW = 1_700_000_200.0
 

@@ -6,9 +6,9 @@ import pytest
 from cli_fake_pool import FakePool, run
 
 from kestrelctl.errors import UsageError
-from kestrelctl.manager import manager_daemon
-from kestrelctl.manager.mail_server import SmtpTls, parse_server
-from kestrelctl.manager.manager_options import ManagerOptions
+from kestrelctl.manager import daemon
+from kestrelctl.manager.mail.server import SmtpTls, parse_server
+from kestrelctl.manager.options import ManagerOptions
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ class TestOptions:
     @pytest.fixture
     def started(self, monkeypatch: pytest.MonkeyPatch) -> list[ManagerOptions]:
         found: list[ManagerOptions] = []
-        monkeypatch.setattr(manager_daemon, "run", lambda options, _: found.append(options))
+        monkeypatch.setattr(daemon, "run", lambda options, _: found.append(options))
         return found
 
     def start(self, *words: str) -> str:

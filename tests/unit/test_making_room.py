@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from kestrelctl.environments.environment_class import EnvironmentClass, EnvironmentResources
-from kestrelctl.environments.making_room import PATIENCE_SECONDS, MadeRoom, RoomMaking
-from kestrelctl.environments.on_demand import EnvironmentNeed, HostRoom
-from kestrelctl.environments.start_failures import StartFailures
-from kestrelctl.environments.started import Environment
-from kestrelctl.environments.started import EnvironmentPhase as Phase
+from kestrelctl.core.environments.environment_class import EnvironmentClass, EnvironmentResources
+from kestrelctl.core.environments.making_room import PATIENCE_SECONDS, MadeRoom, RoomMaking
+from kestrelctl.core.environments.on_demand import EnvironmentNeed, HostRoom
+from kestrelctl.core.environments.start_failures import StartFailures
+from kestrelctl.core.environments.started import Environment
+from kestrelctl.core.environments.started import EnvironmentPhase as Phase
 
 
 def of(name: str, cpus: float = 1.0, minimum: int = 0) -> EnvironmentClass:

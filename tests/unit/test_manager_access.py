@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kestrelctl.manager.access import Access
-from kestrelctl.manager.manager_options import ManagerOptions
+from kestrelctl.manager.options import ManagerOptions
 
 ACCESS = Access(
     ManagerOptions(

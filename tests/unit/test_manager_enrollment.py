@@ -13,15 +13,14 @@ from poolkit import PoolDriver
 from kestrelctl import clock as clocks
 from kestrelctl.core.members.enrollment import Invitation
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
-from kestrelctl.manager import enrollment_requests as shell
 from kestrelctl.manager.access import Access
+from kestrelctl.manager.accounts import TemporaryAccounts
 from kestrelctl.manager.caller import Caller
-from kestrelctl.manager.enrollment_requests import EnrollmentRequests
-from kestrelctl.manager.manager_options import ManagerOptions
-from kestrelctl.manager.temporary_accounts import TemporaryAccounts
+from kestrelctl.manager.options import ManagerOptions
+from kestrelctl.manager.requests import enrollment as shell
+from kestrelctl.manager.requests.enrollment import EnrollmentRequests
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.joining import Join, NewAccount
-from kestrelctl.protocol.work import VERSION, Refused
+from kestrelctl.protocol.workers import VERSION, Join, NewAccount, Refused
 
 HOME = "workers.example.org"
 NOW = 1_795_190_000.0

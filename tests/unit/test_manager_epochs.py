@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from test_worker_process import POOL, Worker
 
-from kestrelctl.protocol import work
-from kestrelctl.worker.manager_epochs import ManagerEpochs
+from kestrelctl.protocol import workers
+from kestrelctl.worker.connection.manager_epochs import ManagerEpochs
 
 ONE, OTHER = (0, 3, 77), (1_795_806_368, 11_488, 5)
 
@@ -57,13 +57,13 @@ async def test_a_hello_repeats_what_the_last_welcome_told() -> None:
     for epoch in (None, OTHER, ONE):
         session.on_online()
         greeting = session.agent.greeting
-        told = work.Welcome(
+        told = workers.Welcome(
             incarnation="one", greeting=greeting, heartbeat_seconds=60.0, epoch=epoch
         )
         worker.tell(session, told)
     session.on_online()
     session._stop_timers()
-    hellos = [message for message in worker.said if isinstance(message, work.Hello)]
+    hellos = [message for message in worker.said if isinstance(message, workers.Hello)]
     assert [message.epoch for message in hellos] == [None, None, OTHER, ONE]
 
 
@@ -72,8 +72,8 @@ async def test_a_welcome_that_does_not_count_tells_nothing() -> None:
     worker = Worker(sessions=1)
     [session] = worker.process.sessions
     session.on_online()
-    told = work.Welcome(incarnation="one", greeting=0, heartbeat_seconds=60.0, epoch=OTHER)
+    told = workers.Welcome(incarnation="one", greeting=0, heartbeat_seconds=60.0, epoch=OTHER)
     worker.tell(session, told)
     session.on_online()
     session._stop_timers()
-    assert [m.epoch for m in worker.said if isinstance(m, work.Hello)] == [None, None]
+    assert [m.epoch for m in worker.said if isinstance(m, workers.Hello)] == [None, None]

@@ -9,13 +9,13 @@ from managerkit import PlayedManager, settled
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.handlers.health import quarantine
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.membership.worker_group import WorkerGroup
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.errors import KestrelError
-from kestrelctl.manager.events import member_log
-from kestrelctl.manager.events.member_log import MemberEvents
 from kestrelctl.manager.listener import GONE
+from kestrelctl.manager.members import log
+from kestrelctl.manager.members.log import MemberEvents
 from kestrelctl.manager.retention import Retention
-from kestrelctl.membership.worker_group_definition import WorkerGroup
 from kestrelctl.protocol import requests
 from kestrelctl.store.memory import MemoryStore
 
@@ -258,7 +258,7 @@ class TestKeeping:
     async def test_there_are_not_more_than_so_many(
         self, played: Played, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(member_log, "MOST_EVENTS", 2)
+        monkeypatch.setattr(log, "MOST_EVENTS", 2)
         for n in range(4):
             await played.joins(f"w{n}@hosts.pool/a")
         assert Retention(played.service, None, None).look()

@@ -10,17 +10,17 @@ import pytest
 from jobkit import job_spec
 from managerkit import PlayedManager, settled
 
-from kestrelctl.core.model.after import After, IfParentFails, WantedEnd
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_environment import TaskEnvironment
+from kestrelctl.core.model.job.after import After, IfParentFails, WantedEnd
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_environment import TaskEnvironment
 from kestrelctl.grammar.why_waiting import conclusion
-from kestrelctl.manager import graph_requests
+from kestrelctl.manager.requests import graphs
 from kestrelctl.manager.retention import Retention
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.graph_answers import GraphJob, GraphSubmitted, JobGraph
+from kestrelctl.protocol.answers import GraphJob, GraphSubmitted, JobGraph
 
 ADA = "ada@users.pool/1"
 BOB = "bob@users.pool/1"
@@ -85,7 +85,7 @@ async def test_of_jobs_with_a_fault_none_comes(
 async def test_too_many_jobs_are_refused(
     manager: PlayedManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(graph_requests, "MOST_JOBS", 1)
+    monkeypatch.setattr(graphs, "MOST_JOBS", 1)
     refused = await graph(manager, *CHAIN)
     assert isinstance(refused, an.Failed), refused
     assert (refused.message, refused.cause) == (
@@ -250,7 +250,7 @@ async def test_a_job_is_drawn_with_all_before_and_behind_it(manager: PlayedManag
 async def test_of_a_large_graph_a_part_is_drawn(
     manager: PlayedManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(graph_requests, "MOST_DRAWN", 2)
+    monkeypatch.setattr(graphs, "MOST_DRAWN", 2)
     await graph(manager, *CHAIN, GraphJob(spec=ONE, after=(After(1, 1),)))
     drawn = await asked(manager, rq.DrawGraph(jobs="1"))
     assert isinstance(drawn, JobGraph), drawn

@@ -12,20 +12,20 @@ from managerkit import PlayedManager, settled
 from neighbourskit import on_its_own_clock
 
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.membership.handler_definition import read_handlers
+from kestrelctl.core.membership.handler_words import ToldEvent, variables
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.errors import UsageError
-from kestrelctl.manager.handlers import handler_desk
-from kestrelctl.manager.handlers.event_letter import MOST_LINES, event_letter
-from kestrelctl.manager.handlers.handler_desk import (
+from kestrelctl.manager.handlers import service
+from kestrelctl.manager.handlers.channels import HandlerFailed
+from kestrelctl.manager.handlers.files import read_all_handlers
+from kestrelctl.manager.handlers.letter import MOST_LINES, event_letter
+from kestrelctl.manager.handlers.service import (
     AGAIN_SECONDS,
     GATHER_SECONDS,
     MOST_TRIES,
-    HandlerDesk,
+    HandlerService,
 )
-from kestrelctl.manager.handlers.handler_files import read_all_handlers
-from kestrelctl.manager.handlers.handler_ways import HandlerFailed
-from kestrelctl.membership.handler_definition import read_handlers
-from kestrelctl.membership.handler_words import ToldEvent, variables
 from kestrelctl.store.memory import MemoryStore
 
 W1 = "w1@workers.pool/a"
@@ -74,7 +74,7 @@ class Line:
     def __init__(self, directory: Path, way: Way, store: MemoryStore | None = None) -> None:
         self.played = PlayedManager(directory, store=store)
         one = read_handlers("[h]\non = *\nrun = /bin/true\n", "handlers.ini")
-        self.desk = HandlerDesk(self.played.service, one, {"h": way})
+        self.desk = HandlerService(self.played.service, one, {"h": way})
         self.line = self.desk.lines["h"]
 
     async def hears(self, *numbers: int) -> None:
@@ -146,7 +146,7 @@ async def test_of_too_many_the_oldest_are_dropped() -> None:
     way = Way()
     way.takes_seconds = 1.0
     line = Line(Path(), way)
-    await line.hears(*range(handler_desk.MOST_WAITING + 2))
+    await line.hears(*range(service.MOST_WAITING + 2))
     await line.runs(1.5)
     assert way.told == [[2]]
     assert line.line.dropped == 2
@@ -190,7 +190,7 @@ async def test_one_that_is_gone_for_a_while_begins_anew() -> None:
     await first.hears(1)
     other = read_handlers(LINES, "handlers.ini")
     between = PlayedManager(Path(), store=first.played.store)
-    HandlerDesk(between.service, other, {"all": Way(), "bad": Way()})
+    HandlerService(between.service, other, {"all": Way(), "bad": Way()})
     await settled()
     back = Line(Path(), way, first.played.store)
     await back.runs(1.0)
@@ -203,7 +203,7 @@ class Pool:
     def __init__(self, directory: Path) -> None:
         self.played = PlayedManager(directory)
         self.ways = {"all": Way(), "bad": Way()}
-        self.desk = HandlerDesk(
+        self.desk = HandlerService(
             self.played.service, read_handlers(LINES, "handlers.ini"), self.ways
         )
 

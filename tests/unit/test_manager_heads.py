@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from managerkit import PlayedManager
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import HEAD_CHARACTERS, JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import HEAD_CHARACTERS, JobSpec
 from kestrelctl.manager.views import LONGEST_COMMAND
 from kestrelctl.protocol import answers, codec, requests
 

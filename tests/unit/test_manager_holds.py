@@ -8,13 +8,12 @@ import msgspec
 import pytest
 from managerkit import NOW, PlayedManager
 
-from kestrelctl.core.model.hold import Hold
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.hold import Hold
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.manager import selection
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
-from kestrelctl.protocol import overview_answers as ov
 from kestrelctl.protocol import requests as rq
 
 ADA = "ada@users.pool/1"
@@ -185,7 +184,7 @@ async def test_jobs_on_hold_are_found_in_lists_and_seen_at_a_glance(
     assert isinstance(found, an.Jobs)
     assert [(view.job_id, view.state) for view in found.jobs] == [(2, "active")]
     glance = await asked(manager, rq.PoolOverview())
-    assert isinstance(glance, ov.Overview)
+    assert isinstance(glance, an.Overview)
     assert [line.job_id for line in glance.jobs if line.state == "held"] == [2]
     assert glance.waiting["held"] == 2
 

@@ -9,16 +9,15 @@ from xml.etree.ElementTree import Element
 import pytest
 from managerkit import PlayedManager, settled
 
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec, Notify
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec, Notify
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.errors import UsageError
-from kestrelctl.manager import disco
-from kestrelctl.manager.commands import MOST_JOBS
-from kestrelctl.manager.job_form import FIELDS, job_of_form
-from kestrelctl.protocol import requests, work
-from kestrelctl.protocol.elements import as_text, element
-from kestrelctl.protocol.iq import (
+from kestrelctl.manager.chat import disco
+from kestrelctl.manager.chat.commands import MOST_JOBS
+from kestrelctl.manager.chat.job_form import FIELDS, job_of_form
+from kestrelctl.protocol import requests, workers
+from kestrelctl.protocol.forms import (
     COMMANDS,
     DISCO_INFO,
     DISCO_ITEMS,
@@ -26,6 +25,8 @@ from kestrelctl.protocol.iq import (
     VCARD,
     Iq,
     IqError,
+    as_text,
+    element,
 )
 
 ADA, BOB = "ada@users.pool/x", "bob@users.pool/x"
@@ -77,7 +78,7 @@ async def test_workers_come_in_pages(asked: Asked, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(disco, "MOST_ITEMS", 2)
     for number in range(5):
         ad = WorkerAd(assets={"cpus": 1.0})
-        hello = work.Hello(version=work.VERSION, incarnation="i", greeting=1, at=0.0, ad=ad)
+        hello = workers.Hello(version=workers.VERSION, incarnation="i", greeting=1, at=0.0, ad=ad)
         await asked.manager.work(f"w{number}@workers.pool/x", hello)
     after, found = "", []
     for _ in range(3):

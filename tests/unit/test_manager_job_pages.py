@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from managerkit import PlayedManager
 
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.result import Outcome, Result
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
 
 ADA = "ada@users.pool/1"
@@ -214,7 +214,7 @@ async def test_so_are_many_cancelled_each_once_though_their_tasks_take_a_while_t
 ) -> None:
     monkeypatch.setattr("kestrelctl.manager.selection.MAX_SELECTED", 2)
     ad = WorkerAd(assets={"cpus": 9.0})
-    hello = work.Hello(version=work.VERSION, incarnation="one", greeting=1, ad=ad)
+    hello = workers.Hello(version=workers.VERSION, incarnation="one", greeting=1, ad=ad)
     await manager.work("w1@workers.pool/1", hello)
     await submit(manager, ["x"] * 5)
     found = []

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.claim import Claim
 from kestrelctl.manager.access import Access
 from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.chat.profile_workers import ProfileWorkers
 from kestrelctl.manager.listener import GONE, ManagerListener
-from kestrelctl.manager.manager_options import ManagerOptions
+from kestrelctl.manager.options import ManagerOptions
 from kestrelctl.manager.other_pools import NoOtherPools
-from kestrelctl.manager.outbox import Outbox
-from kestrelctl.manager.profile_workers import ProfileWorkers
-from kestrelctl.manager.turns import USER_LINES, Turns
+from kestrelctl.manager.sending.outbox import Outbox
+from kestrelctl.manager.sending.turns import USER_LINES, Turns
 from kestrelctl.metrics.stanzas import StanzaCounts
-from kestrelctl.protocol import answers, codec, requests, work
+from kestrelctl.protocol import answers, codec, requests, workers
 
 POOL, JOBS = "pool@pool", "jobs@pool"
 WORKER, USER = "w1@workers.pool/1", "ada@users.pool/1"
@@ -122,8 +122,8 @@ def test_only_a_worker_can_be_gone(told: Told) -> None:
 
 
 def test_a_hello_is_told_with_all_that_it_says(told: Told) -> None:
-    hello = work.Hello(
-        version=work.VERSION,
+    hello = workers.Hello(
+        version=workers.VERSION,
         incarnation="one",
         greeting=3,
         at=999.0,

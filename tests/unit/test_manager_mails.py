@@ -10,11 +10,11 @@ import pytest
 from managerkit import PlayedManager, settled
 
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.manager import mails
-from kestrelctl.manager.mail_server import NotNow, NotToHim
-from kestrelctl.manager.mails import BETWEEN_SECONDS, GATHER_SECONDS, GIVE_UP_SECONDS, Mails
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.manager.mail import mails
+from kestrelctl.manager.mail.mails import BETWEEN_SECONDS, GATHER_SECONDS, GIVE_UP_SECONDS, Mails
+from kestrelctl.manager.mail.server import NotNow, NotToHim
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq

@@ -9,19 +9,19 @@ import pytest
 from managerkit import PlayedManager, settled
 
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.manager.events import member_desk
-from kestrelctl.membership.membership_event import EventQuery
-from kestrelctl.membership.worker_group_definition import WorkerGroup
+from kestrelctl.core.membership.event import EventQuery
+from kestrelctl.core.membership.worker_group import WorkerGroup
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.manager.members import service
 from kestrelctl.protocol import codec
-from kestrelctl.protocol.member_requests import (
+from kestrelctl.protocol.request import Request
+from kestrelctl.protocol.requests import (
     ListEvents,
     ListWorkerGroups,
+    ListWorkers,
     RemoveWorkerGroup,
     SetWorkerGroup,
 )
-from kestrelctl.protocol.request import Request
-from kestrelctl.protocol.requests import ListWorkers
 
 ROOT = "root@users.pool/1"
 AD = WorkerAd(tags=("linux",))
@@ -43,7 +43,7 @@ async def asked(played: PlayedManager, request: Request, who: str = "ada@users.p
 
 
 async def test_events_come_by_pages(played: PlayedManager, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_desk, "MOST_LOOKED_AT", 3)
+    monkeypatch.setattr(service, "MOST_LOOKED_AT", 3)
     for n in range(5):
         await joins(played, f"w{n}@hosts.pool/a")
     only = EventQuery(worker="w[24]")

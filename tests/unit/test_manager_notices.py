@@ -10,12 +10,12 @@ import pytest
 from managerkit import PlayedManager, settled
 
 from kestrelctl.chat import words
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec, Notify
+from kestrelctl.core.model.job.task_state import Counts
 from kestrelctl.core.model.records import JobRecord
-from kestrelctl.core.model.spec import JobSpec, Notify
-from kestrelctl.core.model.task_state import Counts
 from kestrelctl.errors import KestrelError
-from kestrelctl.manager import conversations, notices
+from kestrelctl.manager.chat import conversations, notices
 from kestrelctl.protocol import requests as rq
 
 ADA = "ada@users.pool"

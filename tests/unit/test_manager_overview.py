@@ -13,17 +13,16 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.result import Outcome, Result
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.manager import overview
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.manager.caller import Caller
-from kestrelctl.manager.overview import Overviews
+from kestrelctl.manager.requests import overview
+from kestrelctl.manager.requests.overview import Overviews
 from kestrelctl.manager.views import job_view, worker_view
-from kestrelctl.protocol import codec, work
-from kestrelctl.protocol.answers import PoolSummary
-from kestrelctl.protocol.overview_answers import Overview
+from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol.answers import Overview, PoolSummary
 from kestrelctl.protocol.requests import PoolStatus, SubmitJob
 
 ADA = Caller("ada/1", admin=False, reply=lambda _: None)
@@ -233,13 +232,13 @@ async def test_what_waits_at_a_worker_is_not_said_to_run(tmp_path: Path) -> None
     ada, worker = "ada@users.pool/1", "w1@workers.pool/1"
     manager = PlayedManager(tmp_path)
     await manager.work(
-        worker, work.Hello(version=work.VERSION, incarnation="one", greeting=1, ad=WorkerAd())
+        worker, workers.Hello(version=workers.VERSION, incarnation="one", greeting=1, ad=WorkerAd())
     )
     await manager.ask(ada, SubmitJob(spec=JobSpec(program=Program(argv=("true",)), count=10)))
     runs = [codec.to_worker.decode(text) for to, text in manager.sent if to == worker]
-    [first] = [message.spans[0][0] for message in runs if isinstance(message, work.Run)]
+    [first] = [message.spans[0][0] for message in runs if isinstance(message, workers.Run)]
     done = Result(first, 1, 0, Outcome.DONE, NOW - 1.0, 0.01)
-    await manager.work(worker, work.Report(results=[done]))
+    await manager.work(worker, workers.Report(results=[done]))
     assert len(manager.service.pool.workers[worker].held) > 1
     await manager.ask(ada, PoolStatus(id="now"))
     [said] = [answer for answer in manager.told(ada) if isinstance(answer, PoolSummary)]
@@ -250,7 +249,7 @@ async def test_the_summary_says_who_is_in_quarantine_and_why(tmp_path: Path) -> 
     ada, worker = "ada@users.pool/1", "w1@workers.pool/1"
     manager = PlayedManager(tmp_path)
     await manager.work(
-        worker, work.Hello(version=work.VERSION, incarnation="one", greeting=1, ad=WorkerAd())
+        worker, workers.Hello(version=workers.VERSION, incarnation="one", greeting=1, ad=WorkerAd())
     )
     known = manager.service.pool.workers[worker]
     known.quarantined_until, known.quarantined_for = NOW + 60.0, "lost 5 times"

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from neighbourskit import on_its_own_clock
 
-from kestrelctl.cli.send_limit_option import parse_send_limits
+from kestrelctl.cli.manager.send_limit_option import parse_send_limits
 from kestrelctl.core.pacing.send_limit import Bucket, SendLimit
 from kestrelctl.errors import UsageError
-from kestrelctl.manager.paced_session import SHORTEST_PAUSE_SECONDS, PacedSession
-from kestrelctl.manager.send_kind import SendKind
+from kestrelctl.manager.sending.paced_session import SHORTEST_PAUSE_SECONDS, PacedSession
+from kestrelctl.manager.sending.send_kind import SendKind
 
 POOL, JOBS, FLOCK = "pool@p", "jobs@p", "flock@p"
 POLL = '{"type":"read_properties"}'

@@ -11,17 +11,17 @@ from managerkit import NOW, PlayedManager
 from msgspec.structs import replace
 from store_samples import STORED
 
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.after import After, WantedEnd
-from kestrelctl.core.model.parent_files import ParentFiles
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.files.parent_files import ParentFiles
+from kestrelctl.core.model.files.stored_file import StoredFile
+from kestrelctl.core.model.job.after import After, WantedEnd
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.result import Outcome, Result
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.stored_file import StoredFile
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.graph_answers import GraphJob, GraphSubmitted
+from kestrelctl.protocol.answers import GraphJob, GraphSubmitted
 
 ADA = "ada@users.pool/1"
 WORKER = "w1@workers.pool/1"
@@ -38,19 +38,19 @@ CHILD = JobSpec(
 class Pool(PlayedManager):
     async def join(self, worker: str, *tags: str) -> None:
         ad = WorkerAd(assets={"cpus": 5_000.0}, tags=tags)
-        hello = work.Hello(version=work.VERSION, incarnation="one", greeting=1, ad=ad)
+        hello = workers.Hello(version=workers.VERSION, incarnation="one", greeting=1, ad=ad)
         await self.work(worker, hello)
 
     async def submit(self, spec: JobSpec) -> an.AnyAnswer:
         return codec.answers.decode(await self.ask(ADA, rq.SubmitJob(spec=spec)))
 
-    def told(self, worker: str, kind: type[work.Message]) -> list[work.Message]:
+    def told(self, worker: str, kind: type[workers.Message]) -> list[workers.Message]:
         messages = [codec.to_worker.decode(text) for to, text in self.sent if to == worker]
         return [each for each in messages if isinstance(each, kind)]
 
     def handed_out(self, job_id: int) -> list[tuple[int, int]]:
         """(number, index) of all attempts of a job that the worker was sent."""
-        spans = [span for run in self.told(WORKER, work.Run) for span in run.spans]  # type: ignore[attr-defined]
+        spans = [span for run in self.told(WORKER, workers.Run) for span in run.spans]  # type: ignore[attr-defined]
         return [(s[0] + k, s[2] + k) for s in spans if s[1] == job_id for k in range(s[3])]
 
     async def end(self, job_id: int, stored: StoredFile | None = STORED) -> None:
@@ -66,14 +66,14 @@ class Pool(PlayedManager):
             ]  # fmt: skip
             together = 200 if stored is None or len(stored.pieces) < 10 else 2
             for start in range(0, len(results), together):
-                await self.work(WORKER, work.Report(results=results[start : start + together]))
+                await self.work(WORKER, workers.Report(results=results[start : start + together]))
             ended |= {number for number, _ in fresh}
 
-    async def found(self, worker: str = WORKER, **said: int) -> list[work.FilesFound]:
+    async def found(self, worker: str = WORKER, **said: int) -> list[workers.FilesFound]:
         """The answers to a question of a worker."""
-        before = len(self.told(worker, work.FilesFound))
-        await self.work(worker, work.FindFiles(**said))  # type: ignore[arg-type]
-        return self.told(worker, work.FilesFound)[before:]  # type: ignore[return-value]
+        before = len(self.told(worker, workers.FilesFound))
+        await self.work(worker, workers.FindFiles(**said))  # type: ignore[arg-type]
+        return self.told(worker, workers.FilesFound)[before:]  # type: ignore[return-value]
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ async def test_a_worker_without_such_a_task_is_told_nothing(pool: Pool) -> None:
     assert await pool.found(OTHER, number=number, parent=1) == []
     assert await pool.found(number=number, parent=2) == []
     assert await pool.found(number=number + 1, parent=1) == []
-    await pool.work(WORKER, work.Report(results=[Result(number, 2, 0, Outcome.DONE, NOW, 0.0)]))
+    await pool.work(WORKER, workers.Report(results=[Result(number, 2, 0, Outcome.DONE, NOW, 0.0)]))
     assert await pool.found(number=number, parent=1) == [], "its task has ended"
 
 
@@ -217,7 +217,7 @@ async def test_places_of_a_graph_become_ids(pool: Pool) -> None:
     assert isinstance(answer, GraphSubmitted)
     await pool.end(1)
     await pool.end(2)
-    runs = pool.told(WORKER, work.Run)
+    runs = pool.told(WORKER, workers.Run)
     [template] = [each for run in runs for each in run.jobs if each.job_id == 3]  # type: ignore[attr-defined]
     assert template.program.parent_files == (ParentFiles(name="p", job_id=2),)
 

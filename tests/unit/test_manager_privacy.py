@@ -12,33 +12,31 @@ from typing import Any, get_args
 import pytest
 from managerkit import NOW, PlayedManager
 
-from kestrelctl.core.model.ad import AssetChange, WorkerAd
+from kestrelctl.core.membership.worker_group import WorkerGroup
 from kestrelctl.core.model.flock_rule import FlockRule
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.share_change import ShareChange
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.worker.ad import AssetChange, WorkerAd
 from kestrelctl.errors import UsageError
 from kestrelctl.manager.access import Access
-from kestrelctl.manager.manager_options import ManagerOptions
-from kestrelctl.membership.worker_group_definition import WorkerGroup
+from kestrelctl.manager.options import ManagerOptions
 from kestrelctl.metrics.exposition import written
 from kestrelctl.metrics.pool_families import ManagerProcessNumbers, PoolFamilies
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, work
-from kestrelctl.protocol import environment_requests as er
-from kestrelctl.protocol import flock_requests as fr
+from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.command_messages import ListCommands, RunAtWorkers
-from kestrelctl.protocol.member_requests import (
+from kestrelctl.protocol.answers import Overview
+from kestrelctl.protocol.commands import ListCommands, RunAtWorkers
+from kestrelctl.protocol.properties import ListProperties
+from kestrelctl.protocol.requests import (
     ListEvents,
     ListWorkerGroups,
     RemoveWorkerGroup,
     SetWorkerGroup,
 )
-from kestrelctl.protocol.overview_answers import Overview
-from kestrelctl.protocol.properties import ListProperties
-from kestrelctl.protocol.trigger_messages import EnableTrigger, ListFired, ListTriggers, TryTrigger
+from kestrelctl.protocol.triggers import EnableTrigger, ListFired, ListTriggers, TryTrigger
 
 OWNER = "ada@users.pool/desk"
 OTHER = "mallory@users.pool/desk"
@@ -68,19 +66,19 @@ FREE = JobSpec(program=Program(argv=("true",)))
 
 ALL, SUMMARY, REFUSED = "allowed", "summary", "refused"
 ABOUT_ENVIRONMENTS = (
-    er.StartOneEnvironment(of="gpu"),
-    er.StopEnvironments(numbers=[1]),
+    rq.StartOneEnvironment(of="gpu"),
+    rq.StopEnvironments(numbers=[1]),
 )
 ABOUT_A_FLOCK = (
-    fr.AskFlock(),
-    fr.ListNeighbours(),
-    fr.ListFlockRules(),
-    fr.JoinFlock(domain="b.test"),
-    fr.ForgetPool(domain="b.test"),
-    fr.LeaveFlock(),
-    fr.PingPool(domain="b.test"),
-    fr.SetFlockRule(rule=FlockRule(name="r", direction="lend", action="deny")),
-    fr.RemoveFlockRule(name="r"),
+    rq.AskFlock(),
+    rq.ListNeighbours(),
+    rq.ListFlockRules(),
+    rq.JoinFlock(domain="b.test"),
+    rq.ForgetPool(domain="b.test"),
+    rq.LeaveFlock(),
+    rq.PingPool(domain="b.test"),
+    rq.SetFlockRule(rule=FlockRule(name="r", direction="lend", action="deny")),
+    rq.RemoveFlockRule(name="r"),
 )
 
 #: Job 1 has failed, job 2 waits, both are the owner's. Of each request: what the owner, another
@@ -88,7 +86,7 @@ ABOUT_A_FLOCK = (
 TABLE: list[tuple[rq.Request, str, str, str]] = [
     # Here it is in no flock.
     *((request, REFUSED, REFUSED, REFUSED) for request in (*ABOUT_A_FLOCK, *ABOUT_ENVIRONMENTS)),
-    (er.ListEnvironments(), ALL, ALL, ALL),
+    (rq.ListEnvironments(), ALL, ALL, ALL),
     (rq.SubmitJob(spec=FREE), ALL, ALL, ALL),
     (rq.SubmitLine(command="true"), ALL, ALL, ALL),
     # Nobody has sent anything ahead under this name.
@@ -176,20 +174,23 @@ def start(tmp_path: Path) -> Open:
 
 async def at_work(manager: PlayedManager) -> PlayedManager:
     """Job 1 has failed, with output; job 2 waits. Nobody's tag is the owner's."""
-    hello = work.Hello(
-        version=work.VERSION, incarnation="one", greeting=1, ad=WorkerAd(tags=("s-tag", "outputs"))
+    hello = workers.Hello(
+        version=workers.VERSION,
+        incarnation="one",
+        greeting=1,
+        ad=WorkerAd(tags=("s-tag", "outputs")),
     )
     await manager.work(WORKER, hello)
     await manager.ask(OWNER, rq.SubmitJob(spec=SPEC, key="s-key"))
     runs = [codec.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
-    [run] = [message for message in runs if isinstance(message, work.Run)]
+    [run] = [message for message in runs if isinstance(message, workers.Run)]
     result = Result(
         run.spans[0][0], 1, 0, Outcome.FAILED, NOW - 1.0, 1.0,
         exit_code=3, reason="s-reason", stdout=b"s-output", stderr=b"s-error",
         stdout_bytes=8, stderr_bytes=7,
     )  # fmt: skip
-    await manager.work(WORKER, work.Report(results=[result]))
-    await manager.work(WORKER, work.Leaving())
+    await manager.work(WORKER, workers.Report(results=[result]))
+    await manager.work(WORKER, workers.Leaving())
     await manager.ask(OWNER, rq.SubmitJob(spec=SPEC))
     assert [job.state for job in manager.store.jobs()] == ["failed", "active"]
     manager.sent.clear()
@@ -362,18 +363,18 @@ async def test_an_answer_goes_to_whoever_asked_whatever_its_id_says(start: Open)
 async def test_a_worker_cannot_answer_what_another_was_asked(start: Open) -> None:
     """Numbers of requests for output can be guessed; who answers cannot be chosen."""
     manager = start()
-    hello = work.Hello(version=work.VERSION, incarnation="one", greeting=1, ad=WorkerAd())
+    hello = workers.Hello(version=workers.VERSION, incarnation="one", greeting=1, ad=WorkerAd())
     await manager.work(WORKER, hello)
     await manager.ask(OWNER, rq.SubmitJob(spec=FREE))
     await manager.work("w2@workers.pool/1", hello)
     logs = rq.Logs(id="l", job="1", task_id=0)
     manager.listener.on_payload(OWNER, "jobs@pool", codec.encode(logs))
-    forged = [work.Output(request=str(n), offset=0, data=b"e", size_bytes=1) for n in range(20)]
+    forged = [workers.Output(request=str(n), offset=0, data=b"e", size_bytes=1) for n in range(20)]
     for output in forged:
         await manager.work("w2@workers.pool/1", output)
         await manager.work("w1@workers.pool/2", output)
     assert not [each for each in manager.told(OWNER) if isinstance(each, an.Log)]
-    await manager.work(WORKER, work.Output(request="1", offset=0, data=b"t", size_bytes=1))
+    await manager.work(WORKER, workers.Output(request="1", offset=0, data=b"t", size_bytes=1))
     [log] = [each for each in manager.told(OWNER) if isinstance(each, an.Log)]
     assert log.data == b"t"
     for output in forged:  # nothing is asked any more

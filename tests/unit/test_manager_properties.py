@@ -9,15 +9,14 @@ import msgspec
 import pytest
 from managerkit import PlayedManager, settled
 
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.membership.worker_group_definition import WorkerGroup
-from kestrelctl.properties.property_reading import PropertyValue
-from kestrelctl.properties.property_summary import PropertySummary
-from kestrelctl.protocol import codec, work
-from kestrelctl.protocol.member_requests import SetWorkerGroup
+from kestrelctl.core.membership.worker_group import WorkerGroup
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.properties.reading import PropertyValue
+from kestrelctl.core.properties.summary import PropertySummary
+from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol.properties import ListProperties, PropertiesHere, ToldReading
 from kestrelctl.protocol.request import Request
-from kestrelctl.protocol.requests import ListWorkers
+from kestrelctl.protocol.requests import ListWorkers, SetWorkerGroup
 
 W1, W2 = "w1@workers.pool/a", "w2@workers.pool/a"
 ROOT = "root@users.pool/1"
@@ -37,7 +36,7 @@ def told(*, anew: bool = False, **values: PropertyValue | None) -> PropertiesHer
 
 
 async def joins(played: PlayedManager, worker: str, **ad: Any) -> None:
-    hello = work.Hello(version=work.VERSION, incarnation="one", ad=WorkerAd(**ad))
+    hello = workers.Hello(version=workers.VERSION, incarnation="one", ad=WorkerAd(**ad))
     await played.work(worker, hello)
 
 
@@ -102,7 +101,7 @@ async def test_who_asks_for_what_there_is_not_is_told(played: PlayedManager) -> 
 
 async def test_a_stranger_is_asked_for_a_hello_first(played: PlayedManager) -> None:
     await played.work(W1, told(anew=True, load=1.0))
-    assert (W1, codec.encode(work.Who())) in played.sent
+    assert (W1, codec.encode(workers.Who())) in played.sent
     await joins(played, W1)
     assert (await asked(played, ListProperties())).properties == []
 

@@ -8,9 +8,9 @@ import pytest
 from managerkit import PlayedManager, settled
 
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ad import AssetChange, WorkerAd
+from kestrelctl.core.model.worker.ad import AssetChange, WorkerAd
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
 
 ADMIN, OWNER = "root@users.pool/1", "ada@users.pool/1"
@@ -23,8 +23,8 @@ SMALLER = WorkerAd(assets={"cpus": 2.0})
 async def manager(tmp_path: Path) -> PlayedManager:
     found = PlayedManager(tmp_path)
     for jid in (WORKER, OTHER):
-        hello = work.Hello(
-            version=work.VERSION,
+        hello = workers.Hello(
+            version=workers.VERSION,
             incarnation="one",
             greeting=1,
             ad=WorkerAd(assets={"cpus": 4.0}),
@@ -34,13 +34,13 @@ async def manager(tmp_path: Path) -> PlayedManager:
     return found
 
 
-async def answered(manager: PlayedManager, *said: tuple[str, work.Resized]) -> an.AnyAnswer:
+async def answered(manager: PlayedManager, *said: tuple[str, workers.Resized]) -> an.AnyAnswer:
     """What an admin is answered when workers say this."""
     request = rq.ResizeWorker(name="w1", change=CHANGE)
     manager.listener.on_payload(ADMIN, "jobs@pool", codec.encode(request))
     await settled()
     [text] = [text for to, text in manager.sent if to == WORKER]
-    assert codec.to_worker.decode(text) == work.Resize(request="1", change=CHANGE)
+    assert codec.to_worker.decode(text) == workers.Resize(request="1", change=CHANGE)
     for jid, message in said:
         assert not manager.told(ADMIN)
         await manager.work(jid, message)
@@ -49,7 +49,7 @@ async def answered(manager: PlayedManager, *said: tuple[str, work.Resized]) -> a
 
 
 async def test_the_answer_shows_the_worker_as_it_is_now(manager: PlayedManager) -> None:
-    answer = await answered(manager, (WORKER, work.Resized(ad=SMALLER, request="1")))
+    answer = await answered(manager, (WORKER, workers.Resized(ad=SMALLER, request="1")))
     assert isinstance(answer, an.Workers)
     assert [(w.worker, w.assets) for w in answer.workers] == [(WORKER, {"cpus": 2.0})]
 
@@ -73,16 +73,16 @@ async def test_an_empty_name_is_not_that_of_every_worker(
 
 
 async def test_nobody_answers_for_another(manager: PlayedManager) -> None:
-    false = work.Resized(ad=WorkerAd(assets={"cpus": 1.0}), request="1")
+    false = workers.Resized(ad=WorkerAd(assets={"cpus": 1.0}), request="1")
     answer = await answered(
-        manager, (OTHER, false), (WORKER, work.Resized(ad=SMALLER, request="1"))
+        manager, (OTHER, false), (WORKER, workers.Resized(ad=SMALLER, request="1"))
     )
     assert isinstance(answer, an.Workers)
     assert answer.workers[0].assets == {"cpus": 2.0}
 
 
 async def test_why_a_worker_cannot_is_handed_on(manager: PlayedManager) -> None:
-    cannot = work.Resized(ad=WorkerAd(assets={"cpus": 4.0}), request="1", problem="no such unit")
+    cannot = workers.Resized(ad=WorkerAd(assets={"cpus": 4.0}), request="1", problem="no such unit")
     answer = await answered(manager, (WORKER, cannot))
     assert isinstance(answer, an.Failed)
     assert (answer.code, answer.cause) == ("usage", "no such unit")
@@ -100,10 +100,12 @@ async def test_only_an_admin_may(manager: PlayedManager) -> None:
 async def test_an_ad_that_cannot_be_meant_is_refused_and_changes_nothing(
     manager: PlayedManager,
 ) -> None:
-    hostile = work.Resized(ad=WorkerAd(assets={f"a{n}": 1.0 for n in range(1000)} | {"cpus": 1.0}))
+    hostile = workers.Resized(
+        ad=WorkerAd(assets={f"a{n}": 1.0 for n in range(1000)} | {"cpus": 1.0})
+    )
     await manager.work(WORKER, hostile)
     [refused] = [codec.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
-    assert refused == work.Refused(reason="a worker has at most 16 assets, not 1001")
+    assert refused == workers.Refused(reason="a worker has at most 16 assets, not 1001")
     assert manager.service.pool.workers[WORKER].cls.capacity == {"cpus": 4000}
 
 

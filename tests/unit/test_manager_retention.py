@@ -9,11 +9,11 @@ import pytest
 from managerkit import NOW, PlayedManager, settled
 from store_samples import done, failed, job
 
-from kestrelctl.cli.manager import parse_keep_number, parse_keep_time
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.cli.manager.commands import parse_keep_number, parse_keep_time
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.errors import UsageError
-from kestrelctl.manager.manager_options import KEEP_JOBS, KEEP_SECONDS, ManagerOptions
+from kestrelctl.manager.options import KEEP_JOBS, KEEP_SECONDS, ManagerOptions
 from kestrelctl.manager.retention import LEAST_SECONDS, MOST_AT_ONCE, Retention
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec

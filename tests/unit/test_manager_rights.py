@@ -15,13 +15,7 @@ from kestrelctl.errors import NotAllowed
 from kestrelctl.manager.caller import Caller, no_answer
 from kestrelctl.manager.rights import Rights
 from kestrelctl.protocol import codec
-from kestrelctl.protocol.request import (
-    AdminRequest,
-    JobRequest,
-    JobsRequest,
-    Request,
-    UserRequest,
-)
+from kestrelctl.protocol.request import AdminRequest, JobRequest, JobsRequest, Request, UserRequest
 from kestrelctl.protocol.requests import AnyRequest
 
 PACKAGE = Path(kestrelctl.__file__).parent

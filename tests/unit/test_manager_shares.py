@@ -11,16 +11,16 @@ from store_samples import job, result
 
 from kestrelctl.core.jobs.queued_bytes import encoded_bytes
 from kestrelctl.core.jobs.stored_bytes import hour_of
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import StoredRecord, TaskRecord
 from kestrelctl.core.model.share_change import ShareChange
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.share_views import GroupView, UserView
+from kestrelctl.protocol.views import GroupView, UserView
 from kestrelctl.store.memory import MemoryStore
 
 ADA, BOB, ROOT = "ada@users.pool/1", "bob@users.pool/1", "root@users.pool/1"
@@ -38,7 +38,7 @@ async def manager(tmp_path: Path) -> PlayedManager:
         spec = JobSpec(program=Program(argv=("x",)), count=10)
         await said(manager, f"{name}@users.pool/1", rq.SubmitJob(spec=spec))
     ad = WorkerAd(assets={"cpus": 8.0})
-    await manager.work(W1, work.Hello(version=work.VERSION, incarnation="x", ad=ad))
+    await manager.work(W1, workers.Hello(version=workers.VERSION, incarnation="x", ad=ad))
     return manager
 
 

@@ -8,11 +8,11 @@ import pytest
 from jobkit import job_spec
 from managerkit import NOW, PlayedManager
 
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.job.stage import Stage, StageRun
 from kestrelctl.core.model.result import Outcome, Result
-from kestrelctl.core.model.stage import Stage, StageRun
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
 
 ADA = "ada@users.pool/1"
@@ -28,7 +28,9 @@ STAGES = (
 async def manager(tmp_path: Path) -> PlayedManager:
     found = PlayedManager(tmp_path)
     ad = WorkerAd(assets={"cpus": 2.0}, tags=("stages",))
-    await found.work(WORKER, work.Hello(version=work.VERSION, incarnation="one", greeting=1, ad=ad))
+    await found.work(
+        WORKER, workers.Hello(version=workers.VERSION, incarnation="one", greeting=1, ad=ad)
+    )
     return found
 
 
@@ -36,12 +38,12 @@ async def asked(manager: PlayedManager, request: rq.Request, whom: str = ADA) ->
     return codec.answers.decode(await manager.ask(whom, request))
 
 
-async def submit(manager: PlayedManager, **spec: object) -> list[work.Run]:
+async def submit(manager: PlayedManager, **spec: object) -> list[workers.Run]:
     """A job of two tasks; returns what its worker is sent."""
     job = job_spec(count=2, **({"stages": STAGES} | spec))
     assert isinstance(await asked(manager, rq.SubmitJob(spec=job)), an.Submitted)
     sent = [codec.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
-    return [message for message in sent if isinstance(message, work.Run)]
+    return [message for message in sent if isinstance(message, workers.Run)]
 
 
 async def test_a_worker_is_sent_the_stages_with_the_job(manager: PlayedManager) -> None:
@@ -57,7 +59,7 @@ async def test_nothing_is_sent_of_stages_where_there_are_none(manager: PlayedMan
 async def test_an_owner_sees_in_which_stage_his_tasks_are(manager: PlayedManager) -> None:
     [message] = await submit(manager)
     number = message.spans[0][0]
-    await manager.work(WORKER, work.Staged(stages=[(number, "setup"), (number + 1, "nonsense")]))
+    await manager.work(WORKER, workers.Staged(stages=[(number, "setup"), (number + 1, "nonsense")]))
     page = await asked(manager, rq.ListTasks(job="1"))
     assert isinstance(page, an.Tasks)
     assert page.stages == ["setup", "out"]
@@ -74,7 +76,7 @@ async def test_an_owner_sees_how_stages_went(manager: PlayedManager) -> None:
         reason="stage setup: exit code 3", stages=(StageRun("setup", 2.0, 1),),
     )  # fmt: skip
     manager.now += 60.0
-    await manager.work(WORKER, work.Report(results=[good, bad]))
+    await manager.work(WORKER, workers.Report(results=[good, bad]))
     page = await asked(manager, rq.ListTasks(job="1"))
     assert isinstance(page, an.Tasks)
     assert [task.stages for task in page.tasks] == [runs, (StageRun("setup", 2.0, 1),)]
@@ -98,8 +100,8 @@ async def test_nobody_else_sees_the_commands_of_stages(manager: PlayedManager) -
 
 def test_a_report_of_a_job_without_stages_is_as_short_as_before() -> None:
     silent = Result(5 << 40, 7, 16, Outcome.DONE, NOW, 1.5, 0.01, 0.02, 3 << 20)
-    text = codec.encode(work.Report(results=[silent]))
+    text = codec.encode(workers.Report(results=[silent]))
     assert text.endswith(",1.5,0.01,0.02,3145728]]}")
     decoded = codec.from_worker.decode(text)
-    assert isinstance(decoded, work.Report)
+    assert isinstance(decoded, workers.Report)
     assert decoded.results == [silent]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kestrelctl.errors import KestrelError
-from kestrelctl.manager import manager_daemon
-from kestrelctl.manager.manager_options import ManagerOptions
+from kestrelctl.manager import daemon
+from kestrelctl.manager.options import ManagerOptions
 from kestrelctl.store.sqlite import SqliteStore
 
 MISSING = (Path("/nonexistent/file"),)
@@ -58,19 +58,19 @@ async def test_nothing_is_taken_from_others_by_a_start_that_fails(
         | wrong
     )
     with pytest.raises((KestrelError, OSError), match=why):
-        await manager_daemon.serve(options, never)
+        await daemon.serve(options, never)
     assert epoch_of(tmp_path / "data") == before + 1
 
 
 def test_a_file_that_is_not_there_is_told_of_in_words(tmp_path: Path) -> None:
     options = ManagerOptions(domain="pool", secret_file=MISSING[0], data_dir=tmp_path)
     with pytest.raises(KestrelError) as refused:
-        manager_daemon.run(options, lambda *_: None)  # type: ignore[arg-type,return-value]
+        daemon.run(options, lambda *_: None)  # type: ignore[arg-type,return-value]
     assert refused.value.cause == "/nonexistent/file: No such file or directory"
     options = ManagerOptions(
         domain="pool", secret_file=tmp_path / "secret", data_dir=tmp_path, triggers=MISSING
     )
     (tmp_path / "secret").touch()
     with pytest.raises(KestrelError) as refused:
-        manager_daemon.run(options, lambda *_: None)  # type: ignore[arg-type,return-value]
+        daemon.run(options, lambda *_: None)  # type: ignore[arg-type,return-value]
     assert refused.value.cause == "No such file or directory"

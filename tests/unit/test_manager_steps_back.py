@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from managerkit import PlayedManager
 
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.sealed_epoch import Rank, SealedEpoch
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.errors import Busy, SteppedBack
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
 from kestrelctl.store.memory import MemoryStore
 
@@ -24,13 +24,13 @@ LATER = Rank(SECRET, 1_795_806_368, 11_488).sealed
 FORGED = (LATER[0], LATER[1], LATER[2] ^ 1)
 
 
-def hello(epoch: SealedEpoch | None = None) -> work.Hello:
-    return work.Hello(
-        version=work.VERSION, incarnation="one", ad=WorkerAd(assets={"cpus": 1.0}), epoch=epoch
+def hello(epoch: SealedEpoch | None = None) -> workers.Hello:
+    return workers.Hello(
+        version=workers.VERSION, incarnation="one", ad=WorkerAd(assets={"cpus": 1.0}), epoch=epoch
     )
 
 
-def told(manager: PlayedManager, worker: str = WORKER) -> list[work.ToWorker]:
+def told(manager: PlayedManager, worker: str = WORKER) -> list[workers.ToWorker]:
     return [codec.to_worker.decode(text) for to, text in manager.sent if to == worker]  # type: ignore[misc]
 
 
@@ -43,7 +43,7 @@ async def test_a_worker_is_told_the_epoch_of_the_manager_that_welcomes_it(
     manager: PlayedManager,
 ) -> None:
     await manager.work(WORKER, hello())
-    [welcome] = [message for message in told(manager) if isinstance(message, work.Welcome)]
+    [welcome] = [message for message in told(manager) if isinstance(message, workers.Welcome)]
     assert welcome.epoch == Rank(SECRET, 0, 1).sealed
 
 
@@ -81,7 +81,7 @@ async def test_a_workers_bare_word_deposes_nobody(
 ) -> None:
     await manager.work(WORKER, hello(shown))
     assert not manager.service.broken.done()
-    assert any(isinstance(message, work.Welcome) for message in told(manager))
+    assert any(isinstance(message, workers.Welcome) for message in told(manager))
 
 
 async def test_what_a_worker_makes_up_is_logged(
@@ -126,11 +126,11 @@ class TestOneThatHasMetAnother:
     ) -> None:
         """Acknowledged here, it would be lost to the right manager."""
         result = Result(1 << 40, 1, 0, Outcome.DONE, manager.now, 1.0)
-        await manager.work(WORKER, work.Report(results=[result]))
-        assert not [message for message in told(manager) if isinstance(message, work.Ack)]
-        assert any(isinstance(message, work.Who) for message in told(manager))
+        await manager.work(WORKER, workers.Report(results=[result]))
+        assert not [message for message in told(manager) if isinstance(message, workers.Ack)]
+        assert any(isinstance(message, workers.Who) for message in told(manager))
         await manager.work(WORKER, hello())
-        await manager.work(WORKER, work.Report(results=[result]))
+        await manager.work(WORKER, workers.Report(results=[result]))
         await manager.settled()
         manager.service._acknowledgements.send_all()
-        assert [message.numbers for message in told(manager) if isinstance(message, work.Ack)]
+        assert [message.numbers for message in told(manager) if isinstance(message, workers.Ack)]

@@ -11,14 +11,14 @@ from managerkit import NOW, PlayedManager
 from msgspec.structs import replace
 from store_samples import STORED
 
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.result import TAIL_BYTES, Outcome, Result
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.template import Template
-from kestrelctl.manager.manager_options import ManagerOptions
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.manager.options import ManagerOptions
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
 
 ADA = "ada@users.pool/1"
@@ -38,18 +38,18 @@ async def logs(manager: PlayedManager, whom: str = ADA, **fields: Any) -> an.Log
     return answer
 
 
-async def ended(manager: PlayedManager, outcome: int = Outcome.DONE, **result: Any) -> work.Run:
+async def ended(manager: PlayedManager, outcome: int = Outcome.DONE, **result: Any) -> workers.Run:
     """The only task of job 1 has ended, on a worker that has gone."""
-    hello = work.Hello(
-        version=work.VERSION, incarnation="one", greeting=1, ad=WorkerAd(assets={"cpus": 1.0})
+    hello = workers.Hello(
+        version=workers.VERSION, incarnation="one", greeting=1, ad=WorkerAd(assets={"cpus": 1.0})
     )
     await manager.work(WORKER, hello)
     await asked(manager, rq.SubmitJob(spec=JobSpec(program=Program(argv=("loud",)))))
     sent = [codec.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
-    [run] = [each for each in sent if isinstance(each, work.Run)]
+    [run] = [each for each in sent if isinstance(each, workers.Run)]
     [(number, job_id, index, *_)] = run.spans
     found = Result(number, job_id, index, outcome, NOW, 0.0, **result)
-    await manager.work(WORKER, work.Report(results=[found]))
+    await manager.work(WORKER, workers.Report(results=[found]))
     manager.listener.on_presence(WORKER, "pool@pool", "unavailable")
     return run
 
@@ -153,5 +153,5 @@ def test_a_pool_keeps_no_logs_unless_told_to() -> None:
 
 
 def test_a_silent_success_says_nothing_of_logs() -> None:
-    silent = codec.encode(work.Report(results=[Result(1, 1, 0, Outcome.DONE, 1.5, 0.25)]))
+    silent = codec.encode(workers.Report(results=[Result(1, 1, 0, Outcome.DONE, 1.5, 0.25)]))
     assert silent == '{"type":"report","results":[[1,1,0,0,1.5,0.25,0.0,0.0,0]]}'

@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 from poolkit import PoolDriver
 from store_samples import cancelled, done, failed, happening, job, lost, result, waiting
 
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.stage import StageRun
+from kestrelctl.core.model.job.task_state import Counts, TaskState
 from kestrelctl.core.model.records import MAX_HAPPENINGS, Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.stage import StageRun
-from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
-from kestrelctl.manager import job_story
 from kestrelctl.manager.caller import Caller
-from kestrelctl.manager.job_story import Asked, Whereabouts, tell
 from kestrelctl.manager.outputs import Outputs
+from kestrelctl.manager.requests import story
+from kestrelctl.manager.requests.story import Asked, Whereabouts, tell
+from kestrelctl.manager.requests.tasks import TaskRequests
 from kestrelctl.manager.rights import Rights
 from kestrelctl.manager.selection import Selection
-from kestrelctl.manager.task_requests import TaskRequests
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import JobView, Story, StoryEntry
 from kestrelctl.protocol.requests import TellStory
@@ -239,20 +239,20 @@ class TestCutting:
     ENTRIES = tell(ENDED, [happening(i % 3, at=T0 + i / 100) for i in range(1, 9)], [], T0 + 20)
 
     def test_what_fits_is_left_as_it_is(self) -> None:
-        assert job_story.cut(self.ENTRIES, 10, VIEW) == (self.ENTRIES, False)
+        assert story.cut(self.ENTRIES, 10, VIEW) == (self.ENTRIES, False)
 
     def test_the_job_stays_before_its_tasks_and_the_latest_of_these(self) -> None:
-        kept, more = job_story.cut(self.ENTRIES, 4, VIEW)
+        kept, more = story.cut(self.ENTRIES, 4, VIEW)
         assert kept == [self.ENTRIES[0], *self.ENTRIES[-3:]]
         assert more
 
     def test_the_end_of_a_job_stays_longest(self) -> None:
-        assert job_story.cut(self.ENTRIES, 1, VIEW) == ([self.ENTRIES[-1]], True)
+        assert story.cut(self.ENTRIES, 1, VIEW) == ([self.ENTRIES[-1]], True)
 
     def test_an_answer_is_never_larger_than_what_can_be_sent(self) -> None:
         happenings = [happening(i, detail="<" * 500) for i in range(2_000)]
         view = msgspec.structs.replace(VIEW, requires=["&" * 1000] * 50)
-        kept, more = job_story.cut(tell(ENDED, happenings, [], T0 + 20), 10_000, view)
+        kept, more = story.cut(tell(ENDED, happenings, [], T0 + 20), 10_000, view)
         assert more
         assert (kept[0].what, kept[-1].what, kept[-2].task_id) == ("submitted", "ended", 1999)
         answer = Story(id="x" * 100, job=view, entries=kept, more=more)

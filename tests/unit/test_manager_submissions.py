@@ -10,17 +10,18 @@ from managerkit import NOW, PlayedManager
 from msgspec import json
 from msgspec.structs import replace
 
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.after import After
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.after import After
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.result import Outcome, Result
-from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.validate import problem_with_job
-from kestrelctl.manager import graph_requests, job_requests
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.manager.requests import graphs
+from kestrelctl.manager.requests import jobs as job_requests
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.graph_answers import GraphJob, GraphSubmitted
+from kestrelctl.protocol.answers import GraphJob, GraphSubmitted
 
 ADA = "ada@users.pool/1"
 BOB = "bob@users.pool/1"
@@ -34,7 +35,7 @@ async def manager(tmp_path: Path) -> PlayedManager:
     """A manager with a worker of two processors."""
     played = PlayedManager(tmp_path)
     ad = WorkerAd(assets={"cpus": 2.0})
-    hello = work.Hello(version=work.VERSION, incarnation="one", greeting=1, at=0.0, ad=ad)
+    hello = workers.Hello(version=workers.VERSION, incarnation="one", greeting=1, at=0.0, ad=ad)
     await played.work(WORKER, hello)
     return played
 
@@ -86,7 +87,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[JobSpec]:
         return problem_with_job(spec)
 
     monkeypatch.setattr(job_requests, "problem_with_job", check)
-    monkeypatch.setattr(graph_requests, "problem_with_job", check)
+    monkeypatch.setattr(graphs, "problem_with_job", check)
     return found
 
 
@@ -129,9 +130,11 @@ async def ran(manager: PlayedManager, spec: JobSpec) -> None:
     """A job is submitted, and its first task ends well and says so."""
     await asked(manager, rq.SubmitJob(spec=spec))
     sent = [codec.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
-    [number, job_id, index, *_] = [each for each in sent if isinstance(each, work.Run)][-1].spans[0]
+    [number, job_id, index, *_] = [each for each in sent if isinstance(each, workers.Run)][
+        -1
+    ].spans[0]
     result = Result(number, job_id, index, Outcome.DONE, NOW, 0.0, stdout=b"hi\n", stdout_bytes=3)
-    await manager.work(WORKER, work.Report(results=[result]))
+    await manager.work(WORKER, workers.Report(results=[result]))
 
 
 async def test_the_output_of_the_only_task_is_had_without_its_id(manager: PlayedManager) -> None:

@@ -10,14 +10,14 @@ from managerkit import NOW, PlayedManager
 from msgspec.structs import replace
 from store_samples import STORED
 
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.core.model.result import MOST_PIECES, MOST_URL_CHARACTERS, Outcome, Result
-from kestrelctl.core.model.stored_file import StoredFile
-from kestrelctl.manager.task_file_requests import MOST_TASKS
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.manager.requests.task_files import MOST_TASKS
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.task_file_views import OutputPage, TaskFiles
+from kestrelctl.protocol.views import OutputPage, TaskFiles
 
 ADA = "ada@users.pool/1"
 BOB = "bob@users.pool/1"
@@ -28,7 +28,7 @@ WORKER = "w1@workers.pool/1"
 async def manager(tmp_path: Path) -> PlayedManager:
     found = PlayedManager(tmp_path)
     ad = WorkerAd(assets={"cpus": 10_000.0}, tags=("outputs",))
-    hello = work.Hello(version=work.VERSION, incarnation="one", greeting=1, ad=ad)
+    hello = workers.Hello(version=workers.VERSION, incarnation="one", greeting=1, ad=ad)
     await found.work(WORKER, hello)
     return found
 
@@ -40,7 +40,7 @@ async def asked(manager: PlayedManager, request: rq.Request, whom: str = ADA) ->
 def handed_out(manager: PlayedManager) -> list[tuple[int, int, int]]:
     """(number, job id, index) of all attempts that the worker was sent."""
     runs = [codec.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
-    spans = [span for run in runs if isinstance(run, work.Run) for span in run.spans]
+    spans = [span for run in runs if isinstance(run, workers.Run) for span in run.spans]
     return [(span[0] + k, span[1], span[2] + k) for span in spans for k in range(span[3])]
 
 
@@ -64,7 +64,7 @@ async def _end_what_runs(manager: PlayedManager, stored: StoredFile | None, outc
     ]  # fmt: skip
     together = 200 if stored is None or len(stored.pieces) < 10 else 2
     for start in range(0, len(results), together):
-        await manager.work(WORKER, work.Report(results=results[start : start + together]))
+        await manager.work(WORKER, workers.Report(results=results[start : start + together]))
 
 
 async def submit(manager: PlayedManager, **spec: object) -> None:
@@ -90,14 +90,14 @@ async def all_of(manager: PlayedManager, **request: object) -> tuple[list[TaskFi
 async def test_a_worker_is_told_what_is_to_come_home(manager: PlayedManager) -> None:
     await submit(manager)
     runs = [codec.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
-    [run] = [run for run in runs if isinstance(run, work.Run)]
+    [run] = [run for run in runs if isinstance(run, workers.Run)]
     assert run.jobs[0].program.outputs == ("*.csv",)
 
 
 async def test_a_worker_that_cannot_store_gets_no_such_job(tmp_path: Path) -> None:
     manager = PlayedManager(tmp_path)
     ad = WorkerAd(assets={"cpus": 8.0})
-    hello = work.Hello(version=work.VERSION, incarnation="one", greeting=1, ad=ad)
+    hello = workers.Hello(version=workers.VERSION, incarnation="one", greeting=1, ad=ad)
     await manager.work(WORKER, hello)
     await submit(manager)
     assert handed_out(manager) == []
@@ -162,13 +162,13 @@ async def test_of_files_at_an_address_the_owner_is_told_where_they_are(tmp_path:
     manager = PlayedManager(tmp_path)
     ad = WorkerAd(assets={"cpus": 8.0}, tags=("outputs", "output-to-file"))
     await manager.work(
-        WORKER, work.Hello(version=work.VERSION, incarnation="one", greeting=1, ad=ad)
+        WORKER, workers.Hello(version=workers.VERSION, incarnation="one", greeting=1, ad=ad)
     )
     address = "file:///shared/ada@users.pool/run"
     await submit(manager, output_to=address)
     [(number, job_id, index)] = handed_out(manager)
     result = Result(number, job_id, index, Outcome.DONE, NOW, 0.0, output_files=3)
-    await manager.work(WORKER, work.Report(results=[result]))
+    await manager.work(WORKER, workers.Report(results=[result]))
     told = await asked(manager, rq.ListOutputs(job="1"))
     assert isinstance(told, an.Failed)
     assert (told.code, told.message) == ("usage", f"the files of job 1 are at {address}")
@@ -238,7 +238,7 @@ async def test_what_dispatch_added_does_not_count_what_storing_took(
     [(number, job_id, index)] = handed_out(manager)
     manager.now += 60.0
     done = Result(number, job_id, index, Outcome.DONE, NOW, 2.0, stored_seconds=58.0)
-    await manager.work(WORKER, work.Report(results=[done]))
+    await manager.work(WORKER, workers.Report(results=[done]))
     answer = await asked(manager, rq.ListJobs(jobs="1"))
     totals = manager.service.pool.totals
     assert isinstance(answer, an.Jobs)

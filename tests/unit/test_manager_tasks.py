@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from managerkit import NOW, PlayedManager
 
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.manager.views import LONGEST_COMMAND, LONGEST_ITEM
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
 
 ADA = "ada@users.pool/1"
@@ -35,7 +35,7 @@ async def submit(manager: PlayedManager, spec: JobSpec) -> None:
 
 async def joins(manager: PlayedManager, cpus: float = 1.0) -> None:
     ad = WorkerAd(assets={"cpus": cpus})
-    await manager.work(W1, work.Hello(version=work.VERSION, incarnation="x", ad=ad))
+    await manager.work(W1, workers.Hello(version=workers.VERSION, incarnation="x", ad=ad))
 
 
 def handed_out(manager: PlayedManager) -> list[tuple[int, int, int]]:
@@ -44,7 +44,7 @@ def handed_out(manager: PlayedManager) -> list[tuple[int, int, int]]:
     return [
         (number + place, job_id, index + place)
         for run in runs
-        if isinstance(run, work.Run)
+        if isinstance(run, workers.Run)
         for number, job_id, index, count, *_ in run.spans
         for place in range(count)
     ]
@@ -56,7 +56,7 @@ def seals_of(manager: PlayedManager) -> list[Seal]:
     return [
         (number, job_id, index, count, mark)
         for run in runs
-        if isinstance(run, work.Run)
+        if isinstance(run, workers.Run)
         for number, job_id, index, count, _, mark in run.spans
     ]
 
@@ -66,7 +66,7 @@ async def ends(
 ) -> None:
     """An attempt is done, and is reported now."""
     result = Result(*attempt, Outcome.DONE, started_at, ended_at - started_at, 0.5)
-    await manager.work(W1, work.Report(results=[result]))
+    await manager.work(W1, workers.Report(results=[result]))
 
 
 async def tasks(manager: PlayedManager, **how: object) -> list[an.TaskView]:
@@ -119,8 +119,8 @@ async def test_of_what_began_before_the_manager_the_time_is_unknown_and_no_zero(
     [(number, job_id, index)] = handed_out(manager)
     again = PlayedManager(tmp_path, store=manager.store)
     again.now = manager.now + 60.0
-    hello = work.Hello(
-        version=work.VERSION,
+    hello = workers.Hello(
+        version=workers.VERSION,
         incarnation="x",
         ad=WorkerAd(assets={"cpus": 1.0}),
         holds=[(number, job_id, index, 0)],

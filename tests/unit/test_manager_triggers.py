@@ -11,31 +11,27 @@ from managerkit import PlayedManager, settled
 from test_trigger_definitions import SOURCES_EXAMPLE
 
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.membership.handler_definition import read_handlers
+from kestrelctl.core.membership.handler_words import ToldEvent
+from kestrelctl.core.membership.worker_group import WorkerGroup
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.triggers.recorded_moment import MomentRecorded
 from kestrelctl.errors import UsageError
-from kestrelctl.manager.handlers.handler_desk import HandlerDesk
-from kestrelctl.manager.triggers import moment_log, trigger_log
-from kestrelctl.manager.triggers.trigger_desk import COLLECT_SECONDS, TriggerDesk
-from kestrelctl.manager.triggers.trigger_files import open_triggers, read_all_triggers
-from kestrelctl.membership.handler_definition import read_handlers
-from kestrelctl.membership.handler_words import ToldEvent
-from kestrelctl.membership.worker_group_definition import WorkerGroup
-from kestrelctl.protocol import codec, work
+from kestrelctl.manager.handlers.service import HandlerService
+from kestrelctl.manager.triggers import log, moments
+from kestrelctl.manager.triggers.files import open_triggers, read_all_triggers
+from kestrelctl.manager.triggers.service import COLLECT_SECONDS, TriggerService
+from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.command_messages import CommandsHere, OfferedCommand
-from kestrelctl.protocol.member_requests import SetWorkerGroup
+from kestrelctl.protocol import workers as work
+from kestrelctl.protocol.commands import CommandsHere, OfferedCommand
 from kestrelctl.protocol.properties import PropertiesHere, ToldReading
 from kestrelctl.protocol.request import Request
-from kestrelctl.protocol.trigger_messages import (
-    EnableTrigger,
-    ListFired,
-    ListTriggers,
-    TryTrigger,
-)
+from kestrelctl.protocol.requests import SetWorkerGroup
+from kestrelctl.protocol.triggers import EnableTrigger, ListFired, ListTriggers, TryTrigger
 from kestrelctl.store.memory import MemoryStore
-from kestrelctl.triggers.recorded_moment import MomentRecorded
 
 W1, W2 = "w1@workers.pool/a", "w2@workers.pool/a"
 ROOT, ADA = "root@users.pool/1", "ada@users.pool/1"
@@ -73,8 +69,8 @@ class Pool:
         )
         self.notes = Notes()
         handlers = read_handlers("[admin]\non = failed\nrun = /bin/true\n", "h")
-        self.handlers = HandlerDesk(self.played.service, handlers, {"admin": self.notes})
-        self.desk: TriggerDesk
+        self.handlers = HandlerService(self.played.service, handlers, {"admin": self.notes})
+        self.desk: TriggerService
 
     async def begin(self, text: str) -> None:
         for worker in (W1, W2):
@@ -309,14 +305,14 @@ async def test_only_admins_see_what_was_done_because_it_names_jobs_of_all(pool: 
 
 async def test_the_log_has_an_end(pool: Pool) -> None:
     await pool.begin(rule("resume('w1')"))
-    for number in range(2 * trigger_log.TIDY_EACH):
+    for number in range(2 * log.TIDY_EACH):
         pool.desk.log.add("t", float(number), ["x" * 9_999] * 20, ["no"])
     await settled()
-    found = pool.played.store.fired(limit=10 * trigger_log.MOST_FIRED)
-    assert len(found) == 2 * trigger_log.TIDY_EACH
-    assert len(found[0].actions[0]) == trigger_log.MOST_CHARACTERS
+    found = pool.played.store.fired(limit=10 * log.MOST_FIRED)
+    assert len(found) == 2 * log.TIDY_EACH
+    assert len(found[0].actions[0]) == log.MOST_CHARACTERS
     shown = await pool.asked(ListFired())
-    assert 0 < len(shown.fired) < trigger_log.TIDY_EACH, "as many as one answer holds"
+    assert 0 < len(shown.fired) < log.TIDY_EACH, "as many as one answer holds"
     assert shown.fired[-1].at == found[-1].at
     pool.desk.log.tidy()
     await settled()
@@ -404,7 +400,7 @@ async def test_a_test_sees_sums_as_they_were_also_after_a_restart(pool: Pool) ->
 async def test_so_many_moments_are_kept_and_one_that_cannot_be_read_is_left_out(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moment_log, "MOST_MOMENTS", 3)
+    monkeypatch.setattr(moments, "MOST_MOMENTS", 3)
     await pool.begin(SUMS)
     times = await records(pool, 1, 1, 1, 1, 1)
     kept = pool.played.store.moments(after=0, limit=99)

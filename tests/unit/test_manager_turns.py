@@ -9,14 +9,13 @@ import pytest
 
 from kestrelctl.core.pacing.budget import Budget
 from kestrelctl.errors import Busy, UsageError
-from kestrelctl.manager import outbox as ob
-from kestrelctl.manager import turns as tn
-from kestrelctl.manager import uploads as up
-from kestrelctl.manager import watchers as wt
-from kestrelctl.manager.outbox import Outbox
-from kestrelctl.manager.turns import LineBounds, Turns
-from kestrelctl.manager.uploads import Uploads
-from kestrelctl.manager.watchers import Watchers
+from kestrelctl.manager.requests import jobs as up
+from kestrelctl.manager.requests import jobs as wt
+from kestrelctl.manager.requests.jobs import Uploads, Watchers
+from kestrelctl.manager.sending import outbox as ob
+from kestrelctl.manager.sending import turns as tn
+from kestrelctl.manager.sending.outbox import Outbox
+from kestrelctl.manager.sending.turns import LineBounds, Turns
 
 BOUNDS = LineBounds(most=10, most_bytes=1000, most_bytes_together=1500)
 

@@ -8,14 +8,14 @@ import pytest
 from managerkit import NOW, PlayedManager
 from store_samples import job, result
 
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import TaskRecord
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import TaskState
-from kestrelctl.core.model.use import Use
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.use import Use
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
 from kestrelctl.store.memory import MemoryStore
 
@@ -131,13 +131,13 @@ async def test_memory_that_nobody_knows_is_told_as_unknown(tmp_path: Path) -> No
 async def at_work(directory: Path) -> tuple[PlayedManager, int]:
     """Ada's job 1 runs at w1, which has said what its task uses."""
     manager = PlayedManager(directory)
-    await manager.work(W1, work.Hello(version=work.VERSION, incarnation="x", ad=WorkerAd()))
+    await manager.work(W1, workers.Hello(version=workers.VERSION, incarnation="x", ad=WorkerAd()))
     await manager.ask(ADA, rq.SubmitJob(spec=JobSpec(program=Program(argv=("x",)), first=5)))
     runs = [codec.to_worker.decode(text) for to, text in manager.sent if to == W1]
-    [run] = [message for message in runs if isinstance(message, work.Run)]
+    [run] = [message for message in runs if isinstance(message, workers.Run)]
     number = run.spans[0][0]
     manager.now += 400.0
-    await manager.work(W1, work.RunningUsage(uses=[Use(number, 399.0, 100.0, 1 << 20)]))
+    await manager.work(W1, workers.RunningUsage(uses=[Use(number, 399.0, 100.0, 1 << 20)]))
     manager.now += 10.0
     return manager, number
 
@@ -169,8 +169,8 @@ async def test_what_a_running_task_uses_is_shown_with_its_job_itself_and_its_wor
 async def test_after_a_restart_it_is_unknown_until_the_worker_speaks(tmp_path: Path) -> None:
     manager, number = await at_work(tmp_path)
     again = PlayedManager(tmp_path, store=manager.store)
-    hello = work.Hello(
-        version=work.VERSION,
+    hello = workers.Hello(
+        version=workers.VERSION,
         incarnation="x",
         ad=WorkerAd(),
         holds=[(number, 1, 0, 0)],
@@ -180,11 +180,11 @@ async def test_after_a_restart_it_is_unknown_until_the_worker_speaks(tmp_path: P
     await again.work(W1, hello)
     [view] = await jobs(again, ADA, jobs="1", details=True)
     assert (view.running, view.running_use) == (1, None)
-    await again.work(W1, work.RunningUsage(uses=[Use(number, 500.0, 100.0, 1 << 20)]))
+    await again.work(W1, workers.RunningUsage(uses=[Use(number, 500.0, 100.0, 1 << 20)]))
     [view] = await jobs(again, ADA, jobs="1", details=True)
     assert view.running_use is not None
 
 
-def _runs(manager: PlayedManager) -> list[work.Run]:
+def _runs(manager: PlayedManager) -> list[workers.Run]:
     found = [codec.to_worker.decode(text) for to, text in manager.sent if to == W1]
-    return [message for message in found if isinstance(message, work.Run)]
+    return [message for message in found if isinstance(message, workers.Run)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from poolkit import PoolDriver
 
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import JobRecord
-from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.manager.views import LONGEST_COMMAND, abridged, job_view
 
 

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from managerkit import PlayedManager
 
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.manager import where
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.manager.requests import where
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol import workers as work
 
 ADA = "ada@users.pool/1"
 BOB = "bob@users.pool/1"
@@ -68,7 +69,7 @@ async def test_workers_are_found_by_what_they_are_and_what_they_do(manager: Play
 async def test_pages_may_be_empty_and_all_are_found(
     manager: PlayedManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kestrelctl.manager.pool_requests.MOST_LOOKED_AT", 2)
+    monkeypatch.setattr("kestrelctl.manager.requests.pool.MOST_LOOKED_AT", 2)
     assert await workers(manager, "Cpus >= 3") == ["w2", "w3", "w4", "w5"]
     assert await workers(manager, "Cpus >= 3", limit=1) == ["w2", "w3", "w4", "w5"]
     assert where.MOST_LOOKED_AT >= 100

@@ -7,9 +7,9 @@ from typing import Any
 
 from neighbourskit import on_its_own_clock
 
-from kestrelctl.manager.outbox import Outbox
-from kestrelctl.manager.paced_session import PacedSession
-from kestrelctl.manager.work_window import LOOK_SECONDS, MOST_BYTES, WorkWindow
+from kestrelctl.manager.sending.outbox import Outbox
+from kestrelctl.manager.sending.paced_session import PacedSession
+from kestrelctl.manager.sending.work_window import LOOK_SECONDS, MOST_BYTES, WorkWindow
 
 POOL, JOBS = "pool@p", "jobs@p"
 #: As of a task with large arguments.

@@ -11,15 +11,15 @@ import pytest
 from kestrelctl.core.classad.rules import FUNCTIONS
 from kestrelctl.core.classad.syntax import MAX_CHARACTERS
 from kestrelctl.core.handlers.submission import MOST_EXPRESSIONS
-from kestrelctl.core.model.matching_ads import (
+from kestrelctl.core.model.worker.matching_ads import (
     ALWAYS,
     IDENTITIES,
     JOB_ATTRIBUTES,
     MAX_ATTRIBUTES,
     WORKER_ATTRIBUTES,
 )
-from kestrelctl.core.model.significance import interests
-from kestrelctl.manager.where import LISTED_JOB, LISTED_WORKER
+from kestrelctl.core.model.worker.significance import interests
+from kestrelctl.manager.requests.where import LISTED_JOB, LISTED_WORKER
 
 PAGE = (Path(__file__).parents[2] / "docs" / "matching.md").read_text()
 TABLES = re.findall(r"^\| of a (worker|job) \| \|\n\|---\|---\|\n((?:\|.*\n)+)", PAGE, re.MULTILINE)

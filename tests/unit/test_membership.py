@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.membership.event import EventQuery, MembershipEvent
+from kestrelctl.core.membership.handler_definition import EventFilter, read_handlers
+from kestrelctl.core.membership.roll import Roll
+from kestrelctl.core.membership.worker_group import WorkerGroup
+from kestrelctl.core.membership.worker_groups import MOST_GROUPS, WorkerGroups
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.errors import UsageError
-from kestrelctl.membership.event_filter import EventFilter
-from kestrelctl.membership.handler_definition import read_handlers
-from kestrelctl.membership.membership_event import EventQuery, MembershipEvent
-from kestrelctl.membership.roll import Roll
-from kestrelctl.membership.worker_group_definition import WorkerGroup
-from kestrelctl.membership.worker_groups import MOST_GROUPS, WorkerGroups
 
 GPU = WorkerAd(assets={"cpus": 8.0, "gpus": 2.0}, tags=("gpu", "linux"))
 PLAIN = WorkerAd(assets={"cpus": 4.0}, tags=("linux",))

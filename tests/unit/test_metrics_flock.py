@@ -12,11 +12,11 @@ from metricskit import Page
 from neighbourskit import Neighbourhood, PoolOfFlock, on_its_own_clock, pass_by
 
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.guest import TAG
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.stored_file import Piece, StoredFile
+from kestrelctl.core.model.files.stored_file import Piece, StoredFile
+from kestrelctl.core.model.job.guest import TAG
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.errors import KestrelError, NotAllowed, Unreachable
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.rules.policy import Policy
@@ -34,18 +34,18 @@ from kestrelctl.metrics.flock_families import (
     flock_families,
 )
 from kestrelctl.protocol import codec
-from kestrelctl.protocol.flock import (
+from kestrelctl.protocol.pools import (
     Borrow,
+    FlockMessage,
     GivenSlot,
     LentClass,
     NotLent,
     PoolAnnouncement,
+    PoolPing,
     Repay,
     WantSlot,
 )
-from kestrelctl.protocol.flock_message import FlockMessage
-from kestrelctl.protocol.flock_overlay import PoolPing
-from kestrelctl.worker.executor import Completion
+from kestrelctl.worker.run.executor import Completion
 
 CLASS = "0a1b2c3d4e5f"
 SETTINGS = FlockSettings()

@@ -24,7 +24,7 @@ from kestrelctl.metrics.readers import Readers
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.metrics.worker_families import InputNumbers, WorkerFamilies, WorkerProcessNumbers
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol import work
+from kestrelctl.protocol import workers
 from kestrelctl.xmpp.xmpp_session import XmppSession
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
@@ -219,7 +219,7 @@ def test_messages_of_one_name_are_one_series() -> None:
     counts = StanzaCounts()
     counts.received(rq.ListWorkers, 10)
     counts.received("workers", 5)
-    counts.sent(work.Run, 7)
+    counts.sent(workers.Run, 7)
     seen = [entry for entry in counts.counted() if entry[2]]
     assert seen == [("workers", "in", 2, 15), ("run", "out", 1, 7)]
 
@@ -256,7 +256,7 @@ def test_without_tls_there_is_no_certificate(certificate: dict[str, str] | None)
 
 def numbers() -> WorkerProcessNumbers:
     stanzas = StanzaCounts()
-    stanzas.sent(work.Report, 120)
+    stanzas.sent(workers.Report, 120)
     runs = Histogram(BOUNDS)
     runs.observe_all([0.05, 5.0])
     return WorkerProcessNumbers(

@@ -11,11 +11,12 @@ from stepcount import steps
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.counting.histogram import Histogram
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import OnWorkerLost
+from kestrelctl.core.model.job.stage import Stage, StageRun
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.spec import OnWorkerLost
-from kestrelctl.core.model.stage import Stage, StageRun
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.properties.summary import PropertySummary
 from kestrelctl.metrics.exposition import Exposition, written
 from kestrelctl.metrics.lag import LoopLag
 from kestrelctl.metrics.pool_families import (
@@ -27,8 +28,7 @@ from kestrelctl.metrics.pool_families import (
     PoolFamilies,
 )
 from kestrelctl.metrics.stanzas import BOUNCE, StanzaCounts
-from kestrelctl.properties.property_summary import PropertySummary
-from kestrelctl.protocol.work import Heartbeat, Hello, Report, Run
+from kestrelctl.protocol.workers import Heartbeat, Hello, Report, Run
 from kestrelctl.store.port import Statistics
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()

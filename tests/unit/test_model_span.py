@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from jobkit import job_spec
 
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.span import MOST_HOST_CHARACTERS, MOST_SPAN, told_host
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.span import MOST_HOST_CHARACTERS, MOST_SPAN, told_host
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.protocol.codec import MAX_PAYLOAD_BYTES
 from kestrelctl.protocol.handout import problem_with_size

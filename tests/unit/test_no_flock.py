@@ -10,15 +10,15 @@ from flockkit import guest
 from managerkit import PlayedManager
 from msgspec.structs import replace
 
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.refusal import Reason, Refusal
-from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.grammar.why_waiting import conclusion
 from kestrelctl.manager.views import job_view, summary
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.graph_answers import GraphJob
+from kestrelctl.protocol.answers import GraphJob
 
 ADA = "ada@users.pool/1"
 NO_USER = "no user can say that a job is a guest of the pool"

@@ -15,6 +15,11 @@ from jobkit import job_spec
 from managerkit import PlayedManager
 from poolkit import PoolDriver
 
+from kestrelctl.core.model.job.placeholders import Placeholders, fill
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.shell_text import texts_for_a_shell
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.stage import Stage
 from kestrelctl.core.model.objection import (
     MOST_ITEM_BYTES,
     MOST_STRING_BYTES,
@@ -22,15 +27,10 @@ from kestrelctl.core.model.objection import (
     Objection,
     objection_to,
 )
-from kestrelctl.core.model.placeholders import Placeholders, fill
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.shell_text import texts_for_a_shell
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.stage import Stage
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.graph_answers import GraphJob, GraphSubmitted
+from kestrelctl.protocol.answers import GraphJob, GraphSubmitted
 
 ADA = "ada@users.pool/1"
 MIB = 1 << 20

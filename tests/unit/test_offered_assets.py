@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kestrelctl.core.model.ad import AssetUnit, WorkerAd, unit_ids
+from kestrelctl.core.model.worker.ad import AssetUnit, WorkerAd, unit_ids
 from kestrelctl.errors import UsageError
 from kestrelctl.worker import daemon
 from kestrelctl.worker.discovery import Machine, even_bytes

@@ -8,13 +8,13 @@ import pytest
 from cli_fake_pool import EXPLANATION, JOB, FakePool, run
 from msgspec.structs import replace
 
-from kestrelctl.core.model.output_addresses import place_of, problem_with_output_address
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.files.output_addresses import place_of, problem_with_output_address
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.shape import shape_key
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import TaskState
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.refusal import Reason, Refusal
-from kestrelctl.core.model.shape import shape_key
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import TaskState
-from kestrelctl.core.model.template import Template
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.grammar.why_waiting import conclusion
 from kestrelctl.protocol import answers as an

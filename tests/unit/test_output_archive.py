@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from kestrelctl.core.model.output_globs import OutputGlobs
-from kestrelctl.core.model.stored_file import StoredFile
+from kestrelctl.core.model.files.output_globs import OutputGlobs
+from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.errors import KestrelError, NotAllowed, OverQuota, Unreachable
 from kestrelctl.files.archive import members
-from kestrelctl.worker import output_archive
-from kestrelctl.worker.output_archive import OutputArchive, OutputsRefused, Stopped
-from kestrelctl.worker.output_stage import GIVE_UP_SECONDS, MOST_AT_ONCE, OutputStage
+from kestrelctl.worker.files import output_archive
+from kestrelctl.worker.files.output_archive import OutputArchive, OutputsRefused, Stopped
+from kestrelctl.worker.files.output_stage import GIVE_UP_SECONDS, MOST_AT_ONCE, OutputStage
 
 LIMIT_BYTES = 10_000
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from jobkit import job_spec
 
-from kestrelctl.core.model.output_globs import MOST_GLOBS, TAG, OutputGlobs
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.shape import shape_key
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.template import Template
+from kestrelctl.core.model.files.output_globs import MOST_GLOBS, TAG, OutputGlobs
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.shape import shape_key
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.validate import problem_with_job
 
 

@@ -8,7 +8,7 @@ from overlaykit import MINUTE, Network
 
 from kestrelctl.flock.overlay.overlay import Overlay
 from kestrelctl.flock.overlay.pool_ids import pool_id
-from kestrelctl.protocol.flock_overlay import AskPools, FlockLeft, PoolPing
+from kestrelctl.protocol.pools import AskPools, FlockLeft, PoolPing
 
 
 def everybody(network: Network) -> dict[str, set[str]]:

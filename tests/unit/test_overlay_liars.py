@@ -9,7 +9,7 @@ import pytest
 from kestrelctl.flock.overlay.overlay import LATE, OWN, TOO_MANY, UNANSWERED, Overlay
 from kestrelctl.flock.overlay.peers import Peer
 from kestrelctl.protocol.codec import BadMessage, Codec, encode
-from kestrelctl.protocol.flock_overlay import (
+from kestrelctl.protocol.pools import (
     LEAVES,
     AskPools,
     FlockLeft,

@@ -6,7 +6,7 @@ from random import Random
 
 from kestrelctl.flock.overlay.overlay import Overlay
 from kestrelctl.flock.service import flock_service
-from kestrelctl.protocol.flock_overlay import AskPools
+from kestrelctl.protocol.pools import AskPools
 
 
 def test_tokens_of_the_overlay_are_below_those_of_people() -> None:

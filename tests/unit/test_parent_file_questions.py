@@ -9,12 +9,16 @@ import pytest
 from store_samples import STORED
 
 from kestrelctl.core.agent.agent import Agent
-from kestrelctl.core.model.parent_files import ParentFiles
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.template import Template
-from kestrelctl.protocol import work
-from kestrelctl.worker import parent_file_questions
-from kestrelctl.worker.parent_file_questions import Left, ParentFileQuestions, ParentFilesGone
+from kestrelctl.core.model.files.parent_files import ParentFiles
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.template import Template
+from kestrelctl.protocol import workers
+from kestrelctl.worker.connection import parent_file_questions
+from kestrelctl.worker.connection.parent_file_questions import (
+    Left,
+    ParentFileQuestions,
+    ParentFilesGone,
+)
 
 PARENT = 3
 
@@ -29,7 +33,7 @@ class Desk:
     def __init__(self) -> None:
         self.agent = Agent({"cpus": 10.0})
         self.agent.welcomed = True
-        self.sent: list[work.FindFiles] = []
+        self.sent: list[workers.FindFiles] = []
         templates = [Template(job_id=job_id, program=Program(argv=("true",))) for job_id in (7, 8)]
         spans = [(1, 7, 0, 4, 0, 0), (5, 8, 0, 1, 0, 0)]
         self.agent.on_run(spans, [{"cpus": 1000}], templates, [], [], 0.0)
@@ -38,8 +42,8 @@ class Desk:
         self.questions = ParentFileQuestions(self.agent, self._send)
         self.asking: list[asyncio.Task[Left]] = []
 
-    def _send(self, message: work.Message) -> None:
-        assert isinstance(message, work.FindFiles)
+    def _send(self, message: workers.Message) -> None:
+        assert isinstance(message, workers.FindFiles)
         self.sent.append(message)
 
     async def ask(self, *numbers: int, each: bool = False) -> list[asyncio.Task[Left]]:
@@ -54,7 +58,7 @@ class Desk:
         """Answers the latest question."""
         number = self.sent[-1].number
         files = [(task_id, STORED) for task_id in task_ids]
-        page = work.FilesFound(number=number, parent=PARENT, after=after, files=files, next=more)
+        page = workers.FilesFound(number=number, parent=PARENT, after=after, files=files, next=more)
         self.questions.on_found(page)
 
 
@@ -95,7 +99,7 @@ async def test_a_task_that_wants_the_files_of_its_own_parent_alone_asks_for_itse
     first, second = await desk.ask(1, 2, each=True)
     assert [question.number for question in desk.sent] == [1, 2]
     desk.answer(8)
-    desk.questions.on_found(work.FilesFound(number=1, parent=PARENT, files=[(7, STORED)]))
+    desk.questions.on_found(workers.FilesFound(number=1, parent=PARENT, files=[(7, STORED)]))
     assert [task_id for task_id, _ in await first] == [7]
     assert [task_id for task_id, _ in await second] == [8]
 
@@ -144,7 +148,7 @@ async def test_what_nobody_waits_for_is_asked_no_more(desk: Desk) -> None:
 
 async def test_what_the_pool_has_forgotten_cannot_be_had(desk: Desk) -> None:
     first, second = await desk.ask(1, 2)
-    page = work.FilesFound(number=1, parent=PARENT, problem="the pool has forgotten job 3")
+    page = workers.FilesFound(number=1, parent=PARENT, problem="the pool has forgotten job 3")
     desk.questions.on_found(page)
     for each in (first, second):
         with pytest.raises(ParentFilesGone, match="no-input: the pool has forgotten job 3"):
@@ -154,10 +158,10 @@ async def test_what_the_pool_has_forgotten_cannot_be_had(desk: Desk) -> None:
 
 
 async def test_an_answer_that_nobody_asked_for_is_no_error(desk: Desk) -> None:
-    desk.questions.on_found(work.FilesFound(number=9, parent=PARENT))
+    desk.questions.on_found(workers.FilesFound(number=9, parent=PARENT))
     [asking] = await desk.ask(1)
-    desk.questions.on_found(work.FilesFound(number=2, parent=PARENT, files=[(1, STORED)]))
-    desk.questions.on_found(work.FilesFound(number=1, parent=PARENT + 1, files=[(1, STORED)]))
+    desk.questions.on_found(workers.FilesFound(number=2, parent=PARENT, files=[(1, STORED)]))
+    desk.questions.on_found(workers.FilesFound(number=1, parent=PARENT + 1, files=[(1, STORED)]))
     await asyncio.sleep(0)
     assert not asking.done()
     desk.answer()

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from cli_fake_pool import FakePool, FakeShare, run
 
-from kestrelctl.core.model.after import After, WantedEnd
-from kestrelctl.core.model.parent_files import ParentFiles
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.protocol.graph_answers import GraphJob
+from kestrelctl.core.model.files.parent_files import ParentFiles
+from kestrelctl.core.model.job.after import After, WantedEnd
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.protocol.answers import GraphJob
 from kestrelctl.protocol.requests import SubmitJob, UploadItems
 
 

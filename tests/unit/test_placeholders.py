@@ -14,17 +14,23 @@ from poolkit import PoolDriver
 
 from kestrelctl.chat import submit_words
 from kestrelctl.core.agent.agent import LocalAttempt
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.claim import Claim
-from kestrelctl.core.model.own_tags import own_tags_of
-from kestrelctl.core.model.placeholders import Placeholders, WordOutline, bytes_in, fill, values_of
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.shell_text import left_in
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.stage import Stage
-from kestrelctl.core.model.template import Template, fill_for
-from kestrelctl.manager.job_form import job_of_form
-from kestrelctl.protocol.graph_answers import GraphJob
+from kestrelctl.core.model.job.placeholders import (
+    Placeholders,
+    WordOutline,
+    bytes_in,
+    fill,
+    values_of,
+)
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.shell_text import left_in
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.stage import Stage
+from kestrelctl.core.model.job.template import Template, fill_for
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.claim import Claim
+from kestrelctl.core.model.worker.own_tags import own_tags_of
+from kestrelctl.manager.chat.job_form import job_of_form
+from kestrelctl.protocol.answers import GraphJob
 from kestrelctl.protocol.profile import Profile, ad_of, task_message
 from kestrelctl.protocol.requests import SubmitJob, SubmitLine, UploadItems
 from kestrelctl.store.earlier_specs import with_program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelctl.core.model.assets import Amounts, amounts
+from kestrelctl.core.model.worker.assets import Amounts, amounts
 from kestrelctl.core.policies.bad_policy import BadPolicy
 from kestrelctl.core.policies.consumption import Consumption
 from kestrelctl.core.policies.loading import load

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelctl.core.pacing import presence_board
-from kestrelctl.core.pacing.presence_board import PresenceBoard, Shown, job_shown, pool_shown
+from kestrelctl.core.pacing import presence
+from kestrelctl.core.pacing.presence import PresenceTable, Shown, job_shown, pool_shown
 
 ADA = "ada@users.pool/desk"
 WAITING, RUNNING = Shown("away", "0 of 2 done"), Shown("chat", "0 of 2 done, 1 running")
 
 
-def told(board: PresenceBoard, shown: Shown, now: float = 10.0) -> list[str]:
+def told(board: PresenceTable, shown: Shown, now: float = 10.0) -> list[str]:
     return [each.account for each in board.look(now, lambda contact, last: shown)]
 
 
 def test_who_watches_is_told_of_a_change_and_once() -> None:
-    board = PresenceBoard()
+    board = PresenceTable()
     assert board.watch("job-1@pool", ADA, WAITING, 0.0)
     assert told(board, WAITING) == []
     assert told(board, RUNNING) == ["ada@users.pool"]
@@ -24,7 +24,7 @@ def test_who_watches_is_told_of_a_change_and_once() -> None:
 
 
 def test_who_is_away_is_told_nothing() -> None:
-    board = PresenceBoard()
+    board = PresenceTable()
     board.watch("jobs@pool", ADA, WAITING, 0.0)
     board.watch("jobs@pool", "ada@users.pool/phone", WAITING, 0.0)
     board.leave("jobs@pool", ADA)
@@ -35,7 +35,7 @@ def test_who_is_away_is_told_nothing() -> None:
 
 
 def test_a_session_that_is_not_known_by_name_goes_with_the_first_that_is() -> None:
-    board = PresenceBoard()
+    board = PresenceTable()
     board.watch("jobs@pool", "ada@users.pool", WAITING, 0.0)
     board.watch("jobs@pool", ADA, WAITING, 0.0)
     board.leave("jobs@pool", ADA)
@@ -43,25 +43,25 @@ def test_a_session_that_is_not_known_by_name_goes_with_the_first_that_is() -> No
 
 
 def test_an_account_watches_so_many_and_no_more() -> None:
-    board = PresenceBoard()
+    board = PresenceTable()
     watched = [board.watch(f"job-{n}@pool", ADA, WAITING, 0.0) for n in range(1_000)]
-    assert sum(watched) == presence_board.MOST_OF_ACCOUNT
+    assert sum(watched) == presence.MOST_OF_ACCOUNT
     assert board.watch("job-1@pool", "bob@users.pool/desk", WAITING, 0.0)
     board.leave("job-1@pool", ADA)
     assert board.watch("job-2000@pool", ADA, WAITING, 0.0)
 
 
 def test_all_together_watch_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence_board, "MOST_TOGETHER", 3)
-    board = PresenceBoard()
+    monkeypatch.setattr(presence, "MOST_TOGETHER", 3)
+    board = PresenceTable()
     found = [board.watch("jobs@pool", f"u{n}@users.pool/x", WAITING, 0.0) for n in range(5)]
     assert found == [True, True, True, False, False]
     assert len(board) == 3
 
 
 def test_a_look_tells_so_many_and_the_others_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence_board, "MOST_TOLD", 2)
-    board = PresenceBoard()
+    monkeypatch.setattr(presence, "MOST_TOLD", 2)
+    board = PresenceTable()
     for number in range(3):
         board.watch("jobs@pool", f"u{number}@users.pool/x", WAITING, 0.0)
     assert told(board, RUNNING, 10.0) == ["u0@users.pool", "u1@users.pool"]

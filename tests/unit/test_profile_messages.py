@@ -7,13 +7,13 @@ import json
 import pytest
 
 from kestrelctl.core.agent.agent import LocalAttempt
-from kestrelctl.core.model import placeholders
-from kestrelctl.core.model.claim import Claim
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job import placeholders
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.shell_text import as_line, numbered
+from kestrelctl.core.model.job.spec import JobSpec, Notify
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.result import TAIL_BYTES, Outcome
-from kestrelctl.core.model.shell_line import as_line, numbered
-from kestrelctl.core.model.spec import JobSpec, Notify
-from kestrelctl.core.model.template import Template
+from kestrelctl.core.model.worker.claim import Claim
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.profile import Finish, Profile, TaskId, ad_of, result_of, task_message

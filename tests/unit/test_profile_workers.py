@@ -12,10 +12,10 @@ import pytest
 from managerkit import PlayedManager, settled
 
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.errors import TimedOut
-from kestrelctl.manager.profile_pings import keep_pinging, lost, ping, silent
+from kestrelctl.manager.chat.profile_pings import keep_pinging, lost, ping, silent
 from kestrelctl.protocol import requests
 from kestrelctl.xmpp.xmpp_session import IqRefused
 
@@ -459,7 +459,7 @@ async def test_the_lost_are_asked_now_and_then(
         if looks > 25:
             raise asyncio.CancelledError
 
-    monkeypatch.setattr("kestrelctl.manager.profile_pings.asyncio.sleep", look)
+    monkeypatch.setattr("kestrelctl.manager.chat.profile_pings.asyncio.sleep", look)
     with pytest.raises(asyncio.CancelledError):
         await keep_pinging(manager.service, is_silent)
     assert asked == [WORKER, WORKER]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kestrelctl.properties.property_book import PropertyBook
-from kestrelctl.properties.property_definition import MOST_PROPERTIES
-from kestrelctl.properties.property_reading import PropertyReading, missing_reading
-from kestrelctl.properties.property_summary import PropertySummary
+from kestrelctl.core.properties.definition import MOST_PROPERTIES
+from kestrelctl.core.properties.reading import PropertyReading, missing_reading
+from kestrelctl.core.properties.readings import Readings
+from kestrelctl.core.properties.summary import PropertySummary
 
 
 def read(value: bool | int | float | str, at: float = 1.0) -> PropertyReading:
@@ -13,7 +13,7 @@ def read(value: bool | int | float | str, at: float = 1.0) -> PropertyReading:
 
 
 def test_what_changes_is_said_by_name() -> None:
-    book = PropertyBook()
+    book = Readings()
     assert book.take("w", [("a", read(1)), ("b", read(2))], anew=True) == {"a", "b"}
     assert book.take("w", [("a", read(1, at=9.0))], anew=False) == frozenset()
     assert book.take("w", [("a", read(True)), ("b", read(2))], anew=False) == {"a"}
@@ -23,14 +23,14 @@ def test_what_changes_is_said_by_name() -> None:
 
 
 def test_what_is_told_anew_replaces_all_of_before() -> None:
-    book = PropertyBook()
+    book = Readings()
     book.take("w", [("a", read(1)), ("b", read(2))], anew=True)
     assert book.take("w", [("b", read(2)), ("c", read(3))], anew=True) == {"a", "c"}
     assert book.values_of("w") == {"b": 2, "c": 3}
 
 
 def test_a_worker_tells_of_no_more_properties_than_one_may_have() -> None:
-    book = PropertyBook()
+    book = Readings()
     many = [(f"p{n}", read(n)) for n in range(MOST_PROPERTIES + 5)]
     book.take("w", many, anew=True)
     assert len(book.of("w")) == MOST_PROPERTIES
@@ -40,7 +40,7 @@ def test_a_worker_tells_of_no_more_properties_than_one_may_have() -> None:
 
 
 def test_workers_that_tell_nothing_of_a_property_miss_it() -> None:
-    book = PropertyBook()
+    book = Readings()
     book.take("w1", [("load", read(1.0))], anew=True)
     book.take("w2", [("load", read(3.0)), ("site", read("north"))], anew=True)
     workers = ["w1", "w2", "w3"]

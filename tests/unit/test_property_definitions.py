@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelctl.errors import UsageError
-from kestrelctl.properties.property_definition import (
+from kestrelctl.core.properties.definition import (
     MOST_PROPERTIES,
     PropertyDefinition,
     read_definitions,
 )
+from kestrelctl.errors import UsageError
 
 RAM_FREE = """
 [ram_free]

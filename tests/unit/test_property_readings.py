@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelctl.properties.property_definition import MOST_PROPERTIES
-from kestrelctl.properties.property_reading import (
+from kestrelctl.core.properties.changes import PropertyTable
+from kestrelctl.core.properties.definition import MOST_PROPERTIES
+from kestrelctl.core.properties.reading import (
     PropertyReading,
     PropertyValue,
     missing_reading,
     read_printed,
 )
-from kestrelctl.properties.property_summary import PropertySummary, summary_of
-from kestrelctl.properties.property_table import PropertyTable
+from kestrelctl.core.properties.summary import PropertySummary, summary_of
 
 
 @pytest.mark.parametrize(

@@ -16,41 +16,34 @@ from kestrelctl.core.model.result import Result
 from kestrelctl.protocol import (
     answers,
     codec,
-    command_messages,
-    environments,
-    flock,
-    flock_message,
-    flock_overlay,
-    joining,
+    commands,
+    pools,
     profile,
     properties,
     requests,
-    work,
+    workers,
 )
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
 DIRECTIONS = {
     "Worker to pool": (
         codec.from_worker,
-        work.FromWorker
-        | environments.EnvironmentsHere
+        workers.FromWorker
+        | workers.EnvironmentsHere
         | properties.PropertiesHere
-        | command_messages.CommandsHere
-        | command_messages.CommandDone,
+        | commands.CommandsHere
+        | commands.CommandDone,
     ),
     "Pool to worker": (
         codec.to_worker,
-        work.ToWorker
-        | environments.ToHost
-        | command_messages.RunCommand
-        | command_messages.ReadProperties,
+        workers.ToWorker | workers.ToHost | commands.RunCommand | commands.ReadProperties,
     ),
     "Simple worker to pool": (codec.from_worker, profile.FromProfileWorker),
     "Pool to simple worker": (codec.to_profile_worker, profile.ToProfileWorker),
-    "Joining machine to pool": (codec.from_joiner, joining.Join),
-    "Pool to joining machine": (codec.to_joiner, joining.ToJoiner),
-    "Pool to pool: the overlay": (codec.flock, flock_overlay.OverlayMessage),
-    "Pool to pool: lending": (codec.flock, flock.LendingMessage),
+    "Joining machine to pool": (codec.from_joiner, workers.Join),
+    "Pool to joining machine": (codec.to_joiner, workers.ToJoiner),
+    "Pool to pool: the overlay": (codec.flock, pools.OverlayMessage),
+    "Pool to pool: lending": (codec.flock, pools.LendingMessage),
     "User to pool": (codec.requests, requests.AnyRequest),
     "Pool to user": (codec.answers, answers.AnyAnswer),
 }
@@ -80,9 +73,9 @@ def test_every_documented_example_is_what_the_programs_say(direction: str, examp
 def test_what_succeeded_in_silence_is_told_in_few_bytes_and_no_text_is_changed_for_that() -> None:
     silent = Result(7, 1, 2, 0, 1795190000.25, 0.5, 0.0, 0.25, 9_437_184)
     spiteful = Result(8, 1, 2, 1, 0.0, 0.0, reason=codec._SILENT_END.decode(), stderr=b"x")
-    text = codec.encode(work.Report(results=[silent, spiteful]))
+    text = codec.encode(workers.Report(results=[silent, spiteful]))
     assert "[7,1,2,0,1795190000.25,0.5,0.0,0.25,9437184]" in text
-    assert codec.from_worker.decode(text) == work.Report(results=[silent, spiteful])
+    assert codec.from_worker.decode(text) == workers.Report(results=[silent, spiteful])
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -96,7 +89,7 @@ def test_every_message_type_is_documented(direction: str) -> None:
 def test_pools_of_a_flock_say_nothing_else_to_each_other() -> None:
     unions = [union for title, (_, union) in DIRECTIONS.items() if title.startswith("Pool to pool")]
     shown = {kind for union in unions for kind in typing.get_args(union)}
-    assert shown == set(typing.get_args(flock_message.FlockMessage))
+    assert shown == set(typing.get_args(pools.FlockMessage))
 
 
 @pytest.mark.parametrize(
@@ -130,7 +123,7 @@ def test_no_payload_raises_anything_else(payload: str | bytes) -> None:
 
 
 def test_unknown_fields_are_ignored() -> None:
-    assert codec.from_worker.decode('{"type": "heartbeat", "mood": "fine"}') == work.Heartbeat()
+    assert codec.from_worker.decode('{"type": "heartbeat", "mood": "fine"}') == workers.Heartbeat()
 
 
 def test_the_id_of_a_refused_payload_can_still_be_told() -> None:

@@ -13,13 +13,13 @@ from kestrelctl.core.effects import Run
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.jobs.sharer import Sharer
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.shape import Shape
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.records import UserRecord
 from kestrelctl.core.model.seal import SECRET_BYTES, Seals
-from kestrelctl.core.model.shape import Shape
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.template import Template
-from kestrelctl.protocol import codec, requests, work
+from kestrelctl.protocol import codec, requests, workers
 from kestrelctl.protocol.handout import MAX_ITEM_BYTES, problem_with_size, run_messages
 from kestrelctl.xmpp import stanza
 from kestrelctl.xmpp.xmpp_session import MOST_STANZA_BYTES
@@ -39,7 +39,7 @@ def all_is_sent(span: tuple[int, int, int, int, int], why: str) -> None:
 
 def handed_out(
     jobs: list[Job], spans: list[tuple[int, int, int, int, int]], ack: list[int]
-) -> list[work.Run]:
+) -> list[workers.Run]:
     """The messages of one hand-out, in which every template is new."""
     by_id = {each.id: each for each in jobs}
     items: list[str] = []
@@ -59,7 +59,7 @@ def handed_out(
     return run_messages(effect, ack, Seals(bytes(SECRET_BYTES)), all_is_sent)
 
 
-def items_started(messages: list[work.Run]) -> list[tuple[int, str | None]]:
+def items_started(messages: list[workers.Run]) -> list[tuple[int, str | None]]:
     agent = Agent({"cpus": 1000})
     for message in messages:
         assert codec.fits(codec.encode(message))
@@ -239,7 +239,7 @@ def test_what_attempts_may_use_travels_with_each_part_of_a_message() -> None:
     limits = {}
     for sent in messages:
         told = codec.to_worker.decode(codec.encode(sent))
-        assert isinstance(told, work.Run)
+        assert isinstance(told, workers.Run)
         agent.on_run(
             told.spans, told.claims, told.jobs, told.items, told.forget, 0.0, limits=told.limits
         )

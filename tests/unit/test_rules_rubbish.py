@@ -19,11 +19,15 @@ from ruleskit import (
     world,
 )
 
-from kestrelctl.triggers.expression import MOST_NODES, MOST_STEPS, TriggerExpression
-from kestrelctl.triggers.expression_error import ExpressionError
-from kestrelctl.triggers.pool_views import NAMES
-from kestrelctl.triggers.table_view import TableView
-from kestrelctl.triggers.trigger_actions import TriggerActions
+from kestrelctl.core.triggers.actions import TriggerActions
+from kestrelctl.core.triggers.expression import (
+    MOST_NODES,
+    MOST_STEPS,
+    ExpressionError,
+    TableView,
+    TriggerExpression,
+)
+from kestrelctl.core.triggers.pool_views import NAMES
 
 SEEDS = range(4)
 EACH = 250

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import cast
 
 from kestrelctl.core.agent.agent import Agent, LocalAttempt
-from kestrelctl.core.model.checkpoint import MadeCheckpoint
-from kestrelctl.core.model.checkpoint_rules import DEFAULT_SECONDS
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.stored_file import StoredFile
-from kestrelctl.core.model.template import Template
-from kestrelctl.protocol import work
-from kestrelctl.worker.executor import Executor
-from kestrelctl.worker.session_checkpoints import SessionCheckpoints
+from kestrelctl.core.model.files.stored_file import StoredFile
+from kestrelctl.core.model.job.checkpoint import MadeCheckpoint
+from kestrelctl.core.model.job.checkpoint_rules import DEFAULT_SECONDS
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.template import Template
+from kestrelctl.protocol import workers
+from kestrelctl.worker.connection.checkpoints import SessionCheckpoints
+from kestrelctl.worker.run.executor import Executor
 
 TEMPLATE = Template(
     job_id=1,
@@ -32,7 +32,7 @@ class Desk:
         self.agent = Agent({"cpus": 2.0})
         self.agent.holds()
         self.agent.on_welcome(1, (), 0.0, 0.0)
-        self.sent: list[work.Message] = []
+        self.sent: list[workers.Message] = []
         self.taken: list[tuple[int, bool]] = []
         self.checkpoints = SessionCheckpoints(
             self.agent, lambda: cast(Executor, self), self.sent.append
@@ -65,7 +65,7 @@ def test_the_pool_is_told_of_each() -> None:
     desk = Desk()
     [attempt] = desk.runs(1)
     desk.checkpoints.order(attempt).told(made(1), "")
-    assert desk.sent == [work.StoredCheckpoint(number=11, made=made(1))]
+    assert desk.sent == [workers.StoredCheckpoint(number=11, made=made(1))]
 
 
 def test_the_latest_of_each_attempt_is_said_again_after_a_welcome() -> None:
@@ -78,8 +78,8 @@ def test_the_latest_of_each_attempt_is_said_again_after_a_welcome() -> None:
     desk.sent.clear()
     desk.checkpoints.on_welcome()
     assert desk.sent == [
-        work.StoredCheckpoint(number=11, made=made(2)),
-        work.StoredCheckpoint(number=12, problem="gone"),
+        workers.StoredCheckpoint(number=11, made=made(2)),
+        workers.StoredCheckpoint(number=12, problem="gone"),
     ]
 
 
@@ -99,7 +99,7 @@ def test_of_one_that_has_ended_nothing_is_said() -> None:
 def test_what_runs_is_stored_or_stopped() -> None:
     desk = Desk()
     desk.runs(2)
-    desk.checkpoints.on_take(work.TakeCheckpoints(numbers=[11, 12, 99], stop=[12]))
+    desk.checkpoints.on_take(workers.TakeCheckpoints(numbers=[11, 12, 99], stop=[12]))
     assert desk.taken == [(11, False), (12, True)]
     assert desk.sent == []
 
@@ -107,6 +107,6 @@ def test_what_runs_is_stored_or_stopped() -> None:
 def test_what_waits_here_is_given_back() -> None:
     desk = Desk()
     desk.runs(3)
-    desk.checkpoints.on_take(work.TakeCheckpoints(numbers=[11, 12, 13], stop=[11, 12, 13]))
-    assert desk.sent == [work.Returned(numbers=[13])]
+    desk.checkpoints.on_take(workers.TakeCheckpoints(numbers=[11, 12, 13], stop=[11, 12, 13]))
+    assert desk.sent == [workers.Returned(numbers=[13])]
     assert desk.taken == [(11, True), (12, True)]

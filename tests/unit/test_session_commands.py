@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from kestrelctl.commands.command_definition import read_commands
-from kestrelctl.properties.property_reading import PropertyReading
-from kestrelctl.protocol import work
-from kestrelctl.protocol.command_messages import (
+from kestrelctl.core.properties.command_definition import read_commands
+from kestrelctl.core.properties.reading import PropertyReading
+from kestrelctl.protocol import workers
+from kestrelctl.protocol.commands import (
     CommandDone,
     CommandsHere,
     OfferedCommand,
     ReadProperties,
     RunCommand,
 )
-from kestrelctl.worker.session_commands import MOST_AT_ONCE, SessionCommands
+from kestrelctl.worker.connection.commands import MOST_AT_ONCE, SessionCommands
 
 TOUCH = """
 [touch]
@@ -50,7 +50,7 @@ class Runner:
 class Worker:
     def __init__(self, text: str = TOUCH) -> None:
         agent: Any = SimpleNamespace(welcomed=True)
-        self.said: list[work.Message] = []
+        self.said: list[workers.Message] = []
         self.session = SessionCommands(agent, self.said.append)
         self.session.commands = {each.name: each for each in read_commands(text, "t")}
         self.session.runs = self.runner = Runner()

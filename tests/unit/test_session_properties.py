@@ -8,10 +8,10 @@ from typing import Any
 
 from neighbourskit import on_its_own_clock
 
-from kestrelctl.properties.property_reading import PropertyReading
-from kestrelctl.protocol import codec, work
+from kestrelctl.core.properties.reading import PropertyReading
+from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol.properties import MOST_READINGS, PropertiesHere
-from kestrelctl.worker.session_properties import COLLECT_SECONDS, SessionProperties
+from kestrelctl.worker.connection.properties import COLLECT_SECONDS, SessionProperties
 
 
 class Told:
@@ -20,7 +20,7 @@ class Told:
         self.said: list[PropertiesHere] = []
         self.session = SessionProperties(self.agent, self._send)
 
-    def _send(self, message: work.Message) -> None:
+    def _send(self, message: workers.Message) -> None:
         assert isinstance(message, PropertiesHere)
         assert codec.fits(codec.encode(message))
         self.said.append(message)

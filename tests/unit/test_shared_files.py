@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kestrelctl.core.model.job_inputs import Input
+from kestrelctl.core.model.files.inputs import Input
 from kestrelctl.errors import FileChanged, KestrelError, NotAllowed, NotFound
 from kestrelctl.worker.addresses import shared_files
 from kestrelctl.worker.addresses.address_reader import AddressReader

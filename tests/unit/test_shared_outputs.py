@@ -17,8 +17,8 @@ from kestrelctl.errors import KestrelError, NoSpace, NotAllowed, Unreachable, Us
 from kestrelctl.files.archive import pack
 from kestrelctl.worker.addresses import shared_outputs
 from kestrelctl.worker.addresses.shared_outputs import SharedOutputs
-from kestrelctl.worker.output_archive import OutputsRefused
-from kestrelctl.worker.output_stage import GIVE_UP_SECONDS, OutputStage
+from kestrelctl.worker.files.output_archive import OutputsRefused
+from kestrelctl.worker.files.output_stage import GIVE_UP_SECONDS, OutputStage
 
 ADA = "ada@users.pool"
 BOB = "bob@users.pool"

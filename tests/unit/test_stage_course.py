@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelctl.core.model.stage import IN, OUT, RUN, SETUP, Stage, StageRun
-from kestrelctl.worker.stage_course import LONGEST_PAUSE_SECONDS, StageCourse
+from kestrelctl.core.model.job.stage import IN, OUT, RUN, SETUP, Stage, StageRun
+from kestrelctl.worker.run.stage_state import LONGEST_PAUSE_SECONDS, StageState
 
 
-def a_course(*names: str, tries: int = 1, over: tuple[StageRun, ...] = ()) -> StageCourse:
-    return StageCourse([Stage(name=name, argv=("x",), tries=tries) for name in names], over)
+def a_course(*names: str, tries: int = 1, over: tuple[StageRun, ...] = ()) -> StageState:
+    return StageState([Stage(name=name, argv=("x",), tries=tries) for name in names], over)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ import pytest
 from jobkit import job_spec
 from msgspec.structs import replace
 
+from kestrelctl.core.model.job.shape import shape_key
+from kestrelctl.core.model.job.spec import HEAD_CHARACTERS, JobSpec
+from kestrelctl.core.model.job.stage import Stage, StageRun
+from kestrelctl.core.model.job.stage_rules import MOST_TRIES, TAG
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.result import Outcome, Result, bounded
-from kestrelctl.core.model.shape import shape_key
-from kestrelctl.core.model.spec import HEAD_CHARACTERS, JobSpec
-from kestrelctl.core.model.stage import Stage, StageRun
-from kestrelctl.core.model.stage_rules import MOST_TRIES, TAG
-from kestrelctl.core.model.template import Template
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.protocol.handout import problem_with_size
 

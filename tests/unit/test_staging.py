@@ -11,16 +11,16 @@ from test_input_cache import ADA, Share, an_input
 
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.end_reason import EndKind
-from kestrelctl.core.model.parent_files import ParentFiles
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.task_environment import TaskEnvironment
+from kestrelctl.core.model.files.parent_files import ParentFiles
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.task_environment import TaskEnvironment
 from kestrelctl.errors import FileExpired
 from kestrelctl.worker.addresses.address_reader import AddressReader
+from kestrelctl.worker.connection.parent_file_questions import Left, ParentFilesGone
 from kestrelctl.worker.environments.task_environments import EnvironmentRefused, Inside
-from kestrelctl.worker.executor import START_BOUNDS, CommandSpec, Completion
-from kestrelctl.worker.input_cache import InputCache
-from kestrelctl.worker.parent_file_questions import Left, ParentFilesGone
-from kestrelctl.worker.staging import StagingExecutor
+from kestrelctl.worker.files.input_cache import InputCache
+from kestrelctl.worker.files.staging import StagingExecutor
+from kestrelctl.worker.run.executor import START_BOUNDS, CommandSpec, Completion
 
 #: A job that the pool has forgotten.
 GONE = 9

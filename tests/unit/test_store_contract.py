@@ -25,13 +25,16 @@ from store_samples import (
 
 from kestrelctl.core.effects import Persist, Run
 from kestrelctl.core.events import Drain, JobStored, Joined, Reconnected, Reported, Submit
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.after import After, WantedEnd
-from kestrelctl.core.model.byte_limit import MOST_STORED_SUM_BYTES
-from kestrelctl.core.model.checkpoint import Checkpoint
+from kestrelctl.core.model.files.byte_limit import MOST_STORED_SUM_BYTES
+from kestrelctl.core.model.files.stored_file import Piece, StoredFile
 from kestrelctl.core.model.flock_rule import FlockRule
-from kestrelctl.core.model.hold import Hold
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.after import After, WantedEnd
+from kestrelctl.core.model.job.checkpoint import Checkpoint
+from kestrelctl.core.model.job.hold import Hold
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec, Notify
+from kestrelctl.core.model.job.stage import StageRun
+from kestrelctl.core.model.job.task_state import Counts, TaskState
 from kestrelctl.core.model.records import (
     FlockPeer,
     FlockPeerGone,
@@ -56,10 +59,7 @@ from kestrelctl.core.model.records import (
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import SECRET_BYTES
-from kestrelctl.core.model.spec import JobSpec, Notify
-from kestrelctl.core.model.stage import StageRun
-from kestrelctl.core.model.stored_file import Piece, StoredFile
-from kestrelctl.core.model.task_state import Counts, TaskState
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import StoreFull
 from kestrelctl.store import sqlite

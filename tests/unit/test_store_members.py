@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from kestrelctl.membership.event_records import EventsDropped
-from kestrelctl.membership.handler_records import HandlerAwaits, HandlerSettled
-from kestrelctl.membership.handler_words import ToldEvent
-from kestrelctl.membership.membership_event import MembershipEvent
-from kestrelctl.membership.worker_group_definition import WorkerGroup, WorkerGroupGone
+from kestrelctl.core.membership.event import MembershipEvent
+from kestrelctl.core.membership.event_records import EventsDropped
+from kestrelctl.core.membership.handler_records import HandlerAwaits, HandlerSettled
+from kestrelctl.core.membership.handler_words import ToldEvent
+from kestrelctl.core.membership.worker_group import WorkerGroup, WorkerGroupGone
+from kestrelctl.core.triggers.fired import FiredDropped, TriggerFired
+from kestrelctl.core.triggers.recorded_moment import MomentRecorded, MomentsDropped
 from kestrelctl.store import sqlite
 from kestrelctl.store.memory import MemoryStore
 from kestrelctl.store.port import Store
 from kestrelctl.store.sqlite import SqliteStore
-from kestrelctl.triggers.recorded_moment import MomentRecorded, MomentsDropped
-from kestrelctl.triggers.trigger_fired import FiredDropped, TriggerFired
 
 
 @pytest.fixture(params=["memory", "sqlite"])

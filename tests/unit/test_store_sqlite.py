@@ -19,11 +19,11 @@ import pytest
 from msgspec.structs import replace
 from store_samples import FULL_SPEC, done, failed, happening, job, waiting
 
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import Counts
 from kestrelctl.core.model.records import JobForgotten, Progress, Record, WorkerRecord
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import Counts
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.errors import KestrelError, StoreFull
 from kestrelctl.store import migrations, sqlite, writing
 from kestrelctl.store.directory import MOST_PATH_BYTES

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_samples import cancelled, job, lost, result, waiting
 
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import JobForgotten, TaskRecord
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import StoreFull
 from kestrelctl.store import migrations, sqlite, sums
 from kestrelctl.store.memory import MemoryStore

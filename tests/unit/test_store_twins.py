@@ -12,11 +12,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from store_samples import FULL_SPEC, STORED, happening, job
 
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.checkpoint import Checkpoint
+from kestrelctl.core.membership.handler_records import HandlerAwaits, HandlerSettled
+from kestrelctl.core.membership.handler_words import ToldEvent
 from kestrelctl.core.model.flock_rule import FlockRule
-from kestrelctl.core.model.hold import Hold
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.checkpoint import Checkpoint
+from kestrelctl.core.model.job.hold import Hold
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.stage import StageRun
+from kestrelctl.core.model.job.task_state import FINAL_STATES, Counts, TaskState
 from kestrelctl.core.model.records import (
     FlockPeer,
     FlockPeerGone,
@@ -37,11 +41,7 @@ from kestrelctl.core.model.records import (
     WorkerRecord,
 )
 from kestrelctl.core.model.result import Result
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.stage import StageRun
-from kestrelctl.core.model.task_state import FINAL_STATES, Counts, TaskState
-from kestrelctl.membership.handler_records import HandlerAwaits, HandlerSettled
-from kestrelctl.membership.handler_words import ToldEvent
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.store import sqlite, writing
 from kestrelctl.store.memory import MemoryStore
 from kestrelctl.store.port import Store

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from cli_fake_pool import FakePool, run
 
-from kestrelctl.core.model.own_tags import own_tags_of
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_environment import TaskEnvironment
-from kestrelctl.core.model.template import Template
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_environment import TaskEnvironment
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.validate import problem_with_job
+from kestrelctl.core.model.worker.own_tags import own_tags_of
 from kestrelctl.errors import NotFound
-from kestrelctl.manager.job_environments import no_environments, with_environment
+from kestrelctl.manager.requests.environments import no_environments, with_environment
 from kestrelctl.protocol import requests as rq
 
 SCIENCE = TaskEnvironment("science", "venv", "numpy\n")

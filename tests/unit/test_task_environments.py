@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kestrelctl.core.model.task_environment import TaskEnvironment
-from kestrelctl.environments.environment_class import EnvironmentClass
+from kestrelctl.core.environments.environment_class import EnvironmentClass
+from kestrelctl.core.model.job.task_environment import TaskEnvironment
 from kestrelctl.errors import KestrelError
 from kestrelctl.worker.environments.task_environments import EnvironmentRefused, TaskEnvironments
 

@@ -8,13 +8,13 @@ from poolkit import PoolDriver
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.jobs.job import Job, Standing
-from kestrelctl.core.model.after import After, IfParentFails
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.after import After, IfParentFails
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome, Result
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import TaskState
 
 CANCEL, WAIT, RUN = IfParentFails
 

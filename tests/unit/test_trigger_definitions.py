@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_trigger_expressions import POOL
 
+from kestrelctl.core.triggers.actions import Action, TriggerActions
+from kestrelctl.core.triggers.definition import TriggerDefinition, read_triggers
+from kestrelctl.core.triggers.state import TriggerState
 from kestrelctl.errors import UsageError
-from kestrelctl.triggers.trigger_actions import Action, TriggerActions
-from kestrelctl.triggers.trigger_course import TriggerCourse
-from kestrelctl.triggers.trigger_definition import TriggerDefinition, read_triggers
 
 SOURCES_EXAMPLE = """\
 [client_query]
@@ -85,20 +85,20 @@ def test_whatever_stands_there_is_read_or_refused(text: str) -> None:
 
 
 def test_it_fires_at_each_look_unless_it_says_otherwise() -> None:
-    course = TriggerCourse(one(""))
+    course = TriggerState(one(""))
     assert [course.fires(True, t) for t in (0.0, 1.0)] == [True, True]
     assert not course.fires(False, 2.0)
     assert course.times == 2
 
 
 def test_it_must_have_been_true_for_as_long_as_it_says() -> None:
-    course = TriggerCourse(one("for = 60"))
+    course = TriggerState(one("for = 60"))
     assert [course.fires(True, t) for t in (0.0, 30.0, 60.0)] == [False, False, True]
     assert not course.fires(False, 90.0)
     assert [course.fires(True, t) for t in (120.0, 179.0, 180.0)] == [False, False, True]
 
 
 def test_after_it_has_fired_it_rests_for_as_long_as_it_says() -> None:
-    course = TriggerCourse(one("cooldown = 60"))
+    course = TriggerState(one("cooldown = 60"))
     found = [course.fires(True, t) for t in (0.0, 30.0, 59.0, 60.0, 61.0)]
     assert found == [True, False, False, True, False]

@@ -10,10 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kestrelctl.properties.property_summary import PropertySummary
-from kestrelctl.triggers.expression import MOST_STEPS, TriggerExpression
-from kestrelctl.triggers.expression_error import ExpressionError
-from kestrelctl.triggers.pool_views import (
+from kestrelctl.core.properties.summary import PropertySummary
+from kestrelctl.core.triggers.actions import TriggerActions
+from kestrelctl.core.triggers.expression import (
+    MOST_STEPS,
+    ExpressionError,
+    TableView,
+    TriggerExpression,
+)
+from kestrelctl.core.triggers.pool_views import (
     NAMES,
     PoolSnapshot,
     WatchedEnvironments,
@@ -23,8 +28,6 @@ from kestrelctl.triggers.pool_views import (
     WatchedUnmet,
     WatchedWorker,
 )
-from kestrelctl.triggers.table_view import TableView
-from kestrelctl.triggers.trigger_actions import TriggerActions
 
 
 def worker(name: str, **properties: Any) -> WatchedWorker:
@@ -258,7 +261,7 @@ def test_whatever_is_written_as_a_command_is_an_action_or_refused(name: str, arg
 
 
 def test_the_bound_of_steps_bounds_the_whole_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kestrelctl.triggers import expression
+    from kestrelctl.core.triggers import expression
 
     counted = 0
     before = expression._Evaluation.of

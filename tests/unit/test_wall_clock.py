@@ -9,14 +9,14 @@ from jobkit import job_spec
 from managerkit import NOW, PlayedManager
 
 from kestrelctl import clock
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.result import Outcome, Result
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.manager.wall_clock import TOLERANCE_SECONDS
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
 from kestrelctl.store.memory import MemoryStore
 
@@ -122,8 +122,8 @@ async def test_the_start_of_a_task_is_shown_where_it_was(
     """Its worker's machine has its clock set alike."""
     job = await submit(manager)
     clock_is_set(manager, ahead_seconds)
-    hello = work.Hello(
-        version=work.VERSION,
+    hello = workers.Hello(
+        version=workers.VERSION,
         incarnation="one",
         greeting=1,
         at=manager.now,
@@ -135,12 +135,12 @@ async def test_the_start_of_a_task_is_shown_where_it_was(
     run = next(
         message
         for to, text in manager.sent
-        if to == WORKER and isinstance(message := codec.to_worker.decode(text), work.Run)
+        if to == WORKER and isinstance(message := codec.to_worker.decode(text), workers.Run)
     )
     number = run.spans[0][0]
     started_at = manager.now - 20.0 + ahead_seconds
     result = Result(number, job, 0, Outcome.DONE, started_at, 10.0)
-    await manager.work(WORKER, work.Report(results=[result], seals=[]))
+    await manager.work(WORKER, workers.Report(results=[result], seals=[]))
     answer = codec.answers.decode(await manager.ask(ADA, rq.ListTasks(job=str(job))))
     assert isinstance(answer, an.Tasks), answer
     assert [task.started_at for task in answer.tasks] == [started_at]

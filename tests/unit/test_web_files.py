@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kestrelctl.core.model.job_inputs import Input
+from kestrelctl.core.model.files.inputs import Input
 from kestrelctl.errors import (
     FileChanged,
     FileDamaged,

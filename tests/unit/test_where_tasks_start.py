@@ -9,16 +9,16 @@ import msgspec
 import pytest
 from cli_fake_pool import CONTEXT, EXPLANATION, JOB, FakePool, run
 
-from kestrelctl.cli.explain import conclusion
+from kestrelctl.cli.job.explain import conclusion
 from kestrelctl.core.members.worker_class import WorkerClass, class_key
-from kestrelctl.core.model import workdir
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.files import workdir
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.shape import Shape, shape_key
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.refusal import Reason, Refusal
-from kestrelctl.core.model.shape import Shape, shape_key
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.template import Template
 from kestrelctl.core.model.validate import problem_with_job
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.scheduling.match import Terms, match
 from kestrelctl.manager.views import summary
 from kestrelctl.protocol import answers as an

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from managerkit import PlayedManager, settled
 
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.membership.worker_group_definition import WorkerGroup
-from kestrelctl.protocol import codec, work
-from kestrelctl.protocol.command_messages import (
+from kestrelctl.core.membership.worker_group import WorkerGroup
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.protocol import codec
+from kestrelctl.protocol import workers as work
+from kestrelctl.protocol.commands import (
     CommandDone,
     CommandsHere,
     ListCommands,
@@ -20,8 +21,8 @@ from kestrelctl.protocol.command_messages import (
     RunAtWorkers,
     RunCommand,
 )
-from kestrelctl.protocol.member_requests import SetWorkerGroup
 from kestrelctl.protocol.request import Request
+from kestrelctl.protocol.requests import SetWorkerGroup
 
 W1, W2, W3 = (f"w{n}@workers.pool/a" for n in (1, 2, 3))
 ROOT, ADA = "root@users.pool/1", "ada@users.pool/1"
@@ -156,7 +157,7 @@ async def test_a_worker_that_goes_answers_by_that(pool: Pool) -> None:
 async def test_a_worker_that_says_nothing_is_not_waited_for_without_end(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kestrelctl.manager import worker_commands
+    from kestrelctl.manager.requests import worker_commands
 
     monkeypatch.setattr(worker_commands, "ANSWER_SECONDS", -4.95)
     pool.begins(RunAtWorkers(name="clean", values={"days": "3"}, workers=["w1"]))

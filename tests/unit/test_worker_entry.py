@@ -10,7 +10,7 @@ import pytest
 
 from kestrelctl.worker import entry
 from kestrelctl.worker.options import WorkerOptions
-from kestrelctl.worker.orphans import PR_SET_DUMPABLE, prctl
+from kestrelctl.worker.run.orphans import PR_SET_DUMPABLE, prctl
 
 PR_GET_DUMPABLE = 3
 

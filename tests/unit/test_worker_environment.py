@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from kestrelctl.core.agent.agent import Agent, LocalAttempt
-from kestrelctl.core.model.ad import AssetUnit, WorkerAd, unit_ids
-from kestrelctl.core.model.claim import Claim
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.template import Template
-from kestrelctl.worker.environment import Environments, host_lines
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.template import Template
+from kestrelctl.core.model.worker.ad import AssetUnit, WorkerAd, unit_ids
+from kestrelctl.core.model.worker.claim import Claim
+from kestrelctl.worker.run.variables import Environments, host_lines
 
 OWN = {"PATH": "/bin", "OMP_NUM_THREADS": "4", "TMPDIR": "/scratch", "NOTIFY_SOCKET": "/run/n"}
 

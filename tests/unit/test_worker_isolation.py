@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from kestrelctl.worker.environment import CONSISTS_OF, own_directories
 from kestrelctl.worker.isolation.bubblewrap import Bubblewrap
 from kestrelctl.worker.isolation.file_view import FileView
 from kestrelctl.worker.isolation.namespace import Namespace
 from kestrelctl.worker.isolation.rung import Launch, Start, TaskLimits, told_code
-from kestrelctl.worker.scratch_size import ScratchSize
+from kestrelctl.worker.run.running_process import ScratchSize
+from kestrelctl.worker.run.variables import CONSISTS_OF, own_directories
 
 ENV = {"PATH": "/usr/bin:/bin", "LD_PRELOAD": "/evil.so", "KESTREL_ATTEMPT_ID": "7"}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.worker.executor import Completion
-from kestrelctl.worker.session import _outcome
+from kestrelctl.worker.connection.session import _outcome
+from kestrelctl.worker.run.executor import Completion
 
 
 @pytest.mark.parametrize(

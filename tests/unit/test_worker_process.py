@@ -14,17 +14,17 @@ from kestrel_worlds.simulated_spool import SimulatedSpool
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.counting.histogram import Histogram
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.files.stored_file import Piece, StoredFile
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.stage import Stage
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.result import Outcome, Result
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.stage import Stage
-from kestrelctl.core.model.stored_file import Piece, StoredFile
-from kestrelctl.core.model.template import Template
-from kestrelctl.protocol import codec, work
-from kestrelctl.worker.executor import START_BOUNDS, CommandSpec, Completion
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.protocol import codec, workers
+from kestrelctl.worker.connection.session import WorkerSession
 from kestrelctl.worker.process import START_SLICE_SECONDS, WorkerProcess
-from kestrelctl.worker.session import WorkerSession
+from kestrelctl.worker.run.executor import START_BOUNDS, CommandSpec, Completion
 
 POOL = "example.org"
 #: So long a start takes here: the fourth ends a slice.
@@ -186,7 +186,7 @@ class Worker:
         for index, session in enumerate(self.process.sessions):
             self.tell(
                 session,
-                work.Run(
+                workers.Run(
                     spans=[(10 * index, 1, 0, attempts, 0, 0)],
                     claims=[{"cpus": 1000}],
                     jobs=[Template(job_id=1, program=Program(argv=("true",)), count=attempts)],
@@ -194,11 +194,11 @@ class Worker:
             )
 
     @property
-    def said(self) -> list[work.FromWorker]:
+    def said(self) -> list[workers.FromWorker]:
         """What all sessions have sent."""
         return [codec.from_worker.decode(text) for text in self.connection.sent]
 
-    def tell(self, session: WorkerSession, message: work.Message) -> None:
+    def tell(self, session: WorkerSession, message: workers.Message) -> None:
         session.on_payload(f"pool@{POOL}", "", codec.encode(message))
 
     async def turn(self) -> list[int]:
@@ -215,7 +215,7 @@ async def test_a_task_may_use_what_it_is_charged_unless_the_pool_says_more() -> 
     session.agent.resize({"cpus": 3.0, "memory": 900.0, "disk": 900.0})
     worker.tell(
         session,
-        work.Run(
+        workers.Run(
             spans=[(0, 1, 0, 1, 0, 0), (1, 1, 1, 1, 1, 0), (2, 1, 2, 1, 2, 0)],
             claims=[
                 {"cpus": 1000, "memory": 64_000, "disk": 7_000},
@@ -234,7 +234,7 @@ async def test_the_commands_of_stages_are_filled_as_that_of_the_task() -> None:
     worker = Worker(sessions=1)
     put = Stage(name="out", argv=("put", "{n}", "{i}", "{}"), time_limit_seconds=5.0, tries=3)
     spec = JobSpec(program=Program(argv=("true",), stages=(put,)), items=("a",), first=7)
-    run = work.Run(
+    run = workers.Run(
         spans=[(0, 1, 0, 1, 0, 0)],
         claims=[{"cpus": 1000}],
         jobs=[Template.of(1, spec)],
@@ -249,7 +249,7 @@ async def test_the_commands_of_stages_are_filled_as_that_of_the_task() -> None:
 async def test_a_task_writes_into_one_file_if_its_job_says_so(join: bool) -> None:
     worker = Worker(sessions=1)
     template = Template.of(1, JobSpec(program=Program(argv=("true",), join=join)))
-    run = work.Run(spans=[(0, 1, 0, 1, 0, 0)], claims=[{"cpus": 1000}], jobs=[template])
+    run = workers.Run(spans=[(0, 1, 0, 1, 0, 0)], claims=[{"cpus": 1000}], jobs=[template])
     worker.tell(worker.process.sessions[0], run)
     await worker.turn()
     assert worker.executor.joined == [join]
@@ -304,7 +304,7 @@ async def test_results_with_many_pieces_of_files_do_not_travel_in_one_message() 
         )
     await worker.turn()
     assert worker.process.stored.files == {"outputs": 20, "logs": 20}
-    reports = [said for said in worker.said if isinstance(said, work.Report)]
+    reports = [said for said in worker.said if isinstance(said, workers.Report)]
     assert [result.stdout_stored for report in reports for result in report.results] == [
         stored
     ] * 20
@@ -315,8 +315,8 @@ async def test_results_with_many_pieces_of_files_do_not_travel_in_one_message() 
 async def test_an_attempt_that_was_killed_before_its_turn_does_not_start() -> None:
     worker = Worker(sessions=2)
     worker.give(attempts=2)
-    worker.tell(worker.process.sessions[0], work.Kill(numbers=[0]))
-    worker.tell(worker.process.sessions[1], work.Kill(numbers=[10, 11]))
+    worker.tell(worker.process.sessions[0], workers.Kill(numbers=[0]))
+    worker.tell(worker.process.sessions[1], workers.Kill(numbers=[10, 11]))
     assert await worker.turn() == [1]
 
 
@@ -331,7 +331,7 @@ async def test_an_attempt_that_cannot_be_started_ends_and_makes_room() -> None:
     assert [str(failure) for failure in failures] == ["0"]
     await worker.turn()
     (report,) = worker.said
-    assert isinstance(report, work.Report)
+    assert isinstance(report, workers.Report)
     assert [(result.number, result.outcome) for result in report.results] == [(0, Outcome.UNABLE)]
     assert report.results[0].reason.startswith("no-resources: ")
 
@@ -370,9 +370,9 @@ async def test_what_waits_is_given_back_by_a_drain_between_hello_and_welcome() -
     worker.process.sessions[0].on_online()
     worker.process.on_signal()
     hello, *rest = worker.said
-    assert isinstance(hello, work.Hello)
+    assert isinstance(hello, workers.Hello)
     assert [number for number, *_ in hello.holds] == [0, 1, 2]
-    assert rest == [work.Leaving(), work.Returned(numbers=[1, 2])]
+    assert rest == [workers.Leaving(), workers.Returned(numbers=[1, 2])]
 
 
 async def test_a_drain_without_a_connection_says_nothing() -> None:
@@ -451,7 +451,7 @@ async def test_a_signal_in_the_last_minute_of_a_lifetime_ends_no_task() -> None:
 async def computed_by(worker: Worker, **claim: int) -> HeldAttempt:
     """What is written down of the attempt that the first session is given and starts."""
     template = Template(job_id=1, program=Program(argv=("true",), outputs=("*",)), count=3)
-    run = work.Run(spans=[(4, 1, 2, 1, 0, 77)], claims=[claim], jobs=[template], counts=[(4, 3)])
+    run = workers.Run(spans=[(4, 1, 2, 1, 0, 77)], claims=[claim], jobs=[template], counts=[(4, 3)])
     worker.tell(worker.process.sessions[0], run)
     await worker.turn()
     [held] = worker.executor.held
@@ -470,7 +470,7 @@ async def test_a_process_holds_again_what_an_earlier_one_has_computed() -> None:
     now.executor.complete(Completion(4, 0, started_at=1000.0))
     first.agent.on_welcome(first.agent.greeting, [], 1000.0, 1000.0)
     await worker_reports(now)
-    [report] = [message for message in now.said if isinstance(message, work.Report)]
+    [report] = [message for message in now.said if isinstance(message, workers.Report)]
     assert [(r.number, r.job_id, r.index, r.outcome) for r in report.results] == [
         (4, 1, 2, Outcome.DONE)
     ]
@@ -487,7 +487,7 @@ async def test_each_task_leaves_its_files_in_a_directory_of_its_own() -> None:
         first=10,
         owner="ada@pool",
     )
-    run = work.Run(spans=[(4, 1, 1, 2, 0, 77)], claims=[{}], jobs=[template])
+    run = workers.Run(spans=[(4, 1, 1, 2, 0, 77)], claims=[{}], jobs=[template])
     worker.tell(worker.process.sessions[0], run)
     await worker.turn()
     assert worker.executor.places == [
@@ -501,10 +501,10 @@ async def test_an_attempt_of_another_pool_says_whose_it_is_though_it_has_no_file
     theirs = Template(
         job_id=1, program=Program(argv=("true",)), owner="bob@home.example", group="lab"
     )
-    run = work.Run(spans=[(4, 1, 0, 1, 0, 77)], claims=[{}], jobs=[theirs])
+    run = workers.Run(spans=[(4, 1, 0, 1, 0, 77)], claims=[{}], jobs=[theirs])
     worker.tell(worker.process.sessions[0], run)
     own = Template(job_id=2, program=Program(argv=("true",), join=True))
-    run = work.Run(spans=[(5, 2, 0, 1, 0, 77)], claims=[{}], jobs=[own])
+    run = workers.Run(spans=[(5, 2, 0, 1, 0, 77)], claims=[{}], jobs=[own])
     worker.tell(worker.process.sessions[0], run)
     await worker.turn()
     first, second = worker.executor.commands
@@ -556,11 +556,11 @@ async def test_the_pool_ends_it_and_a_drained_worker_waits_for_it() -> None:
     session = now.process.sessions[0]
     now.process.drain()
     assert not now.process.done.is_set()
-    now.tell(session, work.Kill(numbers=[4]))
+    now.tell(session, workers.Kill(numbers=[4]))
     assert now.executor.killed == [4]
     now.executor.complete(Completion(4, 0, reason="cancelled", started_at=1000.0))
     await worker_reports(now)
-    now.tell(session, work.Ack(numbers=[4]))
+    now.tell(session, workers.Ack(numbers=[4]))
     assert now.process.done.is_set()
 
 
@@ -573,4 +573,4 @@ async def test_a_known_result_is_reported_and_not_made_again() -> None:
 async def test_a_worker_that_is_stopped_says_so_first() -> None:
     worker = Worker(sessions=2)
     worker.process.stop()
-    assert worker.said == [work.Leaving(), work.Leaving()]
+    assert worker.said == [workers.Leaving(), workers.Leaving()]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kestrelctl.worker.programs import Programs, why_not_started
+from kestrelctl.worker.run.programs import Programs, why_not_started
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from neighbourskit import Neighbourhood, on_its_own_clock, pass_by
 
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import codec, workers
 
 NUMBER = 1_000
 STORED = {
@@ -42,13 +42,13 @@ async def test_a_worker_refuses_what_leads_out_and_goes_on(
 ) -> None:
     pool = Neighbourhood(tmp_path).open("b.test")
     await pass_by(1)
-    said: list[work.Report] = []
+    said: list[workers.Report] = []
     session = pool.process.sessions[0].session
     send = session.send
 
     def hear(text: str, to: str) -> None:
         message = codec.from_worker.decode(text)
-        if isinstance(message, work.Report):
+        if isinstance(message, workers.Report):
             said.append(message)
         send(text, to)
 

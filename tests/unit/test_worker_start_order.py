@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelctl.worker import start_order
-from kestrelctl.worker.start_order import StartOrder
+from kestrelctl.worker.connection import start_order
+from kestrelctl.worker.connection.start_order import StartOrder
 
 
 @pytest.fixture(autouse=True)

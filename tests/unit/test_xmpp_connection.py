@@ -13,7 +13,7 @@ import pytest
 from kestrelctl.errors import Busy, Undelivered, Unreachable, Untrusted, UsageError
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import Changed, Failed, Reply
-from kestrelctl.protocol.chat_message import JUST_TEXT, ChatMarks
+from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
 from kestrelctl.protocol.codec import MAX_PAYLOAD_BYTES
 from kestrelctl.protocol.requests import CancelJobs
 from kestrelctl.xmpp import xmpp_session

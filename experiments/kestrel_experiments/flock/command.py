@@ -14,8 +14,8 @@ import click
 import msgspec
 
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.cli.command_output import CommandOutput
-from kestrelctl.cli.screen import Screen
+from kestrelctl.cli.show.command_output import CommandOutput
+from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.until_signal import SIGNAL_STATUS, until_a_signal
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError, UsageError
@@ -101,7 +101,7 @@ def flock(invocation: Invocation, /, **options: Any) -> int:
     from kestrel_experiments.flock.report import write_flock_report
     from kestrel_experiments.flock.result import read_flock_result
     from kestrelctl.bench.machine import prosody_version, this_machine
-    from kestrelctl.bench.report_files import prepare_directory
+    from kestrelctl.bench.report.files import prepare_directory
 
     directory: Path | None = options.pop("report")
     earlier = [(str(path), read_flock_result(path)) for path in options.pop("earlier")]

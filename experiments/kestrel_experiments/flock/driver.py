@@ -15,12 +15,12 @@ import msgspec
 from kestrel_experiments.flock.record import PoolRecords, RanHere, TracedTask, lender_of
 from kestrel_experiments.flock_simulation.trace import LONGEST, Arrival
 from kestrelctl.bench.stall import STALL_SECONDS
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.errors import Busy, TimedOut, Unreachable
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.usage_answers import UsedByUsers
+from kestrelctl.protocol.answers import UsedByUsers
 from kestrelctl.xmpp.user import UserConnection
 
 #: Between two questions how far a pool is; they cost the machine little beside what it runs.

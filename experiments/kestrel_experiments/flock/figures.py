@@ -10,8 +10,8 @@ from kestrel_experiments.flock.source import OVERALL, WITHOUT_FLOCKING
 from kestrel_experiments.flock.statistics import SeedSpread
 from kestrel_experiments.flock.table import name_of, number
 from kestrel_experiments.spread_figure import LEAST, spread_figure
-from kestrelctl.bench.figures import PERCENT
-from kestrelctl.bench.svg import Plot, decades, labelled, ticks, written_out
+from kestrelctl.bench.report.figures import PERCENT
+from kestrelctl.bench.report.svg import Plot, decades, labelled, ticks, written_out
 
 #: Points of a distribution: more than a curve has pixels would be waste.
 _MOST_POINTS = 400

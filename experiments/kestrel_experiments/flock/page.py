@@ -18,7 +18,7 @@ from kestrel_experiments.flock.table import (
     rows,
     with_range,
 )
-from kestrelctl.bench.markup import document, facts, keys, over, table, tile
+from kestrelctl.bench.report.markup import document, facts, keys, over, table, tile
 
 #: From a machine that falls idle to a waiting task of another pool that starts there: the median.
 WANTED_IDLE_MS = 100.0

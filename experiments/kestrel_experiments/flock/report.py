@@ -6,8 +6,8 @@ from pathlib import Path
 
 from kestrel_experiments.flock.page import flock_page, gain_figure, longest_waits
 from kestrel_experiments.flock.result import FlockResult, summary, to_json
-from kestrelctl.bench.report_files import write_files
-from kestrelctl.bench.svg import picture
+from kestrelctl.bench.report.files import write_files
+from kestrelctl.bench.report.svg import picture
 
 
 def write_flock_report(directory: Path, result: FlockResult) -> list[Path]:

@@ -11,8 +11,8 @@ import click
 import msgspec
 
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.cli.command_output import Record, Table
-from kestrelctl.cli.grid import Grid
+from kestrelctl.cli.show.command_output import Record, Table
+from kestrelctl.cli.show.grid import Grid
 from kestrelctl.grammar.quantities import Number, WholeNumber, parse_percent
 
 

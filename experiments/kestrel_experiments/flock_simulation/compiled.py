@@ -29,7 +29,7 @@ from kestrel_experiments.flock_simulation import (
     simulated_pool,
 )
 from kestrelctl.core import jobs, pool, state
-from kestrelctl.core.attempts import book, endings, hand_out, reserve
+from kestrelctl.core.attempts import endings, hand_out, reserve, table
 from kestrelctl.core.handlers import reporting, submission
 from kestrelctl.core.members import worker, worker_class
 from kestrelctl.core.pacing import pace
@@ -64,7 +64,7 @@ OF_FLOCKS: tuple[ModuleType, ...] = (
 )
 #: And what one spends it in whose pools have cores.
 OF_CORES: tuple[ModuleType, ...] = (
-    book,
+    table,
     demand,
     endings,
     fitting,

@@ -18,18 +18,18 @@ from kestrel_experiments.flock_simulation.pool_model import DONE, RUNS, WAITS, U
 from kestrel_experiments.flock_simulation.simulated_pool import Neighbourhood, SimulatedPool
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.guest import TAG, GuestOf
+from kestrelctl.core.model.job.guest import TAG, GuestOf
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.neighbour import FLOCK
-from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import Snapshot, TaskRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import SECRET_BYTES
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.unmet import Unmet
-from kestrelctl.protocol.flock import LentClass
+from kestrelctl.protocol.pools import LentClass
 
 #: The core's clock is so far ahead of the flock's, which is below 0 while the pools join.
 CLOCK_AHEAD_SECONDS = 100_000.0

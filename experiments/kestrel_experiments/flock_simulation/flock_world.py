@@ -16,7 +16,7 @@ from kestrel_experiments.flock_simulation.simulated_pool import SimulatedPool
 from kestrel_experiments.flock_simulation.topology import Topology
 from kestrel_experiments.flock_simulation.trace import trace_arrays
 from kestrelctl.flock.rules.flock_settings import LOOK_MINUTES, MINUTE_SECONDS, FlockSettings
-from kestrelctl.protocol.flock import PoolAnnouncement
+from kestrelctl.protocol.pools import PoolAnnouncement
 
 #: Before the first task, the pools join within the first of these, and the overlay settles.
 _GATHERING_SECONDS = 1200.0

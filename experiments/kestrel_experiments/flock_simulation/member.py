@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kestrel_experiments.flock_simulation.agenda import Agenda
 from kestrel_experiments.flock_simulation.simulated_pool import Neighbourhood, SimulatedPool
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.flock.overlay.overlay import Overlay
 from kestrelctl.flock.rules.announcing import NEWS_SHARE, Announcer
 from kestrelctl.flock.rules.borrowing import Borrower, Need
@@ -26,8 +26,7 @@ from kestrelctl.flock.rules.willing import (
     nearest_rings_first,
     rings_of,
 )
-from kestrelctl.protocol.flock import Borrow, LentClass, NotLent, PoolAnnouncement
-from kestrelctl.protocol.flock_overlay import OverlayMessage
+from kestrelctl.protocol.pools import Borrow, LentClass, NotLent, OverlayMessage, PoolAnnouncement
 
 if TYPE_CHECKING:
     from random import Random

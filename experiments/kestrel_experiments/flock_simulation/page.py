@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from html import escape
 
 from kestrel_experiments.flock_simulation.flock_tally import NEAR_SHARES, FlockTally, PoolFigures
-from kestrelctl.bench.figures import PERCENT
-from kestrelctl.bench.markup import document, keys, table
-from kestrelctl.bench.svg import Plot, labelled, ticks
+from kestrelctl.bench.report.figures import PERCENT
+from kestrelctl.bench.report.markup import document, keys, table
+from kestrelctl.bench.report.svg import Plot, labelled, ticks
 
 COLUMNS = (
     "run",

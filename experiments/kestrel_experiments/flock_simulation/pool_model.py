@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 
 from kestrel_experiments.flock_simulation.agenda import Agenda
 from kestrel_experiments.flock_simulation.simulated_pool import Neighbourhood, SimulatedPool
-from kestrelctl.protocol.flock import LentClass
+from kestrelctl.protocol.pools import LentClass
 
 #: What has become of a task.
 WAITS, RUNS, DONE = 0, 1, 2

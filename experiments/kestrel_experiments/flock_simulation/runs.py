@@ -17,8 +17,8 @@ from kestrel_experiments.flock_simulation.page import (
     flock_page,
     locality_plot,
 )
-from kestrelctl.bench.report_files import write_files
-from kestrelctl.bench.svg import picture
+from kestrelctl.bench.report.files import write_files
+from kestrelctl.bench.report.svg import picture
 from kestrelctl.errors import UsageError
 
 

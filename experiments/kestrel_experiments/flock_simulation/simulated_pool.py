@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kestrelctl.protocol.flock import LentClass
+from kestrelctl.protocol.pools import LentClass
 
 
 class Neighbourhood:

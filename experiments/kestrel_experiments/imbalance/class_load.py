@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from kestrelctl.environments.environment_class import EnvironmentClass, EnvironmentResources
+from kestrelctl.core.environments.environment_class import EnvironmentClass, EnvironmentResources
 
 #: The share of the tasks that each class has, the loaded one first.
 SHARES = {"a": 0.8, "b": 0.1, "c": 0.1}

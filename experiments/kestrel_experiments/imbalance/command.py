@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.cli.command_output import Record, Table
-from kestrelctl.cli.grid import Grid
-from kestrelctl.cli.screen import Screen
+from kestrelctl.cli.show.command_output import Record, Table
+from kestrelctl.cli.show.grid import Grid
+from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.until_signal import SIGNAL_STATUS, until_a_signal
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.grammar.quantities import Number, WholeNumber
@@ -125,7 +125,7 @@ def bench_environments(
     from kestrel_experiments.imbalance.simulation import simulated_run
     from kestrelctl.bench.bounds import parse_sleep
     from kestrelctl.bench.machine import prosody_version, this_machine
-    from kestrelctl.bench.report_files import prepare_directory
+    from kestrelctl.bench.report.files import prepare_directory
 
     if start is not None and not simulated:
         raise UsageError("real environments take as long as they do", hint="--simulated --start")

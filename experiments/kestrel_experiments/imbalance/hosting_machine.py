@@ -12,15 +12,15 @@ from kestrel_worlds.network import Server
 from kestrel_worlds.simulated_machine import SimulatedMachine
 from kestrel_worlds.simulation_clock import SimulationClock
 from kestrel_worlds.truth import Fate, StageFate
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.assets import Amounts, amounts
-from kestrelctl.core.model.stage import Stage
-from kestrelctl.environments.environment_class import EnvironmentClass
-from kestrelctl.environments.environment_names import EnvironmentOwner
-from kestrelctl.protocol.environments import EnvironmentsHere
+from kestrelctl.core.environments.environment_class import EnvironmentClass
+from kestrelctl.core.environments.names import EnvironmentOwner
+from kestrelctl.core.model.job.stage import Stage
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.assets import Amounts, amounts
+from kestrelctl.protocol.workers import EnvironmentsHere
+from kestrelctl.worker.connection.environments import SessionEnvironments
 from kestrelctl.worker.environments.environment_driver import EnvironmentStatus, sweep
 from kestrelctl.worker.environments.environment_host import EnvironmentHost, HostSession
-from kestrelctl.worker.session_environments import SessionEnvironments
 
 #: The only kind that is made here.
 KIND = "venv"

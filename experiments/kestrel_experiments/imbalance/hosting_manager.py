@@ -10,12 +10,12 @@ from kestrel_worlds.network import Server
 from kestrel_worlds.simulated_manager import SimulatedManager
 from kestrel_worlds.simulation_clock import SimulationClock
 from kestrel_worlds.store import SimulatedStore
+from kestrelctl.core.environments.environment_class import EnvironmentClass
+from kestrelctl.core.environments.started import Environment
 from kestrelctl.core.model.config import Config
-from kestrelctl.environments.environment_class import EnvironmentClass
-from kestrelctl.environments.started import Environment
-from kestrelctl.manager.environments.environment_desk import EnvironmentDesk
+from kestrelctl.manager.environments.service import EnvironmentService
 from kestrelctl.manager.listener import ManagerListener
-from kestrelctl.manager.request_dispatch import RequestDispatcher
+from kestrelctl.manager.requests.dispatch import RequestDispatcher
 from kestrelctl.manager.service import Service
 
 
@@ -36,16 +36,16 @@ class HostingManager(SimulatedManager):
     ) -> None:
         super().__init__(clock, random, server, store, audit, config, check=check)
         self._classes = {each.name: each for each in classes}
-        self._desk: EnvironmentDesk | None = None
+        self._desk: EnvironmentService | None = None
         self._accounts = KeptAccounts()
 
     def open_environments(
         self, service: Service, dispatcher: RequestDispatcher, listener: ManagerListener
     ) -> None:
-        """As `manager.manager_daemon.serve`."""
+        """As `manager.daemon.serve`."""
         workers_domain = f"workers.{self.server.domain}"
         invitations = AnybodyJoins(workers_domain)
-        self._desk = EnvironmentDesk(
+        self._desk = EnvironmentService(
             service, self._classes, {}, invitations, workers_domain, self._accounts
         )
         dispatcher.serve_environments(self._desk)

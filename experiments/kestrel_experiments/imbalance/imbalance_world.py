@@ -24,14 +24,14 @@ from kestrel_worlds.truth import Fate, StageFate
 from kestrel_worlds.users import Operator, Owner
 from kestrel_worlds.vigil import Vigil
 from kestrel_worlds.workload import OWNERS, Submission
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.environments.environment_class import EnvironmentClass
+from kestrelctl.core.environments.started import Environment
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.program import Program
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.stage import Stage
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.stage import Stage
-from kestrelctl.environments.environment_class import EnvironmentClass
-from kestrelctl.environments.started import Environment
+from kestrelctl.core.model.worker.ad import WorkerAd
 
 #: From the beginning of the world to the moment 0 of the load: what is always there is there.
 BEFORE_SECONDS = 30.0

@@ -18,9 +18,9 @@ from kestrel_experiments.imbalance.result import (
     figures,
 )
 from kestrel_experiments.spread_figure import spread_figure
-from kestrelctl.bench.markup import document, facts, keys, over, table, tile
-from kestrelctl.bench.report_files import write_files
-from kestrelctl.bench.svg import Plot, labelled, picture, ticks
+from kestrelctl.bench.report.files import write_files
+from kestrelctl.bench.report.markup import document, facts, keys, over, table, tile
+from kestrelctl.bench.report.svg import Plot, labelled, picture, ticks
 from kestrelctl.core.model.plural import plural
 
 COLUMNS = (

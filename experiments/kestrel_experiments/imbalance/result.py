@@ -20,8 +20,8 @@ from kestrel_experiments.imbalance.class_load import (
 )
 from kestrel_experiments.imbalance.environment_watch import EnvironmentSpan
 from kestrelctl.bench.bounds import check_plausible, worker_time_bound
-from kestrelctl.bench.curves import timeline
 from kestrelctl.bench.machine import BenchMachine
+from kestrelctl.bench.report.curves import timeline
 
 #: What is wanted of on demand, beside the static partition.
 WANTED_RATIO = 0.6

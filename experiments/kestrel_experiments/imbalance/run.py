@@ -22,11 +22,11 @@ from kestrel_experiments.imbalance.class_load import (
 from kestrel_experiments.imbalance.environment_watch import EnvironmentWatch
 from kestrel_experiments.imbalance.result import ImbalanceRun, run_of
 from kestrelctl.bench.stall import STALL_SECONDS
-from kestrelctl.environments.environment_class import EnvironmentClass
+from kestrelctl.core.environments.environment_class import EnvironmentClass
 from kestrelctl.errors import KestrelError
 from kestrelctl.local.control import connect_local, throw_away_pool
-from kestrelctl.protocol.environment_answers import EnvironmentList
-from kestrelctl.protocol.environment_requests import ListEnvironments
+from kestrelctl.protocol.answers import EnvironmentList
+from kestrelctl.protocol.requests import ListEnvironments
 from kestrelctl.xmpp.user import UserConnection
 
 #: How often it is looked which environments there are: none starts in less.

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.cli.command_output import Record, Table
-from kestrelctl.cli.grid import Grid
+from kestrelctl.cli.show.command_output import Record, Table
+from kestrelctl.cli.show.grid import Grid
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.quantities import Number, WholeNumber, parse_digits, split_words
 
@@ -69,7 +69,7 @@ def bench_properties(
     from kestrel_experiments.polls.result import PollResult
     from kestrel_experiments.polls.run import PollPlan, poll_run
     from kestrelctl.bench.machine import prosody_version, this_machine
-    from kestrelctl.bench.report_files import prepare_directory
+    from kestrelctl.bench.report.files import prepare_directory
 
     if limited_only and limit_per_second is None:
         raise UsageError("which limit?", hint="--limit 10")

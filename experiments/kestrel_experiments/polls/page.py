@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from kestrel_experiments.polls.result import MOST_CLIENTS, PollResult, PollRun, growth
-from kestrelctl.bench.report_files import write_files
-from kestrelctl.bench.svg import SERIES_COLOURS, Plot, labelled, picture, ticks
+from kestrelctl.bench.report.files import write_files
+from kestrelctl.bench.report.svg import SERIES_COLOURS, Plot, labelled, picture, ticks
 
 COLUMNS = ("clients", "reply, kB", "limit/s", "mean kB/s", "most kB/s", "polls waiting", "CPU, %",
            "memory, MB")  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kestrel_worlds.flock_worlds.flock_world_settings import PoolPlan
 from kestrel_worlds.users import Operator
-from kestrelctl.protocol import flock_requests as fr
+from kestrelctl.protocol import requests as rq
 
 
 class FlockOperator(Operator):
@@ -14,11 +14,11 @@ class FlockOperator(Operator):
         """Does all that at its times."""
         after = self.clock.after
         for at_seconds, via in plan.joins:
-            after(at_seconds, self._want, "flock", fr.JoinFlock(domain=via))
+            after(at_seconds, self._want, "flock", rq.JoinFlock(domain=via))
         for at_seconds in plan.leaves:
-            after(at_seconds, self._want, "flock", fr.LeaveFlock())
+            after(at_seconds, self._want, "flock", rq.LeaveFlock())
         for change in plan.rules:
-            wish: fr.SetFlockRule | fr.RemoveFlockRule = fr.RemoveFlockRule(name=change.name)
+            wish: rq.SetFlockRule | rq.RemoveFlockRule = rq.RemoveFlockRule(name=change.name)
             if change.rule is not None:
-                wish = fr.SetFlockRule(rule=change.rule)
+                wish = rq.SetFlockRule(rule=change.rule)
             after(change.at_seconds, self._want, f"rule {change.name}", wish)

@@ -12,7 +12,7 @@ from kestrelctl.core.model.neighbour import LEAST_CPUS
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.own_waiting import own_waiting
 from kestrelctl.flock.rules.flock_settings import FlockSettings
-from kestrelctl.worker.session import LONGEST_NOBODY_SECONDS
+from kestrelctl.worker.connection.session import LONGEST_NOBODY_SECONDS
 
 #: How long a loan may take to be heard again by a home that has come back: the longest pause before
 #: a hello, its jitter, and the ways there and back.

@@ -8,11 +8,12 @@ import msgspec
 
 from kestrel_worlds.settings import BadDay, WorldSettings, some_config
 from kestrel_worlds.workload import MEBIBYTE, OWNERS, Submission
-from kestrelctl.core.model import guest, isolation
-from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.flock_rule import FlockRule
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
+from kestrelctl.core.model.job import guest
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec, OnWorkerLost
+from kestrelctl.core.model.worker import isolation
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 
 #: The domains of the pools of a world, the first ones of these.

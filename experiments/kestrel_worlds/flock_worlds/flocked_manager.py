@@ -23,9 +23,9 @@ from kestrelctl.flock.service.kept_flock import KeptFlock
 from kestrelctl.flock.service.loan_addresses import pool_and_loan
 from kestrelctl.flock.service.pool_in_flock import PoolInFlock
 from kestrelctl.manager.other_pools import OtherPools
-from kestrelctl.manager.request_dispatch import RequestDispatcher
+from kestrelctl.manager.requests.dispatch import RequestDispatcher
 from kestrelctl.manager.service import Service
-from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import codec, workers
 
 #: Guests are not isolated from anything in a world without processes.
 ISOLATION = "plain"
@@ -107,7 +107,7 @@ class FlockedManager(SimulatedManager):
             audit = self._whole.pools[self.address]
             audit.handed_in(event.spec.guest.pool, Policy(pool.flock_rules, ISOLATION))
 
-    def on_refused(self, worker: str, message: work.Refused) -> None:
+    def on_refused(self, worker: str, message: workers.Refused) -> None:
         """A loan may be refused, unless this manager has only forgotten what it asked for."""
         lender, loan = pool_and_loan(worker)
         if not is_neighbour(worker):
@@ -136,7 +136,7 @@ class FlockedManager(SimulatedManager):
     def _reports(self, home: str, payload: str) -> None:
         """A loan reports results to the pool that has borrowed."""
         report = codec.from_worker.decode(payload)
-        assert isinstance(report, work.Report)
+        assert isinstance(report, workers.Report)
         spooled = {n for (to, _), all in self.spools.written.items() if to == home for n in all}
         for result in report.results:
             self._whole.reported(home, result)

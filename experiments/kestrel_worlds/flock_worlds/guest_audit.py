@@ -10,9 +10,9 @@ from kestrel_worlds.audit import Audit, Execution
 from kestrel_worlds.simulation_clock import SimulationClock
 from kestrelctl.core.effects import Effect, Run
 from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.result import Outcome, Result
-from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.flock.rules.policy import Policy
 from kestrelctl.flock.service.guest_jobs import held_of
 from kestrelctl.flock.service.loan_addresses import loan_of

@@ -12,14 +12,14 @@ from math import ceil
 
 import msgspec
 
-from kestrelctl.core.model.assets import MILLI, Amounts, amounts, resized, with_units
-from kestrelctl.core.model.checkpoint import MadeCheckpoint
-from kestrelctl.core.model.claim import Claim, enforced
 from kestrelctl.core.model.end_reason import CANCELLED
+from kestrelctl.core.model.job.checkpoint import MadeCheckpoint
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
-from kestrelctl.core.model.template import Template
-from kestrelctl.core.model.unit_claim import claim_of
+from kestrelctl.core.model.worker.assets import MILLI, Amounts, amounts, resized, with_units
+from kestrelctl.core.model.worker.claim import Claim, enforced
+from kestrelctl.core.model.worker.unit_claim import claim_of
 
 #: A result does not wait longer than this for company, and only while the next task is at hand.
 COMPANY_SECONDS = 0.2
@@ -164,7 +164,7 @@ class Agent:
         """Queues attempts.
 
         Args:
-            spans, claims, counts, limits, hosts, checkpoints: as in `protocol.work.Run`.
+            spans, claims, counts, limits, hosts, checkpoints: as in `protocol.workers.Run`.
 
         Returns:
             Those that cannot be taken (their template, or that of one before them, is unknown, or

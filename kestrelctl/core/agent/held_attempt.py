@@ -7,11 +7,11 @@ from typing import Self
 import msgspec
 
 from kestrelctl.core.agent.agent import LocalAttempt
-from kestrelctl.core.model.assets import Amounts
-from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.seal import Seal
-from kestrelctl.core.model.template import Template
-from kestrelctl.core.model.unit_claim import BoundClaim
+from kestrelctl.core.model.worker.assets import Amounts
+from kestrelctl.core.model.worker.claim import Claim
+from kestrelctl.core.model.worker.unit_claim import BoundClaim
 
 
 class HeldAttempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):

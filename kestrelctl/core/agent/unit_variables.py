@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kestrelctl.core.model.ad import GPUS, WorkerAd
+from kestrelctl.core.model.worker.ad import GPUS, WorkerAd
 
 _OF_VENDOR = {
     "nvidia": ("CUDA_VISIBLE_DEVICES",),

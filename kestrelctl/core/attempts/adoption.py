@@ -5,16 +5,16 @@ The earlier surviving attempt of a task wins: work that was begun is kept, a rep
 
 from __future__ import annotations
 
-from kestrelctl.core.attempts import book
+from kestrelctl.core.attempts import table
 from kestrelctl.core.attempts.endings import find_again, lose, put_back, write_passed
 from kestrelctl.core.effects import Acknowledge, Kill
 from kestrelctl.core.events import Joined
 from kestrelctl.core.jobs.job import Job, Task
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import Progress
-from kestrelctl.core.model.unit_claim import claim_of
+from kestrelctl.core.model.worker.claim import Claim
+from kestrelctl.core.model.worker.unit_claim import claim_of
 from kestrelctl.core.state import State
 
 
@@ -30,7 +30,7 @@ def end_unnamed(state: State, worker: Worker, event: Joined, *, reborn: bool) ->
         if number in said:
             continue
         # It died with the process, or came too late: before the welcome nothing counts.
-        attempt = book.end(state, worker, task)
+        attempt = table.end(state, worker, task)
         if reborn:
             lose(state, task, attempt, "restarted")
         else:
@@ -103,7 +103,7 @@ def _keep(state: State, worker: Worker, number: int, task: Task, claim: Claim) -
         sent_at = given_up.sent_at
     if other is not None:
         stop(state, task)
-    book.adopt(state, worker, task, number, claim, sent_at)
+    table.adopt(state, worker, task, number, claim, sent_at)
     if task.is_suspect:
         worker.silence.process.suspects.append(task)
     find_again(state, task)
@@ -112,7 +112,7 @@ def _keep(state: State, worker: Worker, number: int, task: Task, claim: Claim) -
 
 def stop(state: State, task: Task) -> None:
     """Ends the attempt of a task of which an earlier one has survived, also at its worker."""
-    attempt = book.withdraw(state, task)
+    attempt = table.withdraw(state, task)
     if attempt is None:
         return
     task.give_up(attempt)

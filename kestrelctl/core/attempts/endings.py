@@ -12,10 +12,10 @@ from kestrelctl.core.events import JobClosed
 from kestrelctl.core.jobs.attempt import Attempt, Phase
 from kestrelctl.core.jobs.job import Job, LargerRequest, Standing, Task
 from kestrelctl.core.model.end_reason import EndReason
-from kestrelctl.core.model.ending_rules import backoff_bounds
+from kestrelctl.core.model.job.ending_rules import backoff_bounds
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.result import Result
-from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.pacing.backoff import doubled_seconds
 from kestrelctl.core.state import BackOff, State
 

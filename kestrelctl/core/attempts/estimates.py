@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.attempts import book
+from kestrelctl.core.attempts import table
 from kestrelctl.core.jobs.attempt import Attempt, Phase
 from kestrelctl.core.members.outline import exhausted
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.end_reason import ended_by_itself
+from kestrelctl.core.model.job.shape import Shape
 from kestrelctl.core.model.result import Outcome, Result
-from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.supply import ClassSupply
 from kestrelctl.core.state import State
@@ -107,5 +107,5 @@ def _move(state: State, worker: Worker, asset: str, estimate: int) -> None:
         if estimate < outline.estimate:
             outline.fell = state.next_number
         outline.changed = state.next_number
-        book.estimate(worker, asset, estimate)
+        table.estimate(worker, asset, estimate)
         state.touch(worker)

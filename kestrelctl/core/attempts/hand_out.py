@@ -7,21 +7,21 @@ from itertools import islice
 
 import msgspec
 
-from kestrelctl.core.attempts.book import begin
 from kestrelctl.core.attempts.endings import back_off, write_passed
 from kestrelctl.core.attempts.losses import suspects_in
+from kestrelctl.core.attempts.table import begin
 from kestrelctl.core.effects import Run, Span
 from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import SUSPECT_LOSSES, Job, Task
 from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.assets import known
-from kestrelctl.core.model.checkpoint import MadeCheckpoint
-from kestrelctl.core.model.claim import Claim, limits_beyond
+from kestrelctl.core.model.job.checkpoint import MadeCheckpoint
+from kestrelctl.core.model.job.span import told_host
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.records import Progress
-from kestrelctl.core.model.span import told_host
-from kestrelctl.core.model.template import Template
-from kestrelctl.core.model.unit_claim import claim_of
+from kestrelctl.core.model.worker.assets import known
+from kestrelctl.core.model.worker.claim import Claim, limits_beyond
+from kestrelctl.core.model.worker.unit_claim import claim_of
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.plan import Assignment, Plan
 from kestrelctl.core.state import State

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kestrelctl.core.attempts.book import end
 from kestrelctl.core.attempts.endings import lose
+from kestrelctl.core.attempts.table import end
 from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.job import Task
 from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.job.spec import OnWorkerLost
 from kestrelctl.core.model.neighbour import is_neighbour
-from kestrelctl.core.model.spec import OnWorkerLost
 from kestrelctl.core.state import State
 
 

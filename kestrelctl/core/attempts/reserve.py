@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.model.job.shape import Shape
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.reservation import asks_for_nothing, best_to_keep, starving
 from kestrelctl.core.state import State

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.model.job.shape import Shape
 from kestrelctl.core.scheduling.ladder import refusal
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.state import State

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.counting.stored_totals import StoredTotals
-from kestrelctl.core.model.stage import STAGES, StageRun
+from kestrelctl.core.model.job.stage import STAGES, StageRun
 
 #: From a job's submission to the first hand-out of a task, in seconds.
 WAIT_BOUNDS = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 7200.0)

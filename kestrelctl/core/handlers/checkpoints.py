@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.attempts.book import move_away
 from kestrelctl.core.attempts.endings import pause, put_back, remember
+from kestrelctl.core.attempts.table import move_away
 from kestrelctl.core.effects import TakeCheckpoints
 from kestrelctl.core.events import Checkpointed
 from kestrelctl.core.handlers.presence import spoke
@@ -11,10 +11,10 @@ from kestrelctl.core.handlers.stored_sums import count_stored
 from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.job import Task
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.checkpoint import Checkpoint, MadeCheckpoint, can_be_given
 from kestrelctl.core.model.end_reason import ended_by_itself
+from kestrelctl.core.model.job.checkpoint import Checkpoint, MadeCheckpoint, can_be_given
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.result import MOST_REASON_CHARACTERS, Result, how_it_ended
-from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.state import State
 
 

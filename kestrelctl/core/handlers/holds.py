@@ -9,7 +9,7 @@ from kestrelctl.core.effects import Answer
 from kestrelctl.core.events import PutOnHold, Release
 from kestrelctl.core.handlers.submission import hold_of_failed, refuse
 from kestrelctl.core.jobs.job import Job
-from kestrelctl.core.model.hold import MAX_HOLD_REASON_CHARACTERS, POOL, Hold
+from kestrelctl.core.model.job.hold import MAX_HOLD_REASON_CHARACTERS, POOL, Hold
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.result import Result, how_it_ended
 from kestrelctl.core.state import State

@@ -10,7 +10,7 @@ from kestrelctl.core.handlers.health import release
 from kestrelctl.core.handlers.presence import forget, lose_worker
 from kestrelctl.core.handlers.reconciliation import end_reconciliation
 from kestrelctl.core.handlers.stored_sums import end_stored
-from kestrelctl.core.handlers.usage_records import record_usage
+from kestrelctl.core.handlers.usage import record_usage
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.state import State
 

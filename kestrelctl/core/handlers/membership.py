@@ -7,8 +7,8 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from kestrelctl.core.attempts.adoption import adopt, end_unnamed
-from kestrelctl.core.attempts.book import note_stages, resize
 from kestrelctl.core.attempts.losses import let_go
+from kestrelctl.core.attempts.table import note_stages, resize
 from kestrelctl.core.effects import AskWho, Recall, SetHeartbeat, Welcome
 from kestrelctl.core.events import (
     Bounced,
@@ -45,10 +45,10 @@ from kestrelctl.core.handlers.token_changes import note_clash
 from kestrelctl.core.members.silence import Process
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.matching_ads import properties_ad
 from kestrelctl.core.model.member_change import what_changed
 from kestrelctl.core.model.records import WorkerRecord
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.matching_ads import properties_ad
 from kestrelctl.core.pacing.backoff import RETURN_SECONDS
 from kestrelctl.core.state import State
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from kestrelctl.core.effects import AskWho
 from kestrelctl.core.events import Joined, Resized
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.ad import WorkerAd, with_cpus
-from kestrelctl.core.model.assets import MILLI
 from kestrelctl.core.model.neighbour import is_neighbour
+from kestrelctl.core.model.worker.ad import WorkerAd, with_cpus
+from kestrelctl.core.model.worker.assets import MILLI
 from kestrelctl.core.state import State
 
 

@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from kestrelctl.core.attempts.book import withdraw
 from kestrelctl.core.attempts.endings import finish, remember
+from kestrelctl.core.attempts.table import withdraw
 from kestrelctl.core.effects import Feed
 from kestrelctl.core.events import Retry, TasksClosed
 from kestrelctl.core.handlers.waits import Refused
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.jobs.pairing import TaskPairing
-from kestrelctl.core.model.after import IfParentFails
 from kestrelctl.core.model.index_ranges import IndexRange, IndexRanges, as_ranges
+from kestrelctl.core.model.job.after import IfParentFails
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import EndedTasks, TaskRecord
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.state import State
 
 

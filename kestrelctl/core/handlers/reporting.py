@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from kestrelctl.core.attempts.adoption import reach, stop
-from kestrelctl.core.attempts.book import end, withdraw
 from kestrelctl.core.attempts.endings import (
     DONE,
     ask_for_more,
@@ -18,6 +17,7 @@ from kestrelctl.core.attempts.endings import (
     was_refused,
 )
 from kestrelctl.core.attempts.estimates import note_refusal, note_success, refused_asset
+from kestrelctl.core.attempts.table import end, withdraw
 from kestrelctl.core.effects import Acknowledge
 from kestrelctl.core.events import Reported, Returned
 from kestrelctl.core.handlers.checkpoints import go_on, keep_checkpoint
@@ -29,18 +29,15 @@ from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.jobs.stored_bytes import stored_by
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.assets import describe
-from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.end_reason import EndKind, EndReason
-from kestrelctl.core.model.ending_rules import (
-    asks_for_more_memory,
-    may_be_retried,
-)
+from kestrelctl.core.model.job.ending_rules import asks_for_more_memory, may_be_retried
+from kestrelctl.core.model.job.stage import RUN
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.core.model.result import Outcome, Result, bounded, how_it_ended
 from kestrelctl.core.model.seal import Proof, Seal
-from kestrelctl.core.model.stage import RUN
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.worker.assets import describe
+from kestrelctl.core.model.worker.claim import Claim
 from kestrelctl.core.state import State
 
 #: A job goes to the end of the queue of its priority with each so many failures in a row.

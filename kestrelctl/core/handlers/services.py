@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kestrelctl.core.attempts.adoption import reach
-from kestrelctl.core.attempts.book import move_away
+from kestrelctl.core.attempts.table import move_away
 from kestrelctl.core.effects import Answer, Kill
 from kestrelctl.core.events import ScaleService
 from kestrelctl.core.handlers.submission import (
@@ -16,7 +16,7 @@ from kestrelctl.core.handlers.submission import (
 )
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.ending_rules import MOST_COPIES
+from kestrelctl.core.model.job.ending_rules import MOST_COPIES
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.state import State
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.attempts.book import end, move_away
 from kestrelctl.core.attempts.endings import finish, put_back
+from kestrelctl.core.attempts.table import end, move_away
 from kestrelctl.core.effects import Acknowledge, Kill
 from kestrelctl.core.handlers.reporting import accept
 from kestrelctl.core.handlers.submission import cancel_all
 from kestrelctl.core.jobs.job import FAILED_MEMBER, Job, Standing, Task
-from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.state import State
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from kestrelctl.core.attempts.adoption import reach
-from kestrelctl.core.attempts.book import withdraw
 from kestrelctl.core.attempts.endings import finish, remember
+from kestrelctl.core.attempts.table import withdraw
 from kestrelctl.core.effects import Answer, Feed, Kill, NoticesSettled
 from kestrelctl.core.events import (
     Cancel,
@@ -39,16 +39,16 @@ from kestrelctl.core.handlers.waits import (
 )
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.jobs.queued_bytes import account_of, encoded_bytes
-from kestrelctl.core.model.after import shifted
 from kestrelctl.core.model.end_reason import NO_REASON
-from kestrelctl.core.model.hold import MAX_HOLD_REASON_CHARACTERS, POOL, SUBMITTED_SO, Hold
+from kestrelctl.core.model.files.parent_files import located
 from kestrelctl.core.model.index_ranges import IndexRange, IndexRanges, as_ranges
-from kestrelctl.core.model.parent_files import located
+from kestrelctl.core.model.job.after import shifted
+from kestrelctl.core.model.job.hold import MAX_HOLD_REASON_CHARACTERS, POOL, SUBMITTED_SO, Hold
+from kestrelctl.core.model.job.shape import Shape
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import JobForgotten, OwnerTold, Swept
-from kestrelctl.core.model.shape import Shape
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.scheduling.judgement import problem_with_evaluation
 from kestrelctl.core.state import State
 

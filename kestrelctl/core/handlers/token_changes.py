@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from kestrelctl.core.effects import Answer
 from kestrelctl.core.events import DropToken, PutToken
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import TokenGone, TokenRecord
 from kestrelctl.core.model.validate import problem_with_tokens
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.state import State
 
 #: How many sorts of tokens a pool may have.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from kestrelctl.core.jobs.dependencies import MOST_NAMED
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.jobs.parents import first_in_vain
-from kestrelctl.core.model.after import After, IfParentFails, count_parents, ids_of
+from kestrelctl.core.model.job.after import After, IfParentFails, count_parents, ids_of
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.state import State
 

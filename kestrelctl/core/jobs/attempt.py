@@ -6,9 +6,9 @@ import enum
 
 import msgspec
 
-from kestrelctl.core.model.assets import Amounts
-from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.result import Result
+from kestrelctl.core.model.worker.assets import Amounts
+from kestrelctl.core.model.worker.claim import Claim
 
 
 class Phase(enum.Enum):

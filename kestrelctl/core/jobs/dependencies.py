@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.jobs.parents import Parents
-from kestrelctl.core.model.after import After, ids_of
+from kestrelctl.core.model.job.after import After, ids_of
 
 #: Parents that all waiting jobs of one user may name, those with the same parents counted once.
 MOST_NAMED = 200_000

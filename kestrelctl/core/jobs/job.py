@@ -12,17 +12,17 @@ from kestrelctl.core.jobs.pairing import TaskPairing
 from kestrelctl.core.jobs.parents import Parents
 from kestrelctl.core.jobs.recent import Recent
 from kestrelctl.core.jobs.sharer import Sharer
-from kestrelctl.core.model.checkpoint import Checkpoint
 from kestrelctl.core.model.end_reason import NO_REASON, EndKind
-from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.index_ranges import IndexRanges
+from kestrelctl.core.model.job.checkpoint import Checkpoint
+from kestrelctl.core.model.job.hold import Hold
+from kestrelctl.core.model.job.shape import Shape
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import Counts
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.mail_address import is_worth_a_mail
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import JobRecord
-from kestrelctl.core.model.shape import Shape
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import Counts
-from kestrelctl.core.model.template import Template
 
 #: Of so many refused attempts a task remembers the numbers: they matter while a hello is under way.
 MOST_REFUSED = 16

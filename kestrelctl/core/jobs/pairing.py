@@ -5,8 +5,8 @@ What a job waits for as a whole is in `parents`.
 
 from __future__ import annotations
 
-from kestrelctl.core.model.after import IfParentFails
 from kestrelctl.core.model.index_ranges import IndexRange, IndexRanges
+from kestrelctl.core.model.job.after import IfParentFails
 from kestrelctl.core.model.plural import plural
 
 

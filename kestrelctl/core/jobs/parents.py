@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kestrelctl.core.model.after import After, IfParentFails, WantedEnd
+from kestrelctl.core.model.job.after import After, IfParentFails, WantedEnd
 from kestrelctl.core.model.plural import plural
 
 #: So many are named to people, of parents that are waited for.

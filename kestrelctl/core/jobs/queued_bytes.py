@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import msgspec
 
 from kestrelctl.core.jobs.job import Job
-from kestrelctl.core.model.guest import GuestOf
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.guest import GuestOf
+from kestrelctl.core.model.job.spec import JobSpec
 
 _encoder = msgspec.json.Encoder()
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kestrelctl.core.model.assets import Amounts, describe
 from kestrelctl.core.model.refusal import Reason, Refusal
+from kestrelctl.core.model.worker.assets import Amounts, describe
 
 
 def counted(charged: Mapping[str, int], tokens: Mapping[str, int]) -> Mapping[str, int]:

@@ -20,10 +20,10 @@ import msgspec
 
 from kestrelctl.core.jobs.quota import Quota
 from kestrelctl.core.jobs.stored_bytes import StoredBytes
-from kestrelctl.core.model.byte_limit import AS_FOR_ALL, limit_in_force
-from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.files.byte_limit import AS_FOR_ALL, limit_in_force
 from kestrelctl.core.model.records import GroupRecord, StoredRecord, UserRecord
+from kestrelctl.core.model.worker.claim import Claim
 
 #: Usage tilts a weight by this factor at most, either way.
 MOST_TILT = 2.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kestrelctl.core.model.byte_limit import MOST_STORED_SUM_BYTES
+from kestrelctl.core.model.files.byte_limit import MOST_STORED_SUM_BYTES
 from kestrelctl.core.model.result import Result
 
 HOUR_SECONDS = 3600

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from kestrelctl.core.jobs.job import Job
-from kestrelctl.core.model.assets import MILLI, Amounts
-from kestrelctl.core.model.claim import UNBOUNDED
 from kestrelctl.core.model.records import TokenRecord
+from kestrelctl.core.model.worker.assets import MILLI, Amounts
+from kestrelctl.core.model.worker.claim import UNBOUNDED
 
 
 class KeptTokens:

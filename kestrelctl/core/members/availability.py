@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.assets import Amounts
-from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.refusal import Reason
+from kestrelctl.core.model.worker.assets import Amounts
+from kestrelctl.core.model.worker.claim import Claim
 
 WORKER_STATES = ("idle", "busy", "draining", "quarantined", "offline", "unheard")
 

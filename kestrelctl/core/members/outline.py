@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kestrelctl.core.model.assets import MILLI, Amounts
+from kestrelctl.core.model.worker.assets import MILLI, Amounts
 
 
 class Outline:

@@ -10,9 +10,9 @@ from kestrelctl.core.members.outline import Outline
 from kestrelctl.core.members.silence import Silence
 from kestrelctl.core.members.skew import Skew
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.ad import WorkerAd, unit_ids, with_cpus
-from kestrelctl.core.model.assets import MILLI, Amounts, amounts, describe, with_units
-from kestrelctl.core.model.use import Use
+from kestrelctl.core.model.worker.ad import WorkerAd, unit_ids, with_cpus
+from kestrelctl.core.model.worker.assets import MILLI, Amounts, amounts, describe, with_units
+from kestrelctl.core.model.worker.use import Use
 
 
 class Worker:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from kestrelctl.core.model.ad import WorkerAd, bookable
-from kestrelctl.core.model.assets import MILLI, Amounts, amounts, known, natural, with_units
-from kestrelctl.core.model.matching_ads import Attributes, amounts_ad, in_lower_case, tags_ad
-from kestrelctl.core.model.significance import Facts, attributes_of
+from kestrelctl.core.model.worker.ad import WorkerAd, bookable
+from kestrelctl.core.model.worker.assets import MILLI, Amounts, amounts, known, natural, with_units
+from kestrelctl.core.model.worker.matching_ads import Attributes, amounts_ad, in_lower_case, tags_ad
+from kestrelctl.core.model.worker.significance import Facts, attributes_of
 from kestrelctl.core.policies.named_policy import NamedPolicy
 
 #: What two workers must agree in to be of one class.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.worker.ad import WorkerAd
 
 #: What each kind says:
 #:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kestrelctl.core.model.placeholders import WordOutline, bytes_in, fields_of, shown
-from kestrelctl.core.model.shell_text import pasted_item
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.placeholders import WordOutline, bytes_in, fields_of, shown
+from kestrelctl.core.model.job.shell_text import pasted_item
+from kestrelctl.core.model.job.spec import JobSpec
 
 #: The least memory, or disk, that is asked for. Less is a number that lacks its unit.
 LEAST_CAPACITY_BYTES = 1 << 20

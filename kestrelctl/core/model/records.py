@@ -6,17 +6,17 @@ from collections.abc import Iterable
 
 import msgspec
 
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.assets import Amounts
-from kestrelctl.core.model.byte_limit import AS_FOR_ALL, ByteLimit
-from kestrelctl.core.model.checkpoint import Checkpoint
 from kestrelctl.core.model.end_reason import NO_REASON, ReasonText
+from kestrelctl.core.model.files.byte_limit import AS_FOR_ALL, ByteLimit
 from kestrelctl.core.model.flock_rule import FlockRule
-from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.index_ranges import IndexRange, as_ranges
+from kestrelctl.core.model.job.checkpoint import Checkpoint
+from kestrelctl.core.model.job.hold import Hold
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import Counts, TaskState
 from kestrelctl.core.model.result import Result
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import Counts, TaskState
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.assets import Amounts
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import enum
 
 import msgspec
 
-from kestrelctl.core.model.matching_ads import PROPERTY_PREFIX
+from kestrelctl.core.model.worker.matching_ads import PROPERTY_PREFIX
 
 
 class Reason(enum.StrEnum):

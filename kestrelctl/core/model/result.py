@@ -6,11 +6,11 @@ from typing import Annotated
 
 import msgspec
 
-from kestrelctl.core.model.checkpoint import MOST_URL_CHARACTERS, MadeCheckpoint, can_be_given
 from kestrelctl.core.model.end_reason import NO_REASON, ReasonText
-from kestrelctl.core.model.stage import StageRun
-from kestrelctl.core.model.stage_rules import possible_runs
-from kestrelctl.core.model.stored_file import StoredFile, problem_with_stored_file
+from kestrelctl.core.model.files.stored_file import StoredFile, problem_with_stored_file
+from kestrelctl.core.model.job.checkpoint import MOST_URL_CHARACTERS, MadeCheckpoint, can_be_given
+from kestrelctl.core.model.job.stage import StageRun
+from kestrelctl.core.model.job.stage_rules import possible_runs
 
 #: A count that every store can hold; more is refused when it is decoded.
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]

@@ -8,9 +8,9 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from kestrelctl.core.model.assets import MILLI
 from kestrelctl.core.model.records import GroupRecord, UserRecord
 from kestrelctl.core.model.validate import MAX_ASSETS, MOST_OF_AN_ASSET, is_asset_name, no_asset
+from kestrelctl.core.model.worker.assets import MILLI
 
 #: Weights of users and of groups are multiplied and divided: of smaller ones nothing is left.
 LEAST_WEIGHT = 0.000_001

@@ -7,28 +7,28 @@ import re
 from collections.abc import Mapping
 
 from kestrelctl.core.classad.rules import shown
-from kestrelctl.core.model.ad import GPUS, AssetUnit, WorkerAd
-from kestrelctl.core.model.after import problem_with_parents
-from kestrelctl.core.model.assets import MILLI
-from kestrelctl.core.model.checkpoint_rules import problem_with_checkpoints
-from kestrelctl.core.model.ending_rules import problem_with_endings, problem_with_program_ends
-from kestrelctl.core.model.exits import MAX_EXIT_CODE
-from kestrelctl.core.model.guest import problem_with_guest
-from kestrelctl.core.model.job_inputs import problem_with_inputs, problem_with_stdin
-from kestrelctl.core.model.matching_ads import problem_with_attributes
-from kestrelctl.core.model.output_addresses import problem_with_output_address
-from kestrelctl.core.model.output_globs import problem_with_outputs
-from kestrelctl.core.model.parent_files import not_waited_for, problem_with_parent_files
+from kestrelctl.core.model.files.inputs import problem_with_inputs, problem_with_stdin
+from kestrelctl.core.model.files.output_addresses import problem_with_output_address
+from kestrelctl.core.model.files.output_globs import problem_with_outputs
+from kestrelctl.core.model.files.parent_files import not_waited_for, problem_with_parent_files
+from kestrelctl.core.model.files.workdir import problem_with_workdir
+from kestrelctl.core.model.job.after import problem_with_parents
+from kestrelctl.core.model.job.checkpoint_rules import problem_with_checkpoints
+from kestrelctl.core.model.job.ending_rules import problem_with_endings, problem_with_program_ends
+from kestrelctl.core.model.job.exits import MAX_EXIT_CODE
+from kestrelctl.core.model.job.guest import problem_with_guest
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.span import problem_with_span
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.stage_rules import problem_with_stages
+from kestrelctl.core.model.job.task_array import problem_with_ids
+from kestrelctl.core.model.job.task_environment import problem_with_environment
+from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.plural import plural
-from kestrelctl.core.model.program import Program
-from kestrelctl.core.model.significance import problem_with_expression
-from kestrelctl.core.model.span import problem_with_span
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.stage_rules import problem_with_stages
-from kestrelctl.core.model.task_array import problem_with_ids
-from kestrelctl.core.model.task_environment import problem_with_environment
-from kestrelctl.core.model.template import Template
-from kestrelctl.core.model.workdir import problem_with_workdir
+from kestrelctl.core.model.worker.ad import GPUS, AssetUnit, WorkerAd
+from kestrelctl.core.model.worker.assets import MILLI
+from kestrelctl.core.model.worker.matching_ads import problem_with_attributes
+from kestrelctl.core.model.worker.significance import problem_with_expression
 
 MAX_TASKS = 1_000_000_000
 MAX_PRIORITY = 255

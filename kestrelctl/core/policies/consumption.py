@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable
 
 from kestrelctl.core.classad.evaluation import Ad, Answer, Expression, Failure, Unknown
-from kestrelctl.core.model.assets import MILLI, Amounts, known, natural
-from kestrelctl.core.model.matching_ads import ASSET_UNITS, Attributes, amounts_ad
+from kestrelctl.core.model.worker.assets import MILLI, Amounts, known, natural
+from kestrelctl.core.model.worker.matching_ads import ASSET_UNITS, Attributes, amounts_ad
 from kestrelctl.core.policies.policy_text import PolicyText
 from kestrelctl.core.policies.spoiled import Spoiled
 from kestrelctl.core.policies.vocabulary import in_order

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.records import PolicyRecord
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.policies.named_policy import NamedPolicy
 
 

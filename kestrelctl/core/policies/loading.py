@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kestrelctl.core.classad.syntax import Node
-from kestrelctl.core.model.assets import MILLI, Amounts, describe_all
+from kestrelctl.core.model.worker.assets import MILLI, Amounts, describe_all
 from kestrelctl.core.policies.bad_policy import BadPolicy
 from kestrelctl.core.policies.consumption import Consumption
 from kestrelctl.core.policies.policy_text import PolicyText, Rule, read

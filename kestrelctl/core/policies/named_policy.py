@@ -6,10 +6,10 @@ from kestrelctl.core.classad.bad_expression import BadExpression
 from kestrelctl.core.classad.evaluation import Ad, Expression, is_true
 from kestrelctl.core.classad.rules import checked
 from kestrelctl.core.classad.syntax import references
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.assets import Amounts
-from kestrelctl.core.model.matching_ads import worker_ad
 from kestrelctl.core.model.records import PolicyRecord
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.assets import Amounts
+from kestrelctl.core.model.worker.matching_ads import worker_ad
 from kestrelctl.core.policies.bad_policy import BadPolicy
 from kestrelctl.core.policies.consumption import Consumption
 from kestrelctl.core.policies.policy_text import read

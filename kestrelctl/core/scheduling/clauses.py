@@ -11,9 +11,9 @@ from kestrelctl.core.classad.evaluation import Attribute, Unknown, is_true
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.clause_count import ClauseCount
-from kestrelctl.core.model.matching_ads import in_lower_case, job_ad, worker_ad
 from kestrelctl.core.model.refusal import Reason
+from kestrelctl.core.model.worker.clause_count import ClauseCount
+from kestrelctl.core.model.worker.matching_ads import in_lower_case, job_ad, worker_ad
 from kestrelctl.core.scheduling.expression_answers import Side, comes_to, names_asked
 from kestrelctl.core.scheduling.judgement import clause_texts, side, values_in
 

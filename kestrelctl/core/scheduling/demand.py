@@ -19,10 +19,10 @@ from kestrelctl.core.jobs.job import Job, Order
 from kestrelctl.core.jobs.sharer import Sharer, Sharers
 from kestrelctl.core.jobs.tokens import Tokens
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.matching_ads import JOB_ATTRIBUTES, job_facts
-from kestrelctl.core.model.shape import Shape, ShapeKey, shape_key
-from kestrelctl.core.model.significance import Facts, Significance
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.shape import Shape, ShapeKey, shape_key
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.worker.matching_ads import JOB_ATTRIBUTES, job_facts
+from kestrelctl.core.model.worker.significance import Facts, Significance
 
 #: How many shapes may be known that nobody has any more, at the least.
 SPARE_SHAPES = 64

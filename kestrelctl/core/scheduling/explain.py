@@ -14,9 +14,7 @@ from kestrelctl.core.jobs.tokens import KeptTokens, Tokens
 from kestrelctl.core.members.availability import closed
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.assets import MILLI, describe, four_digits
-from kestrelctl.core.model.clause_count import ClauseCount
-from kestrelctl.core.model.own_tags import first_own
+from kestrelctl.core.model.job.shape import Shape
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.refusal import (
     BUT_FOR_OWN_TAGS,
@@ -25,7 +23,9 @@ from kestrelctl.core.model.refusal import (
     Refusal,
     refuse,
 )
-from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.model.worker.assets import MILLI, describe, four_digits
+from kestrelctl.core.model.worker.clause_count import ClauseCount
+from kestrelctl.core.model.worker.own_tags import first_own
 from kestrelctl.core.scheduling.clauses import Crowd, clause_counts
 from kestrelctl.core.scheduling.demand import Demand
 from kestrelctl.core.scheduling.ladder import refusal

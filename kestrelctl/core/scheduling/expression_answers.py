@@ -13,7 +13,7 @@ from typing import TypeAlias, cast
 from kestrelctl.core.classad.bad_expression import BadExpression
 from kestrelctl.core.classad.evaluation import Ad, Answer, Attribute, Expression, Failure
 from kestrelctl.core.classad.syntax import Node, parse, references
-from kestrelctl.core.model.matching_ads import Attributes
+from kestrelctl.core.model.worker.matching_ads import Attributes
 
 #: So many answers are remembered in all: what a few clauses come to beside 10,000 kinds of workers.
 MOST_ANSWERS = 100_000

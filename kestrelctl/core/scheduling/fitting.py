@@ -13,9 +13,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.assets import Amounts
-from kestrelctl.core.model.claim import Claim
-from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.model.job.shape import Shape
+from kestrelctl.core.model.worker.assets import Amounts
+from kestrelctl.core.model.worker.claim import Claim
 
 
 class Fitting:

@@ -7,12 +7,12 @@ of such a worker does not tell jobs apart.
 from __future__ import annotations
 
 from kestrelctl.core.members.worker_class import WorkerClass, class_key
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.matching_ads import own_attributes, worker_facts
+from kestrelctl.core.model.job.shape import Shape
 from kestrelctl.core.model.neighbour import distance_seconds_of
 from kestrelctl.core.model.refusal import Refusal
-from kestrelctl.core.model.shape import Shape
-from kestrelctl.core.model.significance import Significance, all_facts, interests_of
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.matching_ads import own_attributes, worker_facts
+from kestrelctl.core.model.worker.significance import Significance, all_facts, interests_of
 from kestrelctl.core.policies.in_force import PoliciesInForce
 from kestrelctl.core.policies.named_policy import NamedPolicy
 from kestrelctl.core.scheduling.match import match

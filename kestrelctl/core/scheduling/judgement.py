@@ -15,12 +15,12 @@ from kestrelctl.core.classad.evaluation import Expression, Failure, Unknown, is_
 from kestrelctl.core.classad.rules import shown
 from kestrelctl.core.classad.syntax import clauses, parse
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.assets import four_digits
-from kestrelctl.core.model.matching_ads import ASSET_UNITS, is_of_property
+from kestrelctl.core.model.job.shape import Shape
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.refusal import Reason, Refusal, refuse
-from kestrelctl.core.model.shape import Shape
-from kestrelctl.core.model.significance import ANOTHER
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.worker.assets import four_digits
+from kestrelctl.core.model.worker.matching_ads import ASSET_UNITS, is_of_property
+from kestrelctl.core.model.worker.significance import ANOTHER
 from kestrelctl.core.scheduling.expression_answers import MOST_TEXTS, Side, comes_to, nodes_asked
 
 #: The longest clause, and the longest list of values, that a refusal shows.

@@ -9,9 +9,9 @@ from collections import Counter
 
 from kestrelctl.core.members.availability import closed, startable
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.assets import describe
+from kestrelctl.core.model.job.shape import Shape
 from kestrelctl.core.model.refusal import CLOSENESS, Reason, Refusal, refuse
-from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.model.worker.assets import describe
 from kestrelctl.core.scheduling.supply import ClassSupply, Supply
 
 

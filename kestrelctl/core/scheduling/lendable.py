@@ -15,9 +15,9 @@ import msgspec
 
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import ClassKey, WorkerClass
-from kestrelctl.core.model.ad import AssetUnit, WorkerAd
-from kestrelctl.core.model.assets import Amounts, known, natural
-from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.model.job.shape import Shape
+from kestrelctl.core.model.worker.ad import AssetUnit, WorkerAd
+from kestrelctl.core.model.worker.assets import Amounts, known, natural
 from kestrelctl.core.scheduling.own_waiting import OwnWaiting
 from kestrelctl.core.scheduling.supply import ClassSupply, Supply
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.assets import MILLI, Amounts, describe, describe_all, whole_uses
-from kestrelctl.core.model.claim import Claim, limits_beyond
+from kestrelctl.core.model.job.shape import Shape
 from kestrelctl.core.model.neighbour import LEAST_CPUS
 from kestrelctl.core.model.refusal import Reason, Refusal, refuse
-from kestrelctl.core.model.shape import Shape
-from kestrelctl.core.model.unit_claim import claim_of
+from kestrelctl.core.model.worker.assets import MILLI, Amounts, describe, describe_all, whole_uses
+from kestrelctl.core.model.worker.claim import Claim, limits_beyond
+from kestrelctl.core.model.worker.unit_claim import claim_of
 from kestrelctl.core.policies.spoiled import Spoiled
 from kestrelctl.core.scheduling.judgement import expressions_refuse, rank_of
 

@@ -7,8 +7,8 @@ from math import ceil
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.worker.claim import Claim
 from kestrelctl.core.scheduling.demand import is_short
 from kestrelctl.core.scheduling.match import Terms
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kestrelctl.core.jobs.quota import Quota, counted
 from kestrelctl.core.jobs.sharer import Sharer
 from kestrelctl.core.jobs.tokens import TokensLeft
-from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.model.job.shape import Shape
 from kestrelctl.core.scheduling.demand import Demand, Line
 
 #: Of so many jobs the waiting tasks are counted; each further one counts as one. Who asks does so

@@ -26,9 +26,9 @@ from kestrelctl.core.jobs.quota import Quota, counted
 from kestrelctl.core.jobs.sharer import Sharer, weight_of
 from kestrelctl.core.jobs.tokens import TokensLeft
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.model.job.shape import Shape
+from kestrelctl.core.model.worker.claim import Claim
 from kestrelctl.core.scheduling.demand import Demand, Line, Turn, is_short
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.offer import Offer

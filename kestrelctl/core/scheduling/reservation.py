@@ -15,9 +15,9 @@ from kestrelctl.core.jobs.gates import passing
 from kestrelctl.core.jobs.job import Job, Task
 from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.model.job.shape import Shape
+from kestrelctl.core.model.worker.claim import Claim
 from kestrelctl.core.scheduling.demand import Demand
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.supply import Supply

@@ -21,9 +21,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.assets import Amounts, describe, known
-from kestrelctl.core.model.claim import UNBOUNDED
-from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.model.job.shape import Shape
+from kestrelctl.core.model.worker.assets import Amounts, describe, known
+from kestrelctl.core.model.worker.claim import UNBOUNDED
 from kestrelctl.core.scheduling.flow import Flow
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.supply import ClassSupply

@@ -7,13 +7,17 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import ClassKey, WorkerClass, class_key
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.assets import Amounts
-from kestrelctl.core.model.matching_ads import WORKER_ATTRIBUTES, own_attributes, worker_facts
+from kestrelctl.core.model.job.shape import Shape
 from kestrelctl.core.model.neighbour import distance_seconds_of
 from kestrelctl.core.model.refusal import Refusal
-from kestrelctl.core.model.shape import Shape
-from kestrelctl.core.model.significance import Facts, Significance
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.assets import Amounts
+from kestrelctl.core.model.worker.matching_ads import (
+    WORKER_ATTRIBUTES,
+    own_attributes,
+    worker_facts,
+)
+from kestrelctl.core.model.worker.significance import Facts, Significance
 from kestrelctl.core.policies.in_force import PoliciesInForce
 from kestrelctl.core.policies.named_policy import NamedPolicy
 from kestrelctl.core.scheduling.fitting import AskedFitting, Fitting

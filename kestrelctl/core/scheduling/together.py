@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from kestrelctl.core.jobs.job import Job
-from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.worker.claim import Claim
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.offer import Offer
 from kestrelctl.core.scheduling.supply import ClassSupply

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from kestrelctl.core.jobs.gates import passing
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.jobs.tokens import KeptTokens
-from kestrelctl.core.model.assets import Amounts
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.model.job.shape import Shape
+from kestrelctl.core.model.worker.assets import Amounts
 from kestrelctl.core.scheduling.demand import Demand
 from kestrelctl.core.scheduling.supply import Supply
 

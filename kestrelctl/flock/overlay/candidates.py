@@ -6,7 +6,7 @@ exist delays those that another names by one try each.
 
 from __future__ import annotations
 
-from kestrelctl.protocol.flock_overlay import LEAVES, MOST_POOLS
+from kestrelctl.protocol.pools import LEAVES, MOST_POOLS
 
 #: Pools that wait of one teller: all that one answer can name.
 MOST_OF_TELLER = MOST_POOLS + LEAVES + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import insort
 
 from kestrelctl.flock.overlay.pool_ids import clockwise, pool_id
-from kestrelctl.protocol.flock_overlay import LEAVES
+from kestrelctl.protocol.pools import LEAVES
 
 SIDE = LEAVES // 2
 

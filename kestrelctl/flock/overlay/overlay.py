@@ -18,7 +18,7 @@ from kestrelctl.flock.overlay.peers import FEW_SAMPLES
 from kestrelctl.flock.overlay.pool_ids import pool_id, shared_digits
 from kestrelctl.flock.overlay.tables import Neighbour, Tables
 from kestrelctl.flock.overlay.walk import Walk
-from kestrelctl.protocol.flock_overlay import (
+from kestrelctl.protocol.pools import (
     DIGITS,
     MOST_POOLS,
     AskPools,

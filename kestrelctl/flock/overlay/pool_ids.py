@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from hashlib import sha256
 
-from kestrelctl.protocol.flock_overlay import DIGITS
+from kestrelctl.protocol.pools import DIGITS
 
 DIGIT_BITS = 4
 ID_BITS = DIGITS * DIGIT_BITS

@@ -10,7 +10,7 @@ from kestrelctl.flock.overlay.peers import FEW_SAMPLES, Peer, Peers
 from kestrelctl.flock.overlay.pool_ids import pool_id
 from kestrelctl.flock.overlay.routing import next_hop
 from kestrelctl.flock.overlay.routing_table import RoutingTable
-from kestrelctl.protocol.flock_overlay import DIGITS
+from kestrelctl.protocol.pools import DIGITS
 
 #: So many of a row are asked who could take the place of one of it.
 ROW_REPAIRS = 3

@@ -7,7 +7,7 @@ pass on would have to speak for somebody else than its sender.
 from __future__ import annotations
 
 from kestrelctl.flock.overlay.pool_ids import pool_id, shared_digits
-from kestrelctl.protocol.flock_overlay import DIGITS, MOST_WITHOUT
+from kestrelctl.protocol.pools import DIGITS, MOST_WITHOUT
 
 #: Questions of one walk: far more than any honest way has.
 MOST_STEPS = 40

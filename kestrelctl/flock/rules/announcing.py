@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kestrelctl.flock.rules.flock_settings import FlockSettings
-from kestrelctl.protocol.flock import MOST_CLASSES, LentClass, PoolAnnouncement
+from kestrelctl.protocol.pools import MOST_CLASSES, LentClass, PoolAnnouncement
 
 #: An amount that has changed by less than this share of what was told is no news.
 NEWS_SHARE = 0.5

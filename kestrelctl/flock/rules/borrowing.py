@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.rules.willing import HeardPool
-from kestrelctl.protocol.flock import Borrow, LentClass, NotLent
+from kestrelctl.protocol.pools import Borrow, LentClass, NotLent
 
 #: (lender, class)
 LoanKey = tuple[str, str]

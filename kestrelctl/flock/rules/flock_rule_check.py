@@ -7,10 +7,10 @@ import math
 from kestrelctl.core.classad.rules import shown
 from kestrelctl.core.classad.syntax import parse, references
 from kestrelctl.core.model.flock_rule import FlockRule
-from kestrelctl.core.model.given_name import NAME_RULE, is_name
-from kestrelctl.core.model.isolation import RUNGS
-from kestrelctl.core.model.matching_ads import JOB_ATTRIBUTES
-from kestrelctl.core.model.significance import problem_with_expression
+from kestrelctl.core.model.names import NAME_RULE, is_name
+from kestrelctl.core.model.worker.isolation import RUNGS
+from kestrelctl.core.model.worker.matching_ads import JOB_ATTRIBUTES
+from kestrelctl.core.model.worker.significance import problem_with_expression
 from kestrelctl.flock.rules.flock_globs import problem_with_globs
 
 #: Orders are numbers from 0 to this.

@@ -15,13 +15,7 @@ from typing import NamedTuple
 
 from kestrelctl.core.pacing.pace import Pace
 from kestrelctl.flock.rules.flock_settings import FlockSettings
-from kestrelctl.protocol.flock import (
-    DENIED,
-    NO_SUCH_CLASS,
-    TOO_OFTEN,
-    Borrow,
-    NotLent,
-)
+from kestrelctl.protocol.pools import DENIED, NO_SUCH_CLASS, TOO_OFTEN, Borrow, NotLent
 
 #: (borrower, class)
 LentKey = tuple[str, str]

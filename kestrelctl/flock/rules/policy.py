@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from kestrelctl.core.model.flock_rule import FlockDirection, FlockRule
-from kestrelctl.core.model.isolation import RUNGS
-from kestrelctl.core.model.matching_ads import Attributes, in_lower_case
+from kestrelctl.core.model.worker.isolation import RUNGS
+from kestrelctl.core.model.worker.matching_ads import Attributes, in_lower_case
 from kestrelctl.core.scheduling.expression_answers import Side
 from kestrelctl.flock.rules.flock_globs import fits_name
 from kestrelctl.flock.rules.rule_fit import beyond_terms, rule_fits

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kestrelctl.core.classad.evaluation import Failure, is_true
-from kestrelctl.core.model.assets import four_digits
 from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.worker.assets import four_digits
 from kestrelctl.core.scheduling.expression_answers import Side, comes_to
 from kestrelctl.flock.rules.flock_globs import fits_anybody, fits_name, fits_user
 

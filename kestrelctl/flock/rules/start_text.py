@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from kestrelctl.core.classad.bad_expression import BadExpression
 from kestrelctl.core.classad.syntax import MAX_CHARACTERS, parse, references
 from kestrelctl.core.model.flock_rule import FlockRule
-from kestrelctl.core.model.significance import problem_with_expression
+from kestrelctl.core.model.worker.significance import problem_with_expression
 from kestrelctl.core.scheduling.expression_answers import Side
 from kestrelctl.flock.rules.flock_globs import accounts_named, fits_anybody
 from kestrelctl.flock.rules.rule_fit import rule_fits

@@ -16,12 +16,12 @@ import msgspec
 
 from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.core.pacing.pace import Pace
-from kestrelctl.protocol.flock import PoolAnnouncement
+from kestrelctl.protocol.pools import PoolAnnouncement
 
 if TYPE_CHECKING:
     from random import Random
 
-    from kestrelctl.core.model.ad import WorkerAd
+    from kestrelctl.core.model.worker.ad import WorkerAd
 
 #: So many pools are remembered at the most.
 MOST_POOLS = 2_000

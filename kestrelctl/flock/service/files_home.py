@@ -13,13 +13,13 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from kestrelctl.core.model.end_reason import NO_REASON, EndKind
-from kestrelctl.core.model.stored_file import StoredFile
+from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.core.pacing.backoff import pause_seconds
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
 from kestrelctl.files.share import FileShare
 from kestrelctl.metrics.flock_families import FilesHomeCounts
 from kestrelctl.protocol.upload_slots import Slot
-from kestrelctl.worker.executor import Completion
+from kestrelctl.worker.run.executor import Completion
 
 log = logging.getLogger(__name__)
 

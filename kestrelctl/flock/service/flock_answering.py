@@ -11,11 +11,10 @@ from kestrelctl.flock.rules.flock_rule_check import problem_with_rule
 from kestrelctl.flock.rules.policy import Policy
 from kestrelctl.flock.service.flock_desk import FlockDesk
 from kestrelctl.manager.caller import Caller
-from kestrelctl.manager.request_dispatch import Handlers
+from kestrelctl.manager.requests.dispatch import Handlers
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import flock_answers as fa
-from kestrelctl.protocol import flock_requests as fr
-from kestrelctl.protocol.flock_views import LoanView
+from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.views import LoanView
 
 #: So many loans are shown of each direction, and so many pools on a page: they fit into a stanza.
 MOST_LOANS = 1_000
@@ -31,23 +30,23 @@ class FlockAnswering:
     def handlers(self) -> Handlers:
         """What serves each kind of request."""
         return {
-            fr.AskFlock: self.status,
-            fr.ListNeighbours: self.pools,
-            fr.JoinFlock: self.join,
-            fr.ForgetPool: self.forget,
-            fr.LeaveFlock: self.leave,
-            fr.PingPool: self.ping,
-            fr.ListFlockRules: self.rules,
-            fr.SetFlockRule: self.put_rule,
-            fr.RemoveFlockRule: self.drop_rule,
+            rq.AskFlock: self.status,
+            rq.ListNeighbours: self.pools,
+            rq.JoinFlock: self.join,
+            rq.ForgetPool: self.forget,
+            rq.LeaveFlock: self.leave,
+            rq.PingPool: self.ping,
+            rq.ListFlockRules: self.rules,
+            rq.SetFlockRule: self.put_rule,
+            rq.RemoveFlockRule: self.drop_rule,
         }
 
-    async def status(self, caller: Caller, request: fr.AskFlock) -> None:
+    async def status(self, caller: Caller, request: rq.AskFlock) -> None:
         found = self._desk.status()
         shown = replace(found, given=_largest(found.given), taken=_largest(found.taken))
-        caller.reply(fa.FlockStatus(id=request.id, flock=shown))
+        caller.reply(an.FlockStatus(id=request.id, flock=shown))
 
-    async def pools(self, caller: Caller, request: fr.ListNeighbours) -> None:
+    async def pools(self, caller: Caller, request: rq.ListNeighbours) -> None:
         limit = min(max(1, request.limit), MOST_ON_PAGE)
         found = sorted(
             (view for view in self._desk.pools() if view.pool > request.after),
@@ -55,29 +54,29 @@ class FlockAnswering:
         )
         page = found[:limit]
         after = page[-1].pool if len(found) > limit else None
-        caller.reply(fa.Neighbours(id=request.id, pools=page, after=after))
+        caller.reply(an.Neighbours(id=request.id, pools=page, after=after))
 
-    async def join(self, caller: Caller, request: fr.JoinFlock) -> None:
+    async def join(self, caller: Caller, request: rq.JoinFlock) -> None:
         await self._desk.join(request.domain.lower(), caller.jid)
         caller.reply(an.Changed(id=request.id, what=[request.domain.lower()]))
 
-    async def forget(self, caller: Caller, request: fr.ForgetPool) -> None:
+    async def forget(self, caller: Caller, request: rq.ForgetPool) -> None:
         await self._desk.forget(request.domain.lower(), caller.jid)
         caller.reply(an.Changed(id=request.id, what=[request.domain.lower()]))
 
-    async def leave(self, caller: Caller, request: fr.LeaveFlock) -> None:
+    async def leave(self, caller: Caller, request: rq.LeaveFlock) -> None:
         through = list(self._desk.status().joined_through)
         await self._desk.leave(caller.jid)
         caller.reply(an.Changed(id=request.id, what=through))
 
-    async def ping(self, caller: Caller, request: fr.PingPool) -> None:
+    async def ping(self, caller: Caller, request: rq.PingPool) -> None:
         seconds = await self._desk.ping(request.domain.lower())
-        caller.reply(fa.FlockPong(id=request.id, pool=request.domain.lower(), seconds=seconds))
+        caller.reply(an.FlockPong(id=request.id, pool=request.domain.lower(), seconds=seconds))
 
-    async def rules(self, caller: Caller, request: fr.ListFlockRules) -> None:
+    async def rules(self, caller: Caller, request: rq.ListFlockRules) -> None:
         policy = Policy(self._desk.rules())
         caller.reply(
-            fa.FlockRules(
+            an.FlockRules(
                 id=request.id,
                 rules=policy.rules(),
                 rest={
@@ -87,7 +86,7 @@ class FlockAnswering:
             )
         )
 
-    async def put_rule(self, caller: Caller, request: fr.SetFlockRule) -> None:
+    async def put_rule(self, caller: Caller, request: rq.SetFlockRule) -> None:
         problem = problem_with_rule(request.rule)
         if problem is not None:
             what = f"rule {request.rule.name[:80]} is refused"
@@ -95,7 +94,7 @@ class FlockAnswering:
         await self._desk.put_rule(request.rule, caller.jid)
         caller.reply(an.Changed(id=request.id, what=[request.rule.name]))
 
-    async def drop_rule(self, caller: Caller, request: fr.RemoveFlockRule) -> None:
+    async def drop_rule(self, caller: Caller, request: rq.RemoveFlockRule) -> None:
         await self._desk.drop_rule(request.name, caller.jid)
         caller.reply(an.Changed(id=request.id, what=[request.name]))
 

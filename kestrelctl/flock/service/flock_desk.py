@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from kestrelctl.core.model.flock_rule import FlockRule
-from kestrelctl.protocol.flock_views import FlockView, NeighbourView
+from kestrelctl.protocol.views import FlockView, NeighbourView
 
 
 class FlockDesk(Protocol):

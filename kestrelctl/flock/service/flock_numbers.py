@@ -14,7 +14,7 @@ from kestrelctl.flock.service.loan_addresses import pool_and_loan
 from kestrelctl.flock.service.neighbour_states import state_of
 from kestrelctl.manager.service import Service
 from kestrelctl.metrics.flock_families import GIVEN, TAKEN, FlockNumbers, LoanNumbers
-from kestrelctl.protocol.flock_views import NEIGHBOUR_STATES
+from kestrelctl.protocol.views import NEIGHBOUR_STATES
 
 #: Every reason for which a message may be dropped: a series that begins at one hides its first.
 DROP_REASONS = (

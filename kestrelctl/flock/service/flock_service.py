@@ -13,7 +13,7 @@ from collections.abc import Callable
 from random import Random
 
 from kestrelctl.core.jobs.job import Job
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.scheduling.unmet import Unmet
 from kestrelctl.flock.overlay.overlay import Overlay
 from kestrelctl.flock.overlay.overlay_settings import OverlaySettings
@@ -21,7 +21,7 @@ from kestrelctl.flock.rules.announcing import Announcer, whole_of
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.rules.policy import Policy
 from kestrelctl.flock.rules.willing import NEW, HeardPool, WillingList
-from kestrelctl.flock.service.borrowing_desk import BorrowingDesk
+from kestrelctl.flock.service.borrowing import BorrowingService
 from kestrelctl.flock.service.files_home import Carrier, NoCarrier
 from kestrelctl.flock.service.home_slots import HomeSlots, OwnSlots, SlotGiver
 from kestrelctl.flock.service.loan_addresses import flock_of, pool_and_loan
@@ -29,20 +29,22 @@ from kestrelctl.flock.service.loan_keeper import LoanKeeper, Spools
 from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import codec
-from kestrelctl.protocol.flock import (
+from kestrelctl.protocol.pools import (
     DENIED,
     AskAround,
+    AskPools,
     Borrow,
+    FlockMessage,
     GivenSlot,
     LentClass,
     NotLent,
     PoolAnnouncement,
+    PoolPing,
+    PoolPong,
     Repay,
     WantSlot,
 )
-from kestrelctl.protocol.flock_message import FlockMessage
-from kestrelctl.protocol.flock_overlay import AskPools, PoolPing, PoolPong
-from kestrelctl.protocol.flock_views import NeighbourAnswer
+from kestrelctl.protocol.views import NeighbourAnswer
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +115,7 @@ class FlockService:
             carrier(self._slots),
             any_workdir=any_workdir,
         )
-        self.desk = BorrowingDesk(
+        self.desk = BorrowingService(
             service, settings, lambda: self.policy, self.overlay.proximity_seconds
         )
         self._giver = SlotGiver(own_slots, self.desk.holders, self._send, service.now)

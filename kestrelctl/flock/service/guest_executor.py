@@ -9,15 +9,15 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model.end_reason import CANCELLED, NO_REASON, EndKind, ReasonText
-from kestrelctl.core.model.guest import owner_of_guest
+from kestrelctl.core.model.job.guest import owner_of_guest
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import JobRecord, TaskRecord
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import NotFound
 from kestrelctl.flock.service.files_home import has_files
 from kestrelctl.flock.service.guest_jobs import completion_of, held_of
 from kestrelctl.manager.service import Service
-from kestrelctl.worker.executor import START_BOUNDS, CommandSpec, Completion
+from kestrelctl.worker.run.executor import START_BOUNDS, CommandSpec, Completion
 
 #: The index of the only task of such a job.
 ONLY = 0

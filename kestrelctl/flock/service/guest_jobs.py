@@ -6,9 +6,6 @@ import msgspec
 
 from kestrelctl.core.agent.agent import LocalAttempt
 from kestrelctl.core.agent.held_attempt import HeldAttempt
-from kestrelctl.core.model import isolation
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.assets import four_digits, natural
 from kestrelctl.core.model.end_reason import (
     CANCELLED,
     NO_REASON,
@@ -17,17 +14,20 @@ from kestrelctl.core.model.end_reason import (
     ReasonText,
     out_of_lent_time,
 )
-from kestrelctl.core.model.guest import GuestOf
-from kestrelctl.core.model.matching_ads import amounts_ad
+from kestrelctl.core.model.job.guest import GuestOf
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import TaskState
+from kestrelctl.core.model.job.template import variables
 from kestrelctl.core.model.plural import plural
-from kestrelctl.core.model.program import Program
 from kestrelctl.core.model.records import TaskRecord
-from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import TaskState
-from kestrelctl.core.model.template import variables
 from kestrelctl.core.model.validate import problem_with_job
+from kestrelctl.core.model.worker import isolation
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.assets import four_digits, natural
+from kestrelctl.core.model.worker.matching_ads import amounts_ad
 from kestrelctl.protocol.handout import problem_with_size
-from kestrelctl.worker.executor import CommandSpec, Completion
+from kestrelctl.worker.run.executor import CommandSpec, Completion
 
 #: A guest that has ended so many workers here is not tried again.
 MOST_LOSSES = 3

@@ -8,7 +8,7 @@ from kestrelctl.errors import KestrelError
 from kestrelctl.flock.service.loan_addresses import loan_of
 from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.service import Service
-from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import codec, workers
 
 #: How long a worker may take to send a piece.
 OUTPUT_SECONDS = 10.0
@@ -39,7 +39,7 @@ class GuestOutputs:
             del self._places[next(iter(self._places))]
 
     @staticmethod
-    def question(payload: str) -> work.FetchOutput | None:
+    def question(payload: str) -> workers.FetchOutput | None:
         """The question in a message of a borrower's pool; None if it is another message."""
         if not payload.startswith(_FETCH):
             return None
@@ -47,10 +47,10 @@ class GuestOutputs:
             message = codec.to_loan.decode(payload)
         except codec.BadMessage:
             return None
-        return message if isinstance(message, work.FetchOutput) else None
+        return message if isinstance(message, workers.FetchOutput) else None
 
     def answer(
-        self, borrower: str, loan: str, asked: work.FetchOutput, place: tuple[str, int] | None
+        self, borrower: str, loan: str, asked: workers.FetchOutput, place: tuple[str, int] | None
     ) -> None:
         """Answers such a question, as the worker that the loan is.
 
@@ -63,16 +63,16 @@ class GuestOutputs:
         task.add_done_callback(self._tasks.discard)
 
     async def _answer(
-        self, borrower: str, loan: str, asked: work.FetchOutput, place: tuple[str, int] | None
+        self, borrower: str, loan: str, asked: workers.FetchOutput, place: tuple[str, int] | None
     ) -> None:
-        found = work.Output(request=asked.request, offset=asked.offset)
+        found = workers.Output(request=asked.request, offset=asked.offset)
         if place is not None:
             worker, number = place
             message, future = self._outputs.fetch(worker, number, asked.stream, asked.offset)
             self._service.send_to_worker(worker, message)
             try:
                 piece = await asyncio.wait_for(future, OUTPUT_SECONDS)
-                found = work.Output(
+                found = workers.Output(
                     request=asked.request,
                     offset=asked.offset,
                     data=piece.data[: asked.limit],

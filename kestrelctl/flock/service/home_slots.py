@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeAlias
 
 from kestrelctl.errors import BY_CODE, KestrelError, TimedOut
-from kestrelctl.protocol.flock import GivenSlot, WantSlot
+from kestrelctl.protocol.pools import GivenSlot, WantSlot
 from kestrelctl.protocol.upload_slots import PieceTooLarge, Slot
 
 #: How long a home may take to answer.

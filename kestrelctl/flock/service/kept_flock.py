@@ -8,7 +8,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.records import FlockPeer, FlockPeerGone, FlockRecord, FlockRuleGone
 from kestrelctl.flock.rules.policy import DEFAULT_ISOLATION, Policy
-from kestrelctl.manager.pending_answers import PendingAnswers
+from kestrelctl.manager.requests.pending_answers import PendingAnswers
 from kestrelctl.manager.service import Service
 
 #: What is remembered of a pool is written again when it was heard of so much later.

@@ -6,18 +6,12 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from kestrelctl.core.model import (
-    checkpoint_rules,
-    guest,
-    output_addresses,
-    parent_files,
-    task_environment,
-    workdir,
-)
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.matching_ads import amounts_ad
+from kestrelctl.core.model.files import output_addresses, parent_files, workdir
+from kestrelctl.core.model.job import checkpoint_rules, guest, task_environment
 from kestrelctl.core.model.neighbour import LEAST_CPUS
 from kestrelctl.core.model.validate import MOST_CPUS
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.matching_ads import amounts_ad
 from kestrelctl.flock.rules.start_text import ALWAYS, NEVER
 
 #: What a task of another pool cannot have here: a directory of its user's choice, files of other

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 from kestrelctl.core.agent.agent import LocalAttempt
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.assets import natural
 from kestrelctl.core.model.end_reason import CANCELLED, EndKind, ReasonText
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.assets import natural
 from kestrelctl.flock.service.files_home import Carrier
 from kestrelctl.flock.service.guest_executor import ONLY, GuestExecutor
 from kestrelctl.flock.service.guest_jobs import guest_spec, why_refused
@@ -21,10 +21,10 @@ from kestrelctl.flock.service.lent_session import LentSession
 from kestrelctl.flock.service.loan_addresses import loan_of
 from kestrelctl.manager.service import Service
 from kestrelctl.ports import Session
-from kestrelctl.protocol import codec, work
-from kestrelctl.worker.executor import CommandSpec, Completion
+from kestrelctl.protocol import codec, workers
+from kestrelctl.worker.connection.session import WorkerSession
 from kestrelctl.worker.process import Spool, WorkerProcess
-from kestrelctl.worker.session import WorkerSession
+from kestrelctl.worker.run.executor import CommandSpec, Completion
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ class Loan:
 
     def _say_hello(self) -> None:
         """As if it were asked who it is: both sides agree anew on what it has."""
-        who = codec.encode(work.Who())
+        who = codec.encode(workers.Who())
         self.session.on_payload(f"pool@{self.borrower}", self.address, who)
 
     def agree(self, now: float, patience_seconds: float, often_seconds: float) -> None:

@@ -12,10 +12,10 @@ from typing import Protocol
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.agent.agent import LocalAttempt
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.assets import natural
-from kestrelctl.core.model.matching_ads import amounts_ad
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.assets import natural
+from kestrelctl.core.model.worker.matching_ads import amounts_ad
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.rules.lending import ClassToLend, Grant, Lender, LentKey, LoanLimit
 from kestrelctl.flock.rules.policy import Policy
@@ -27,9 +27,9 @@ from kestrelctl.flock.service.lent_ad import lent_machine, loan_ad, resting_ad
 from kestrelctl.flock.service.loan import Loan, Terms
 from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.service import Service
-from kestrelctl.protocol.flock import Borrow, LentClass, NotLent
-from kestrelctl.worker.executor import Completion
+from kestrelctl.protocol.pools import Borrow, LentClass, NotLent
 from kestrelctl.worker.process import Spool
+from kestrelctl.worker.run.executor import Completion
 
 log = logging.getLogger(__name__)
 audit_log = logging.getLogger("kestrelctl.flock.audit")

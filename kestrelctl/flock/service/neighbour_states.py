@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from kestrelctl.protocol.flock import PoolAnnouncement
+from kestrelctl.protocol.pools import PoolAnnouncement
 
 
 def state_of(pool: str, said: PoolAnnouncement | None, unreachable: Container[str]) -> str:

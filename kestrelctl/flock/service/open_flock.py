@@ -13,8 +13,8 @@ from kestrelctl.flock.service.flock_numbers import flock_numbers
 from kestrelctl.flock.service.flock_service import FlockService
 from kestrelctl.flock.service.kept_flock import KeptFlock
 from kestrelctl.flock.service.pool_in_flock import PoolInFlock
-from kestrelctl.manager.manager_options import ManagerOptions
-from kestrelctl.manager.request_dispatch import RequestDispatcher
+from kestrelctl.manager.options import ManagerOptions
+from kestrelctl.manager.requests.dispatch import RequestDispatcher
 from kestrelctl.manager.service import Service
 from kestrelctl.metrics.flock_families import FlockNumbers
 from kestrelctl.protocol.upload_slots import Slot

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Sequence
 
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.domain import problem_with_domain
 from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.names import problem_with_domain
 from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.errors import NotFound, TimedOut, Unreachable, UsageError
 from kestrelctl.flock.service.flock_service import FlockService
@@ -16,8 +16,8 @@ from kestrelctl.flock.service.kept_flock import KeptFlock
 from kestrelctl.flock.service.loan_addresses import pool_and_loan
 from kestrelctl.flock.service.neighbour_states import state_of
 from kestrelctl.manager.service import Service
-from kestrelctl.protocol.flock import LentClass
-from kestrelctl.protocol.flock_views import FlockView, LentClassView, LoanView, NeighbourView
+from kestrelctl.protocol.pools import LentClass
+from kestrelctl.protocol.views import FlockView, LentClassView, LoanView, NeighbourView
 
 log = logging.getLogger(__name__)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Set
 from typing import NamedTuple
 
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.environments.on_demand import SETTLE_SECONDS, HostRoom
+from kestrelctl.core.environments.started import Environment
+from kestrelctl.core.model.job.shape import Shape
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.scheduling.unmet import Unmet
-from kestrelctl.environments.on_demand import SETTLE_SECONDS, HostRoom
-from kestrelctl.environments.started import Environment
 
 
 class Situation(NamedTuple):

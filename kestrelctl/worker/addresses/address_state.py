@@ -8,7 +8,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import NamedTuple, Protocol
 
-from kestrelctl.core.model.job_inputs import Input
+from kestrelctl.core.model.files.inputs import Input
 
 
 class AddressState(NamedTuple):

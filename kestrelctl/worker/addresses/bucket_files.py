@@ -39,7 +39,7 @@ class BucketFiles:
     """What is at one `s3:` address: an object, or all whose keys begin with it and a slash.
 
     Args:
-        address: as `core.model.input_addresses` takes them.
+        address: as `core.model.files.input_addresses` takes them.
         variables: the environment of the task.
         known: the job says the hash of what is there.
         silence_seconds: so long nothing may come.

@@ -20,10 +20,10 @@ from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO
 
-from kestrelctl.core.model.input_addresses import path_of, problem_with_address
+from kestrelctl.core.model.files.input_addresses import path_of, problem_with_address
 from kestrelctl.errors import NO_SPACE, KestrelError, NoSpace, NotAllowed, Unreachable, UsageError
 from kestrelctl.files.archive import ArchiveMember, members
-from kestrelctl.worker.output_archive import Stopped
+from kestrelctl.worker.files.output_archive import Stopped
 from kestrelctl.worker.own_files import NO_LINKS
 
 MOST_AT_ONCE = 4
@@ -55,7 +55,7 @@ class SharedOutputs:
 
         Args:
             archive: of one task, as `OutputArchive` writes it.
-            address: of the directory, as `core.model.output_addresses.place_of` makes it.
+            address: of the directory, as `core.model.files.output_addresses.place_of` makes it.
             owner: of the job.
 
         Raises:

@@ -6,9 +6,9 @@ import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from kestrelctl.environments.driver_commands import apptainer_build, apptainer_start
-from kestrelctl.environments.environment_class import EnvironmentClass, recipe_digest
-from kestrelctl.environments.worker_command import INSIDE, TOKEN_FILE, reading
+from kestrelctl.core.environments.driver_commands import apptainer_build, apptainer_start
+from kestrelctl.core.environments.environment_class import EnvironmentClass, recipe_digest
+from kestrelctl.core.environments.worker_command import INSIDE, TOKEN_FILE, reading
 from kestrelctl.worker.environments.environment_driver import EnvironmentStatus
 from kestrelctl.worker.environments.environment_files import EnvironmentFiles, read_recipe
 from kestrelctl.worker.environments.led_processes import end_leader, start_leader, status_of_leader

@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kestrelctl.environments import driver_commands as words
-from kestrelctl.environments.environment_class import EnvironmentClass, recipe_digest
-from kestrelctl.environments.environment_names import PREFIX, EnvironmentOwner
-from kestrelctl.environments.worker_command import INSIDE, TOKEN_FILE, reading
+from kestrelctl.core.environments import driver_commands as words
+from kestrelctl.core.environments.environment_class import EnvironmentClass, recipe_digest
+from kestrelctl.core.environments.names import PREFIX, EnvironmentOwner
+from kestrelctl.core.environments.worker_command import INSIDE, TOKEN_FILE, reading
 from kestrelctl.errors import KestrelError, MissingTool
 from kestrelctl.worker.environments.control_groups import enforceable
 from kestrelctl.worker.environments.environment_driver import EnvironmentStatus

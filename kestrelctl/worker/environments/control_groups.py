@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from kestrelctl.environments.environment_class import EnvironmentResources
+from kestrelctl.core.environments.environment_class import EnvironmentResources
 
 #: Where control groups are (cgroups(7)).
 ROOT = Path("/sys/fs/cgroup")

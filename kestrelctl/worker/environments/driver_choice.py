@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kestrelctl.environments.environment_names import EnvironmentOwner
+from kestrelctl.core.environments.names import EnvironmentOwner
 from kestrelctl.worker.environments.apptainer_driver import ApptainerDriver
 from kestrelctl.worker.environments.container_driver import ContainerDriver
 from kestrelctl.worker.environments.environment_driver import EnvironmentDriver

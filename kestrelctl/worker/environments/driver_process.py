@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from kestrelctl.environments.environment_class import EnvironmentClass
+from kestrelctl.core.environments.environment_class import EnvironmentClass
 from kestrelctl.errors import KestrelError
 from kestrelctl.worker.environments.environment_driver import EnvironmentStatus
 from kestrelctl.worker.environments.maker import MOST_LINE_BYTES, DriverAnswer, DriverCall

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from kestrelctl.environments.environment_class import EnvironmentClass
+from kestrelctl.core.environments.environment_class import EnvironmentClass
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
 from kestrelctl import clock
-from kestrelctl.environments.worker_command import TOKEN_FILE
+from kestrelctl.core.environments.worker_command import TOKEN_FILE
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.worker.environments.one_making import OneMaking
 

@@ -16,15 +16,15 @@ from typing import Protocol
 
 import msgspec
 
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.assets import amounts, natural
+from kestrelctl.core.environments.environment_class import EnvironmentClass, EnvironmentResources
+from kestrelctl.core.environments.host_share import host_share
+from kestrelctl.core.environments.names import EnvironmentOwner
+from kestrelctl.core.environments.node_command import node_command
 from kestrelctl.core.model.validate import LEAST_OF_AN_ASSET
-from kestrelctl.environments.environment_class import EnvironmentClass, EnvironmentResources
-from kestrelctl.environments.environment_names import EnvironmentOwner
-from kestrelctl.environments.host_share import host_share
-from kestrelctl.environments.node_command import node_command
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.assets import amounts, natural
 from kestrelctl.errors import KestrelError
-from kestrelctl.protocol.environments import (
+from kestrelctl.protocol.workers import (
     EndedEnvironment,
     EnvironmentsHere,
     HeldEnvironment,

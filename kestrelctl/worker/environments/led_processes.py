@@ -18,7 +18,7 @@ import psutil
 
 from kestrelctl.errors import KestrelError
 from kestrelctl.worker.environments.environment_driver import EnvironmentStatus
-from kestrelctl.worker.process_tree import children
+from kestrelctl.worker.run.process_tree import children
 
 LEADER_FILE = "leader"
 LOG_FILE = "log"

@@ -8,9 +8,9 @@ import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from kestrelctl.environments import driver_commands as words
-from kestrelctl.environments.environment_class import EnvironmentClass
-from kestrelctl.environments.environment_names import EnvironmentOwner
+from kestrelctl.core.environments import driver_commands as words
+from kestrelctl.core.environments.environment_class import EnvironmentClass
+from kestrelctl.core.environments.names import EnvironmentOwner
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.worker.environments.environment_driver import EnvironmentStatus
 from kestrelctl.worker.environments.environment_files import EnvironmentFiles

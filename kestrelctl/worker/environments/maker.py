@@ -16,12 +16,12 @@ from typing import Any
 
 import msgspec
 
-from kestrelctl.environments.environment_class import EnvironmentClass
-from kestrelctl.environments.environment_names import EnvironmentOwner
+from kestrelctl.core.environments.environment_class import EnvironmentClass
+from kestrelctl.core.environments.names import EnvironmentOwner
 from kestrelctl.errors import KestrelError
 from kestrelctl.worker.environments.driver_choice import driver_of
 from kestrelctl.worker.environments.environment_driver import EnvironmentDriver, sweep
-from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, prctl
+from kestrelctl.worker.run.orphans import PR_SET_CHILD_SUBREAPER, prctl
 
 #: A call has a recipe's place and not the recipe, so it is short.
 MOST_LINE_BYTES = 1 << 20

@@ -11,14 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from kestrelctl.core.environments.environment_class import EnvironmentClass
 from kestrelctl.core.model.end_reason import EndKind
+from kestrelctl.core.model.job.task_environment import KINDS, TaskEnvironment
 from kestrelctl.core.model.result import MOST_REASON_CHARACTERS
-from kestrelctl.core.model.task_environment import KINDS, TaskEnvironment
-from kestrelctl.environments.environment_class import EnvironmentClass
 from kestrelctl.errors import KestrelError
 from kestrelctl.worker.environments.one_making import OneMaking
 from kestrelctl.worker.environments.venv_variables import venv_variables
-from kestrelctl.worker.executor import AttemptRefused
+from kestrelctl.worker.run.executor import AttemptRefused
 
 
 class PreparingDriver(Protocol):

@@ -9,7 +9,7 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping, Sequence
 
 from kestrelctl.errors import KestrelError, MissingTool, TimedOut
-from kestrelctl.worker.orphans import kill_group
+from kestrelctl.worker.run.orphans import kill_group
 
 _KEPT_BYTES = 1 << 20
 _LAST_LINES = 5

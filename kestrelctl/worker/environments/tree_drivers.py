@@ -6,9 +6,9 @@ import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from kestrelctl.environments.driver_commands import chroot_start, nspawn_start
-from kestrelctl.environments.environment_class import EnvironmentClass, recipe_digest
-from kestrelctl.environments.worker_command import INSIDE, TOKEN_FILE, reading
+from kestrelctl.core.environments.driver_commands import chroot_start, nspawn_start
+from kestrelctl.core.environments.environment_class import EnvironmentClass, recipe_digest
+from kestrelctl.core.environments.worker_command import INSIDE, TOKEN_FILE, reading
 from kestrelctl.errors import UsageError
 from kestrelctl.worker.environments.environment_driver import EnvironmentStatus
 from kestrelctl.worker.environments.environment_files import EnvironmentFiles, read_recipe

@@ -8,15 +8,15 @@ import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from kestrelctl.environments.driver_commands import venv_preparation
-from kestrelctl.environments.environment_class import EnvironmentClass, recipe_digest
-from kestrelctl.environments.worker_command import TOKEN_FILE, reading
-from kestrelctl.worker.environment import CONSISTS_OF, INHERIT_MORE
+from kestrelctl.core.environments.driver_commands import venv_preparation
+from kestrelctl.core.environments.environment_class import EnvironmentClass, recipe_digest
+from kestrelctl.core.environments.worker_command import TOKEN_FILE, reading
 from kestrelctl.worker.environments.environment_driver import EnvironmentStatus
 from kestrelctl.worker.environments.environment_files import EnvironmentFiles, read_recipe
 from kestrelctl.worker.environments.led_processes import end_leader, start_leader, status_of_leader
 from kestrelctl.worker.environments.tool_run import run_tool
 from kestrelctl.worker.environments.venv_variables import VARIABLE, venv_variables
+from kestrelctl.worker.run.variables import CONSISTS_OF, INHERIT_MORE
 
 #: How the worker of a virtual environment is called: it is the host's own, so the environment holds
 #: what its recipe names and nothing else, is no larger for it, and never another version.

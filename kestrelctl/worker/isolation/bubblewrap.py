@@ -24,8 +24,8 @@ from kestrelctl.worker.isolation.rung import (
     init_of,
     told_code,
 )
-from kestrelctl.worker.orphans import ATTEMPT_VARIABLE
-from kestrelctl.worker.programs import check_executable
+from kestrelctl.worker.run.orphans import ATTEMPT_VARIABLE
+from kestrelctl.worker.run.programs import check_executable
 
 OPTIONS_DESCRIPTOR = 3
 STATUS_DESCRIPTOR = 4

@@ -9,8 +9,8 @@ from __future__ import annotations
 import shutil
 
 from kestrelctl.worker.isolation.rung import Ending, Launch, Namespaced, Start, told_code
-from kestrelctl.worker.orphans import kill_group
-from kestrelctl.worker.programs import check_executable
+from kestrelctl.worker.run.orphans import kill_group
+from kestrelctl.worker.run.programs import check_executable
 
 #: Variables by which the dynamic linker, the C library (ld.so(8); glibc ignores the same ones in
 #: set-user-ID programs) and the shell are told what to do. They are for the task, not for the

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kestrelctl.worker.isolation.rung import Ending, Launch, Start
-from kestrelctl.worker.orphans import kill, kill_group
-from kestrelctl.worker.process_tree import descendants
+from kestrelctl.worker.run.orphans import kill, kill_group
+from kestrelctl.worker.run.process_tree import descendants
 
 _ROUNDS = 20
 """How often what a task has started is looked for again while it is being killed."""

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from kestrelctl.core.model.isolation import RUNGS
+from kestrelctl.core.model.worker.isolation import RUNGS
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.worker.isolation.bubblewrap import Bubblewrap
 from kestrelctl.worker.isolation.control_group import ControlGroup, TaskGroups, own_group

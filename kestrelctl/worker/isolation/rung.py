@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from kestrelctl.core.model.end_reason import NO_REASON, ReasonText
-from kestrelctl.worker.orphans import kill_group
-from kestrelctl.worker.process_tree import children, descendants
-from kestrelctl.worker.sandbox import FileActions
+from kestrelctl.worker.run.orphans import kill_group
+from kestrelctl.worker.run.process_tree import children, descendants
+from kestrelctl.worker.run.sandbox import FileActions
 
 MOST_PROCESSES = 4096
 """Of one task, threads included."""

@@ -9,10 +9,10 @@ import tempfile
 import threading
 from collections.abc import Sequence
 
-from kestrelctl.batch.batch_question import BatchQuestion
-from kestrelctl.batch.queue_facts import UnreadableOutput
+from kestrelctl.core.batch.question import BatchQuestion
+from kestrelctl.core.batch.queue_facts import UnreadableOutput
+from kestrelctl.core.properties.reading import PropertyValue
 from kestrelctl.errors import UsageError
-from kestrelctl.properties.property_reading import PropertyValue
 
 #: A program that takes longer is ended: its server may be away.
 LONGEST_SECONDS = 60.0

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import psutil
 
-from kestrelctl.properties.property_reading import PropertyValue
+from kestrelctl.core.properties.reading import PropertyValue
 from kestrelctl.worker import gpus
 from kestrelctl.worker.plugins import batch_queue, logins
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from kestrelctl.commands.command_definition import (
+from kestrelctl.core.properties.command_definition import (
     MOST_COMMANDS,
     CommandDefinition,
     read_commands,
 )
-from kestrelctl.defined_in_files import all_defined
-from kestrelctl.properties.property_definition import (
+from kestrelctl.core.properties.definition import (
     MOST_PROPERTIES,
     PropertyDefinition,
     read_definitions,
 )
+from kestrelctl.defined_in_files import all_defined
 
 
 def read_all_definitions(files: Iterable[Path]) -> list[PropertyDefinition]:

@@ -19,8 +19,8 @@ import msgspec
 
 from kestrelctl import clock
 from kestrelctl.child_program import adopt_orphans
-from kestrelctl.properties.property_definition import PropertyDefinition
-from kestrelctl.properties.property_reading import PropertyReading
+from kestrelctl.core.properties.definition import PropertyDefinition
+from kestrelctl.core.properties.reading import PropertyReading
 from kestrelctl.worker.plugins import entry_point_plugin
 from kestrelctl.worker.plugins.built_in import BUILT_IN
 from kestrelctl.worker.plugins.plugin_run import BuiltInRun, run_program

@@ -12,8 +12,8 @@ import msgspec
 
 from kestrelctl import clock
 from kestrelctl.core.pacing.backoff import doubled_seconds
-from kestrelctl.properties.property_definition import PropertyDefinition
-from kestrelctl.properties.property_reading import PropertyReading, missing_reading
+from kestrelctl.core.properties.definition import PropertyDefinition
+from kestrelctl.core.properties.reading import PropertyReading, missing_reading
 from kestrelctl.worker.helper_process import start_helper
 from kestrelctl.worker.plugins.plugin_host import (
     MOST_LINE_BYTES,

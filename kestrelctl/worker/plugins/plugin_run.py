@@ -9,11 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from kestrelctl.child_program import child_program
-from kestrelctl.properties.property_reading import (
-    PropertyReading,
-    missing_reading,
-    read_printed,
-)
+from kestrelctl.core.properties.reading import PropertyReading, missing_reading, read_printed
 from kestrelctl.worker.plugins.built_in import BuiltIn, NoValue
 
 #: A program that prints more is ended.

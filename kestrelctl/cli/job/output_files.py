@@ -1,0 +1,83 @@
+"""What tasks wrote, into files of whoever submits: `submit --stdout`, `job logs --to`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from kestrelctl.cli.connection import Connection
+from kestrelctl.cli.job.stored_logs import StoredLogs
+from kestrelctl.cli.job.task_logs import TaskLogs
+from kestrelctl.core.model.plural import plural
+from kestrelctl.errors import KestrelError, UsageError
+from kestrelctl.grammar.file_patterns import IN_FILE_NAMES
+from kestrelctl.protocol.answers import JobView
+
+#: Stands for the number of a task in the name of its file.
+NUMBER = "{n}"
+
+
+def check_pattern(pattern: str, tasks: int) -> None:
+    """UsageError if several tasks would have one file, or another one than was meant."""
+    other = IN_FILE_NAMES.search(pattern)
+    if other is not None:
+        raise UsageError(
+            f"{other[0]} in {pattern} stays as it is", hint=f"{NUMBER} is the number of a task"
+        )
+    if pattern == "none":
+        raise UsageError(
+            "the output would be written to a file with the name `none`",
+            hint="without the option there is no file; ./none is a file of that name",
+        )
+    if tasks > 1 and NUMBER not in pattern:
+        raise UsageError(
+            f"{pattern} would be one file for {plural(tasks, 'task')}",
+            hint=f"put {NUMBER} into the name, for the number of a task",
+        )
+
+
+class OutputFiles:
+    """The files that were written.
+
+    Args:
+        stored: for what is in the file share.
+
+    Attributes:
+        stream: `stdout` or `stderr`.
+        pattern: the name of a task's file, with `{n}` for its number.
+        tasks: how many files there are: one for each task that has started.
+    """
+
+    def __init__(self, stored: StoredLogs, stream: str, pattern: str) -> None:
+        self._stored = stored
+        self.stream = stream
+        self.pattern = pattern
+        self.tasks = 0
+
+    async def write(self, connection: Connection, view: JobView) -> None:
+        """Writes the files of a job's tasks; what was there under these names is replaced.
+
+        Raises:
+            KestrelError: a file cannot be written.
+            Incomplete: some of what tasks wrote cannot be had any more; the rest is written.
+        """
+        logs = TaskLogs(connection, self._stored, view.job_id, self.stream)
+        async for task_id, log in logs.each():
+            path = Path(self.pattern.replace(NUMBER, str(task_id)))
+            try:
+                await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
+                with await asyncio.to_thread(path.open, "wb") as file:
+                    async for data in log.data():
+                        file.write(data)
+            except OSError as error:
+                raise KestrelError(
+                    f"{path} cannot be written",
+                    cause=error.strerror,
+                    hint=f"kestrelctl job logs {view.job_id} --{self.stream} --to PATTERN",
+                ) from None
+            self.tasks += 1
+        logs.missing.check()
+
+    def sentence(self, job_id: int) -> str:
+        """What was written, for people."""
+        return f"job {job_id}: {self.stream} of {plural(self.tasks, 'task')}, to {self.pattern}"

@@ -1,0 +1,306 @@
+"""What tasks of a job wrote, fetched from the manager and from workers, in pieces."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.job.stored_logs import StoredLogs
+from kestrelctl.cli.job.wait import why_ended
+from kestrelctl.cli.show.command_output import CommandOutput
+from kestrelctl.cli.show.screen import Screen
+from kestrelctl.cli.show.terminal_text import TerminalText
+from kestrelctl.core.model.job.task_state import FINAL_STATES, TaskState
+from kestrelctl.core.model.plural import plural
+from kestrelctl.errors import FileDamaged, FileExpired, Incomplete, NotFound, Unreachable
+from kestrelctl.protocol.answers import Log, LogPage, Tasks
+from kestrelctl.protocol.requests import AllLogs, ListTasks, Logs
+from kestrelctl.protocol.views import TaskOutput
+
+#: How long a piece of output is waited for: a worker may have to be asked for it.
+ASK_SECONDS = 60.0
+#: How many tasks an error names.
+_MOST_NAMED = 10
+#: Of so many long outputs the beginnings are fetched from their workers at a time.
+_MOST_AHEAD = 8
+#: So many outputs are held meanwhile: one that is slow to come does not gather all that follow it.
+_MOST_HELD = 1_000
+
+
+_ENDED = {
+    TaskState.DONE: "is done",
+    TaskState.FAILED: "failed",
+    TaskState.LOST: "was lost",
+    TaskState.CANCELLED: "was cancelled",
+}
+
+
+class Missing:
+    """What could not be shown."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._tasks: dict[int, str] = {}
+
+    def add(self, task_id: int, log: Log) -> None:
+        """Notes what is missing before and after a piece of output."""
+        missing_bytes = log.skipped_bytes + log.cut_bytes
+        if missing_bytes:
+            self._bytes += missing_bytes
+            self.add_all_of(task_id, log.why_missing)
+
+    def add_all_of(self, task_id: int, why: str) -> None:
+        """Notes a task of whose output nobody knows how much is missing."""
+        self._tasks.setdefault(task_id, why)
+
+    def check(self) -> None:
+        """Incomplete if anything is missing."""
+        if not self._tasks:
+            return
+        ids = ", ".join(map(str, list(self._tasks)[:_MOST_NAMED]))
+        more = ", …" if len(self._tasks) > _MOST_NAMED else ""
+        whose = f"task {ids}"
+        if len(self._tasks) > 1:
+            whose = f"{plural(len(self._tasks), 'task')} ({ids}{more})"
+        missing = plural(self._bytes, "byte") if self._bytes else "some"
+        raise Incomplete(
+            f"{missing} of the output of {whose} cannot be had",
+            cause=next(filter(None, self._tasks.values()), None),
+            hint="let tasks write what must last into a file of their own",
+        )
+
+
+class LogPiece(NamedTuple):
+    """A piece of output, and what is said of it."""
+
+    data: bytes
+    log: Log
+
+
+class TaskLog(CommandOutput):
+    """A stream of one task.
+
+    Args:
+        alone: whether it is the only one: then people are told where something is missing.
+
+    Attributes:
+        is_empty: whether it was printed, and nothing was in it.
+    """
+
+    def __init__(
+        self,
+        job_id: int,
+        task_id: int,
+        stream: str,
+        pieces: AsyncIterator[LogPiece],
+        *,
+        alone: bool = True,
+    ) -> None:
+        self._job_id = job_id
+        self._task_id = task_id
+        self._stream = stream
+        self._pieces = pieces
+        self._alone = alone
+        self.is_empty = False
+
+    async def entries(self) -> AsyncIterator[tuple[str, object]]:
+        data, skipped, cut, why, size = b"", 0, 0, "", 0
+        async for piece, log in self._pieces:
+            data += piece
+            skipped += log.skipped_bytes
+            cut += log.cut_bytes
+            why = why or log.why_missing
+            size = log.size_bytes + log.cut_bytes
+        fields = {"job_id": self._job_id, "task_id": self._task_id, "stream": self._stream}
+        text = data.decode(errors="replace")
+        exact = text.encode() == data
+        yield (
+            str(self._task_id),
+            {
+                **fields,
+                "size_bytes": size,
+                "skipped_bytes": skipped,
+                "cut_bytes": cut,
+                "why_missing": why,
+                "text": text,
+                "base64": None if exact else base64.b64encode(data).decode(),
+            },
+        )
+
+    async def data(self) -> AsyncIterator[bytes]:
+        """What it wrote, as far as it can be had, in pieces."""
+        async for piece in self._pieces:
+            yield piece.data
+
+    async def tabulate(self, screen: Screen) -> None:
+        size = 0
+        text = TerminalText() if screen.is_terminal else None
+        async for data, log in self._pieces:
+            size = log.size_bytes
+            if log.skipped_bytes and self._alone:
+                screen.warn(
+                    f"{plural(log.skipped_bytes, 'byte')} of task {self._task_id} are missing here"
+                )
+            if text is None:
+                screen.write_bytes(data)
+            else:
+                screen.write(text.add(data))
+        if text is not None:
+            screen.write(text.end())
+        self.is_empty = not size
+
+    async def name(self, screen: Screen) -> None:
+        await self.tabulate(screen)
+
+
+class TaskLogs(CommandOutput):
+    """A stream of many tasks, one after another.
+
+    Attributes:
+        shown: how many of them were printed.
+    """
+
+    many = True
+
+    def __init__(
+        self, connection: Connection, stored: StoredLogs, job_id: int, stream: str
+    ) -> None:
+        self._connection = connection
+        self._stored = stored
+        self._job_id = job_id
+        self._stream = stream
+        self.missing = Missing()
+        self.shown = 0
+
+    async def entries(self) -> AsyncIterator[tuple[str, object]]:
+        async for _, log in self.each():
+            async for entry in log.entries():
+                yield entry
+
+    async def tabulate(self, screen: Screen) -> None:
+        async for task_id, log in self.each():
+            self.shown += 1
+            screen.begin_line()
+            screen.write(f"==> task {task_id} <==\n")
+            await log.tabulate(screen)
+
+    async def name(self, screen: Screen) -> None:
+        await self.tabulate(screen)
+
+    async def each(self) -> AsyncIterator[tuple[int, TaskLog]]:
+        """The tasks that wrote something; of the next long outputs, the beginnings are fetched."""
+        ahead: deque[tuple[TaskOutput, asyncio.Task[Log] | None]] = deque()
+        fetching = 0
+        try:
+            async for output in self._outputs():
+                first = None
+                if output.more:
+                    fetching += 1
+                    request = Logs(
+                        job=str(self._job_id),
+                        task_id=output.task_id,
+                        stream=self._stream,
+                        stored=True,
+                    )
+                    first = asyncio.create_task(ask(self._connection, request, Log, ASK_SECONDS))
+                ahead.append((output, first))
+                while ahead and (
+                    ahead[0][1] is None or fetching >= _MOST_AHEAD or len(ahead) > _MOST_HELD
+                ):
+                    output, first = ahead.popleft()
+                    fetching -= first is not None
+                    yield self._log(output, first)
+            while ahead:
+                yield self._log(*ahead.popleft())
+        finally:
+            for _, first in ahead:
+                if first is not None:
+                    first.cancel()
+
+    def _log(self, output: TaskOutput, first: asyncio.Task[Log] | None) -> tuple[int, TaskLog]:
+        task_id = output.task_id
+        pieces = self._whole(output) if first is None else self._rest(task_id, first)
+        return task_id, TaskLog(self._job_id, task_id, self._stream, pieces, alone=False)
+
+    async def _outputs(self) -> AsyncIterator[TaskOutput]:
+        """What the manager has of each task; the next page is on its way while one is read."""
+
+        def next_page(after: int) -> asyncio.Task[LogPage]:
+            request = AllLogs(job=str(self._job_id), stream=self._stream, after=after)
+            return asyncio.create_task(ask(self._connection, request, LogPage, ASK_SECONDS))
+
+        coming: asyncio.Task[LogPage] | None = next_page(-1)
+        try:
+            while coming is not None:
+                page = await coming
+                coming = next_page(page.after) if page.after is not None else None
+                for output in page.outputs:
+                    yield output
+        finally:
+            if coming is not None:
+                coming.cancel()
+
+    async def _whole(self, output: TaskOutput) -> AsyncIterator[LogPiece]:
+        if output.why_missing:
+            self.missing.add_all_of(output.task_id, output.why_missing)
+        log = Log(id="", data=b"", size_bytes=output.size_bytes, why_missing=output.why_missing)
+        yield LogPiece(output.data, log)
+
+    async def _rest(self, task_id: int, first: asyncio.Task[Log]) -> AsyncIterator[LogPiece]:
+        try:
+            found = pieces(self._connection, self._stored, await first, self._stream, self.missing)
+            async for piece in found:
+                yield piece
+        except NotFound as error:  # of one that has just begun, or whose worker went away
+            why = error.cause or error.message
+            self.missing.add_all_of(task_id, why)
+            yield LogPiece(b"", Log(id="", data=b"", size_bytes=0, why_missing=why))
+
+
+async def why_empty(connection: Connection, job_id: int, task_id: int, stream: str) -> str:
+    """That a task wrote nothing to a stream, and where to look instead: not where nothing is."""
+    request = ListTasks(job=str(job_id), ids=[task_id])
+    [task] = (await ask(connection, request, Tasks)).tasks
+    if task.state not in FINAL_STATES:
+        return f"task {task_id} is {task.state.value}, and wrote nothing to {stream} yet"
+    other, size_bytes = ("stdout", task.stdout_bytes)
+    if stream == "stdout":
+        other, size_bytes = ("stderr", task.stderr_bytes)
+    if size_bytes:
+        return f"task {task_id} wrote nothing to {stream}; try --{other}"
+    why = why_ended(task.reason, task.exit_code, task.signal)
+    how = f"; it {_ENDED[task.state]}: {why}" if why else ""
+    return f"task {task_id} wrote nothing, to stdout nor to stderr{how}"
+
+
+async def pieces(
+    connection: Connection, share: StoredLogs, first: Log, stream: str, missing: Missing
+) -> AsyncIterator[LogPiece]:
+    """A task's output, from its start to its end: from the share, or what else has it.
+
+    Args:
+        first: the first piece of it.
+        missing: is told what is missing of it.
+    """
+    request = Logs(job=str(first.job_id), task_id=first.task_id, stream=stream)
+    log = first
+    if log.stored is not None:
+        try:
+            async for data in share.pieces(log.stored):
+                yield LogPiece(data, Log(id="", data=data, size_bytes=log.size_bytes))
+        except (FileExpired, FileDamaged, Unreachable) as error:  # before the first piece
+            log = await ask(connection, request, Log, ASK_SECONDS)
+            if log.skipped_bytes:
+                log = replace(log, why_missing=f"{error.message}; {log.why_missing}")
+    while True:
+        missing.add(first.task_id, log)
+        yield LogPiece(log.data, log)
+        if log.next_offset is None:
+            return
+        log = await ask(connection, replace(request, offset=log.next_offset), Log, ASK_SECONDS)

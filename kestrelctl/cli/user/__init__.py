@@ -1,0 +1,1 @@
+"""`kestrelctl user` and `kestrelctl group`."""

@@ -1,1 +1,0 @@
-"""Commands that workers offer: what they are called, what they take, what is run."""

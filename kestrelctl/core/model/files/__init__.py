@@ -1,0 +1,1 @@
+"""Files that tasks read and leave, and where they are."""

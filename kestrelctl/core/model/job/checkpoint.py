@@ -1,0 +1,60 @@
+"""What a program has written to go on from: as its worker stores it, and as the pool keeps it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from kestrelctl.core.model.files.stored_file import StoredFile, problem_with_stored_file
+
+#: Checkpoints of a task are counted from 1, over all of its attempts.
+Ordinal = Annotated[int, msgspec.Meta(ge=1, le=(1 << 62) - 1)]
+
+#: The longest address of a piece, and the most that a stored file takes in a message: it travels
+#: with the attempt that goes on from it.
+MOST_URL_CHARACTERS = 1024
+MOST_STORED_BYTES = 150_000
+
+
+class MadeCheckpoint(msgspec.Struct, frozen=True, array_like=True):
+    """A checkpoint that an attempt has made.
+
+    Attributes:
+        n: which one of its task it is.
+        stored: its files, as one archive.
+    """
+
+    n: Ordinal
+    stored: StoredFile
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """What the next attempt of a task goes on from.
+
+    Attributes:
+        number: of the attempt that made it.
+        n: which one of its task it is.
+        stored: its files, as one archive.
+        at: when the pool heard of it, in seconds since the epoch.
+    """
+
+    number: int
+    n: int
+    stored: StoredFile
+    at: float
+
+    def is_older_than(self, number: int, n: int) -> bool:
+        """Whether that attempt is a newer one than this is of, or this is an earlier one of it."""
+        return (self.number, self.n) < (number, n)
+
+
+def can_be_given(stored: StoredFile) -> bool:
+    """Whether it can be had by this, and fits into a message beside what else an attempt takes."""
+    text = msgspec.json.encode(stored)
+    escapes = text.count(b"&") + text.count(b"<") + text.count(b">")
+    return (
+        all(len(piece.url) <= MOST_URL_CHARACTERS for piece in stored.pieces)
+        and len(text) + 4 * escapes <= MOST_STORED_BYTES
+        and problem_with_stored_file(stored) is None
+    )

@@ -1,0 +1,132 @@
+"""What jobs that match alike have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.neighbour import stays_home
+from kestrelctl.core.model.worker.assets import Amounts, Natural, amounts, natural, whole_uses
+from kestrelctl.core.model.worker.claim import Claim
+from kestrelctl.core.model.worker.matching_ads import Attributes, amounts_ad, in_lower_case
+from kestrelctl.core.model.worker.own_tags import own_tags_of
+from kestrelctl.core.model.worker.significance import Facts, attributes_of
+
+
+class Shape:
+    """What such jobs ask for: amounts of assets, tags, and what expressions say of both sides.
+
+    One object for all jobs that ask alike.
+
+    Attributes:
+        request: what a worker must have.
+        claim: of that: what attempts are charged wherever nothing else is said.
+        tokens: what the pool must have free of its own.
+        requires: tags in upper case, as in the original.
+        asked: the request in natural units, as the first of the jobs had it. The others share it:
+            ten thousand jobs need no ten thousand dictionaries.
+        requirements, rank: expressions; empty for none.
+        facts: what else expressions in force ask of such jobs.
+        time_request_seconds: how long a worker has to stay; 0 for any. That is a matter of the
+            worker, not of its class, and of the moment: `scheduling.offer` holds it against that.
+        span: on how many workers at once such jobs run, all or none; 1 for any.
+        stays: whether such jobs never go to a neighbour (`model.neighbour`).
+        prepared: what `scheduling.judgement` keeps of it.
+        bit: stands for it in sets of shapes, which are integers. The queue writes it.
+    """
+
+    __slots__ = (
+        "asked",
+        "bit",
+        "claim",
+        "facts",
+        "prepared",
+        "rank",
+        "request",
+        "requirements",
+        "requires",
+        "span",
+        "stays",
+        "time_request_seconds",
+        "tokens",
+    )
+
+    def __init__(
+        self,
+        request: Amounts,
+        requires: frozenset[str],
+        asked: Natural | None = None,
+        requirements: str = "",
+        rank: str = "",
+        facts: Facts = (),
+        time_request_seconds: float = 0.0,
+        tokens: Amounts | None = None,
+        span: int = 1,
+        *,
+        stays: bool = False,
+    ) -> None:
+        self.requirements = requirements
+        self.rank = rank
+        self.facts = facts
+        self.time_request_seconds = time_request_seconds
+        self.span = span
+        self.stays = stays
+        self.prepared: object = None
+        self.bit = 0
+        self.request = request
+        self.claim = Claim(request)
+        self.tokens = tokens or {}
+        self.requires = requires
+        self.asked = natural(request) if asked is None else asked
+
+    def without(self, tags: Collection[str]) -> Shape:
+        """What such jobs ask for but for some tags, in upper case."""
+        return Shape(
+            self.request,
+            self.requires.difference(tags),
+            self.asked,
+            self.requirements,
+            self.rank,
+            self.facts,
+            self.time_request_seconds,
+            self.tokens,
+            self.span,
+            stays=self.stays,
+        )
+
+    def attributes(self) -> Attributes:
+        """The ad of such jobs, as far as expressions in force ask, as `in_lower_case` has it."""
+        asked = amounts_ad(natural(self.request | self.tokens), "Request")
+        return attributes_of(self.facts) | in_lower_case(asked)
+
+
+#: What two jobs must agree in to have one shape.
+ShapeKey = tuple[
+    tuple[tuple[str, int], ...],
+    frozenset[str],
+    str,
+    str,
+    Facts,
+    float,
+    tuple[tuple[str, int], ...],
+    int,
+    bool,
+]
+
+
+def shape_key(spec: JobSpec, facts: Facts = (), tokens: Collection[str] = ()) -> ShapeKey:
+    """The key of a job's shape.
+
+    Args:
+        facts: what expressions in force ask of the job, beside what it asks for.
+        tokens: assets that the pool has, and no worker. Of these a task takes whole ones.
+    """
+    request = tuple(sorted(amounts(spec.request).items()))
+    of_pool: tuple[tuple[str, int], ...] = ()
+    if tokens:
+        of_pool = tuple((name, whole_uses(n)) for name, n in request if name in tokens)
+        request = tuple(entry for entry in request if entry[0] not in tokens)
+    tags = frozenset([tag.upper() for tag in (*spec.requires, *own_tags_of(spec))])
+    seconds = spec.time_request_seconds or 0.0
+    stays = stays_home(spec)
+    return request, tags, spec.requirements, spec.rank, facts, seconds, of_pool, spec.span, stays

@@ -1,0 +1,1 @@
+"""Workers: what they have, what tasks take of that, and what fits."""

@@ -1,0 +1,74 @@
+"""Tells owners of the ends of their jobs, by a chat message that their server keeps for them.
+
+Who is still to be told is in the store, in the commit that ends the job. It is taken out when the
+server has the message: whatever fails between the two, the owner is told, though perhaps twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from kestrelctl.chat.sentences import notice
+from kestrelctl.core import events as ev
+from kestrelctl.core.effects import JobEnded, NoticesSettled
+from kestrelctl.core.model.job.task_state import TaskState
+from kestrelctl.core.model.records import JobRecord
+from kestrelctl.errors import KestrelError
+from kestrelctl.manager.service import Service
+from kestrelctl.metrics import stanzas
+
+#: The server has dealt with these before the next are sent.
+MOST_AT_ONCE = 50
+
+
+class Notices:
+    """Sends what is still to be told, a few messages at a time, in the order of the jobs."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._sender = f"jobs@{service.domain}"
+        self._sending = False
+        self._settling = False
+        service.listen(JobEnded, self._on_job_ended)
+        service.listen(NoticesSettled, self._on_settled)
+
+    def on_online(self) -> None:
+        """There is a session with the server: what was sent over an earlier one may be lost."""
+        self._sending = False
+        self._look()
+
+    def _on_job_ended(self, ended: JobEnded) -> None:
+        if ended.record.untold:
+            self._look()
+
+    def _on_settled(self, _settled: NoticesSettled) -> None:
+        self._settling = False
+        self._look()
+
+    def _look(self) -> None:
+        if self._sending or self._settling or not self._service.session.online:
+            return
+        records = self._service.store.untold(MOST_AT_ONCE)
+        if not records:
+            return
+        self._sending = True
+        session = self._service.session
+        for record in records:
+            text = notice(record, self._bad_task(record))
+            self._service.stanzas.sent(stanzas.CHAT, len(text))
+            session.send_body(text, record.owner, self._sender)
+        ends = [(record.job_id, record.ended_at) for record in records]
+        session.when_taken(lambda: self._on_taken(ends))
+
+    def _bad_task(self, record: JobRecord) -> int | None:
+        bad = (TaskState.FAILED, TaskState.LOST)
+        if not (record.counts.failed or record.counts.lost):
+            return None
+        with contextlib.suppress(KestrelError):  # unreadable: whoever asks for the tasks hears it
+            for task in self._service.store.tasks(record.job_id, states=bad, limit=1):
+                return record.spec.task_id(task.index)
+        return None
+
+    def _on_taken(self, ends: list[tuple[int, float | None]]) -> None:
+        self._sending, self._settling = False, True
+        self._service.handle(ev.OwnersTold(at=self._service.now(), cause="server", ends=ends))

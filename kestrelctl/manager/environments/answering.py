@@ -1,0 +1,113 @@
+"""Serves what users ask about environments."""
+
+from __future__ import annotations
+
+import shlex
+
+from kestrelctl.core.environments.environment_class import EnvironmentClass
+from kestrelctl.core.environments.on_demand import amounts_of
+from kestrelctl.core.environments.started import Environment
+from kestrelctl.core.model.worker.assets import describe_all, natural, without_units
+from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.environments.service import EnvironmentService
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.answers import (
+    EnvironmentClassView,
+    EnvironmentHostView,
+    EnvironmentList,
+    EnvironmentView,
+    StartFailureView,
+)
+
+
+class EnvironmentRequests:
+    """List, start, stop."""
+
+    def __init__(self, desk: EnvironmentService) -> None:
+        self._desk = desk
+
+    async def list(self, caller: Caller, request: rq.ListEnvironments) -> None:
+        now = self._desk.now()
+        caller.reply(
+            EnvironmentList(
+                id=request.id,
+                classes=[self._class_view(cls) for cls in self._desk.classes.values()],
+                environments=[_view(each, now) for each in self._desk.there()],
+            )
+        )
+
+    async def start(self, caller: Caller, request: rq.StartOneEnvironment) -> None:
+        started = self._desk.start(request.of, request.host)
+        caller.reply(an.Changed(id=request.id, what=[str(started.number)]))
+
+    async def stop(self, caller: Caller, request: rq.StopEnvironments) -> None:
+        numbers = dict.fromkeys(request.numbers)
+        for number in numbers:
+            self._desk.environment(number)  # all or none
+        for number in numbers:
+            self._desk.stop(number)
+        caller.reply(an.Changed(id=request.id, what=[str(number) for number in numbers]))
+
+    def _class_view(self, cls: EnvironmentClass) -> EnvironmentClassView:
+        desk = self._desk
+        hosts = [
+            EnvironmentHostView(
+                host=host.name,
+                free=natural(without_units(host.free)),
+                why_not=self._why_not(cls, host.name),
+            )
+            for host in desk.hosts()
+        ]
+        failures = [
+            StartFailureView(
+                host=host, times=f.times, at=f.at, next_try_at=f.next_try_at, why=f.why
+            )
+            for host, f in desk.failures.of_class(cls.name)
+        ]
+        return EnvironmentClassView(
+            name=cls.name,
+            kind=cls.kind,
+            tags=cls.tags,
+            assets=natural(amounts_of(cls)),
+            minimum=cls.minimum,
+            maximum=cls.maximum,
+            start_seconds=cls.start_seconds,
+            idle_seconds=cls.idle_seconds,
+            waiting=desk.demand.needed[cls.name],
+            obstacle=desk.obstacles[cls.name].value,
+            hosts=hosts,
+            failures=failures,
+            runs=shlex.join(cls.runs),
+        )
+
+    def _why_not(self, cls: EnvironmentClass, name: str) -> str:
+        [host] = [each for each in self._desk.hosts() if each.name == name]
+        if cls.kind not in self._desk.book.kinds[name]:
+            return f"it makes none of kind {cls.kind}"
+        if cls.name not in host.classes:
+            return f"it is not among {cls.hosts}"
+        if not self._desk.failures.may_start(cls.name, name, self._desk.now()):
+            return "a start has failed there of late"
+        lacking = {
+            asset: amount - host.free.get(asset, 0)
+            for asset, amount in amounts_of(cls).items()
+            if host.free.get(asset, 0) < amount
+        }
+        return f"it lacks {describe_all(lacking)}" if lacking else ""
+
+
+def _view(found: Environment, now: float) -> EnvironmentView:
+    idle = None if found.idle_since is None else max(0.0, now - found.idle_since)
+    return EnvironmentView(
+        number=found.number,
+        of=found.of,
+        host=found.host,
+        phase=found.phase.value,
+        since=found.since,
+        idle_seconds=idle,
+        worker=found.worker,
+        asked_for=found.asked_for,
+        draining=found.draining,
+        makes_room_for=found.makes_room_for,
+    )

@@ -1,1 +1,0 @@
-"""What became of members: it is kept, told, and acted on."""

@@ -1,0 +1,1 @@
+"""Mails about jobs and workers."""

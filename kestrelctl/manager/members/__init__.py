@@ -1,0 +1,1 @@
+"""Members of the pool: what became of them, and what they tell of their hosts."""

@@ -1,0 +1,134 @@
+"""Makes events of what the core says of workers, durable with the commit that it goes into."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from kestrelctl.core.effects import Announcement, Effect, MemberChanged, MembersHeard
+from kestrelctl.core.membership.event import MOST_REASON_CHARACTERS, MembershipEvent
+from kestrelctl.core.membership.event_records import EventsDropped
+from kestrelctl.core.membership.roll import Roll
+from kestrelctl.core.membership.worker_group import WorkerGroup, WorkerGroupGone
+from kestrelctl.core.membership.worker_groups import WorkerGroups
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.errors import UsageError
+from kestrelctl.grammar.one_line import one_line
+from kestrelctl.store.port import Store
+from kestrelctl.store.store_record import StoreRecord
+
+log = logging.getLogger(__name__)
+
+#: No more events are kept than so many.
+MOST_EVENTS = 100_000
+
+
+class MemberEvents(Announcement, frozen=True, kw_only=True):
+    """These events are durable; tell whoever listens.
+
+    Attributes:
+        members: for each, what its worker says of itself; None if nobody knows it any more.
+    """
+
+    events: tuple[MembershipEvent, ...]
+    members: tuple[WorkerAd | None, ...]
+
+
+class MemberLog:
+    """What became of workers, and their groups.
+
+    Args:
+        write: puts records into the next commit.
+        after: does something once all that was written so far is durable.
+
+    Attributes:
+        on_event: called with each event, and what its worker says of itself, before it is durable:
+            what it has written goes into the same commit.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        write: Callable[[Sequence[StoreRecord]], None],
+        after: Callable[[Effect], None],
+    ) -> None:
+        self._store = store
+        self._write = write
+        self._after = after
+        self.on_event: Callable[[MembershipEvent, WorkerAd | None], None] = lambda event, ad: None
+        self._roll = Roll(store.members())
+        self._last = store.last_member_event()
+        self._groups = WorkerGroups()
+        for group in store.worker_groups():
+            try:
+                self._groups.put(group)
+            except UsageError as error:
+                log.error("the group of workers %s counts no more: %s", group.name, error)
+
+    @property
+    def last(self) -> int:
+        """The number of the latest event."""
+        return self._last
+
+    @property
+    def groups(self) -> WorkerGroups:
+        """All groups of workers."""
+        return self._groups
+
+    def put_group(self, group: WorkerGroup, answer: Effect) -> None:
+        """Makes a group of workers, or changes it; the answer is given when that is durable.
+
+        Raises:
+            UsageError: it cannot be one.
+        """
+        self._groups.put(group)
+        self._write([group])
+        self._after(answer)
+
+    def drop_group(self, name: str, answer: Effect) -> bool:
+        """Forgets a group of workers; whether there was one."""
+        if not self._groups.drop(name):
+            return False
+        self._write([WorkerGroupGone(name)])
+        self._after(answer)
+        return True
+
+    def on_changed(self, change: MemberChanged) -> None:
+        """The core says what became of a worker."""
+        if self._roll.takes(change.kind, change.worker):
+            self._add(change.at, change.kind, change.worker, change.ad, change.reason)
+
+    def on_heard(self, heard: MembersHeard) -> None:
+        """Who was there and has not come back is gone."""
+        for worker in self._roll.present:
+            if worker not in heard.there:
+                self._roll.takes("failed", worker)
+                ad = heard.away.get(worker)
+                self._add(heard.at, "failed", worker, ad, "it did not come back")
+
+    def _add(self, at: float, kind: str, worker: str, ad: WorkerAd | None, reason: str) -> None:
+        self._last += 1
+        event = MembershipEvent(
+            number=self._last,
+            at=at,
+            kind=kind,
+            worker=worker,
+            groups=self._groups.of(worker, ad or WorkerAd()),
+            reason=one_line(reason)[:MOST_REASON_CHARACTERS],
+        )
+        self._write([event])
+        self.on_event(event, ad)
+        self._after(MemberEvents(events=(event,), members=(ad,)))
+
+    def tidy(self, now: float, kept_seconds: float) -> bool:
+        """Has events deleted that are too old or too many, some at a time.
+
+        Returns:
+            Whether there was anything to delete.
+        """
+        before, up_to = now - kept_seconds, self._last - MOST_EVENTS
+        oldest = self._store.member_events(limit=2)
+        if len(oldest) < 2 or (oldest[0].at >= before and oldest[0].number > up_to):
+            return False
+        self._write([EventsDropped(before, up_to)])
+        return True

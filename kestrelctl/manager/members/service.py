@@ -1,0 +1,87 @@
+"""Serves what users ask about members of the pool: events and groups."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kestrelctl.core.membership.event import must_be_kind
+from kestrelctl.errors import NotFound
+from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.requests.pending_answers import PendingAnswers
+from kestrelctl.manager.service import Service
+from kestrelctl.manager.views import first_that_fit
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol.answers import EventPage, WorkerGroupList, WorkerGroupView
+from kestrelctl.protocol.requests import (
+    ListEvents,
+    ListWorkerGroups,
+    RemoveWorkerGroup,
+    SetWorkerGroup,
+)
+
+#: So many events are looked at for one answer: some milliseconds of the manager's time.
+MOST_LOOKED_AT = 1_000
+
+
+class MemberService:
+    """Events, groups of workers."""
+
+    def __init__(self, service: Service, pending: PendingAnswers) -> None:
+        self._service = service
+        self._pending = pending
+
+    async def events(self, caller: Caller, request: ListEvents) -> None:
+        since = self._service.wall.steady(request.query.since)
+        query = msgspec.structs.replace(request.query, since=since)
+        if query.kind:
+            must_be_kind(query.kind)
+        if request.after < 0:
+            last = self._service.store.last_member_event()
+            caller.reply(EventPage(id=request.id, events=[], after=last))
+            return
+        looked_at = self._service.store.member_events(
+            after=request.after, since=query.since, limit=MOST_LOOKED_AT
+        )
+        meant = [event for event in looked_at if query.means(event)]
+        page = first_that_fit(meant[: max(1, request.limit)])
+        whole = len(page) == len(meant)
+        after = request.after
+        if looked_at:
+            after = looked_at[-1].number if whole else page[-1].number
+        more = not whole or len(looked_at) == MOST_LOOKED_AT
+        caller.reply(EventPage(id=request.id, events=page, after=after, more=more))
+
+    async def list_groups(self, caller: Caller, request: ListWorkerGroups) -> None:
+        groups = self._service.member_log.groups
+        counts = dict.fromkeys((group.name for group in groups.all), 0)
+        for worker in self._service.pool.workers.values():
+            if worker.online:
+                for name in groups.of(worker.jid, worker.ad):
+                    counts[name] += 1
+        caller.reply(
+            WorkerGroupList(
+                id=request.id,
+                groups=[
+                    WorkerGroupView(group=group, workers=counts[group.name]) for group in groups.all
+                ],
+            )
+        )
+
+    async def set_group(self, caller: Caller, request: SetWorkerGroup) -> None:
+        log, group = self._service.member_log, request.group
+        await self._pending.when_durable(lambda answer: log.put_group(group, answer))
+        found = sum(
+            worker.online and group.name in log.groups.of(worker.jid, worker.ad)
+            for worker in self._service.pool.workers.values()
+        )
+        caller.reply(an.Changed(id=request.id, what=[group.name], tasks=found))
+
+    async def remove_group(self, caller: Caller, request: RemoveWorkerGroup) -> None:
+        log = self._service.member_log
+        if all(group.name != request.name for group in log.groups.all):
+            raise NotFound(
+                f"there is no group of workers {request.name[:80]!r}",
+                hint="kestrelctl worker group list",
+            )
+        await self._pending.when_durable(lambda answer: log.drop_group(request.name, answer))
+        caller.reply(an.Changed(id=request.id, what=[request.name]))

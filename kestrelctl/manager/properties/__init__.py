@@ -1,1 +1,0 @@
-"""What workers tell of their hosts: it is kept, matched by, and added up."""

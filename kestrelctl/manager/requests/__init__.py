@@ -1,0 +1,1 @@
+"""What users ask of the pool: each kind of request has a module."""

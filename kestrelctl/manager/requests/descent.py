@@ -1,0 +1,133 @@
+"""Follows who waits for whom through the store, up and down."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left, insort
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+
+from kestrelctl.core.jobs.job import PARENT
+from kestrelctl.core.jobs.parents import first_in_vain
+from kestrelctl.core.model.index_ranges import IndexRanges
+from kestrelctl.core.model.job.after import EACH, After, IfParentFails, WantedEnd, ids_of
+from kestrelctl.core.model.records import EndedTasks, JobRecord, ended_tasks
+from kestrelctl.store.edges import Edge
+from kestrelctl.store.port import Store
+
+#: Edges that are read at once; others are served between.
+_EDGES_AT_ONCE = 5_000
+
+
+def ended_parents(store: Store, owner: str | None, after: Iterable[After]) -> dict[int, str]:
+    """The final states of those of these jobs that are the owner's and have ended.
+
+    Args:
+        owner: None for anybody's.
+    """
+    ids = sorted(set(ids_of(tuple(after))))
+    if not ids:
+        return {}
+    done = store.job_ids(ids=ids, owner=owner, states=("done",))
+    others = store.job_ids(ids=ids, owner=owner, states=("failed", "cancelled"))
+    return dict.fromkeys(done, "done") | dict.fromkeys(others, "failed")
+
+
+def stopped_in_vain_no_more(
+    store: Store, ids: Sequence[int], active: Callable[[int], object | None]
+) -> list[JobRecord]:
+    """Those of these jobs that a parent stopped, and of which no parent that has failed is left.
+
+    Args:
+        ids: in rising order; those that come back may be parents of others.
+        active: what the pool knows of an active job.
+    """
+    after: dict[int, list[After]] = {}
+    for edge in store.edges(ids=ids):
+        if edge.ending != EACH:
+            found = After(edge.first, edge.last, WantedEnd(edge.ending))
+            after.setdefault(edge.child, []).append(found)
+    ended = ended_parents(store, None, (each for found in after.values() for each in found))
+    back: set[int] = set()
+
+    def outcome_of(parent: int) -> str | None:
+        return None if parent in back or active(parent) is not None else ended.get(parent)
+
+    stopped = []
+    for record in store.jobs(ids=ids, limit=len(ids)):
+        in_vain = first_in_vain(after.get(record.job_id, ()), outcome_of)
+        if record.stopped_by == PARENT and in_vain is None:
+            stopped.append(record)
+            back.add(record.job_id)
+    return stopped
+
+
+def ended_pairs(store: Store, owner: str | None, ids: Iterable[int]) -> dict[int, EndedTasks]:
+    """Those of these jobs that are the owner's and have ended, with their tasks that are not done.
+
+    Args:
+        ids: 0 is none.
+        owner: None for anybody's.
+    """
+    wanted = sorted(set(ids) - {0})
+    if not wanted:
+        return {}
+    ended = ("done", "failed", "cancelled")
+    found = store.jobs(ids=wanted, owner=owner, states=ended, limit=len(wanted))
+    return {each.job_id: ended_tasks(each, store.ended_badly(each.job_id)) for each in found}
+
+
+def in_vain_no_more(
+    store: Store, record: JobRecord, parent_bad: IndexRanges
+) -> list[tuple[int, str]] | None:
+    """Which tasks of an ended job wait again, because those that they wait for were brought back.
+
+    Args:
+        parent_bad: the tasks of its `after_each` that have ended otherwise than done, still.
+
+    Returns:
+        Those with a row, with their states; None if none at all waits again.
+    """
+    spec = record.spec
+    if record.cancelling or spec.if_parent_fails is not IfParentFails.CANCEL:
+        return None
+    rows = store.ended_badly(record.job_id) if record.counts.cancelled else []
+    found = [each for each in rows if each[1] == "cancelled" and each[0] not in parent_bad]
+    beyond = parent_bad.gaps(record.cursor, spec.count - 1)
+    return found if found or beyond else None
+
+
+async def below(store: Store, jobs: Iterable[int]) -> AsyncIterator[int]:
+    """The jobs that wait for these, or for jobs that do, and so on, in the order of their ids.
+
+    A parent's id is lower than its child's, so that one walk finds them all.
+    """
+    reached = sorted(jobs)
+    if not reached:
+        return
+    seen = set(reached)
+    last = reached[0]
+    while True:
+        page = store.edges(above=last, limit=_EDGES_AT_ONCE)
+        whole = _whole_children(page)
+        for edge in whole:
+            if edge.child not in seen and _meets(reached, edge):
+                insort(reached, edge.child)
+                seen.add(edge.child)
+                yield edge.child
+        if len(page) < _EDGES_AT_ONCE:
+            return
+        last = whole[-1].child
+        await asyncio.sleep(0)
+
+
+def _whole_children(page: list[Edge]) -> list[Edge]:
+    """A page without the last child, of which more may follow, if the page is full."""
+    if len(page) < _EDGES_AT_ONCE:
+        return page
+    return [edge for edge in page if edge.child != page[-1].child]
+
+
+def _meets(ids: list[int], edge: Edge) -> bool:
+    """Whether one of these ids, which rise, is in the range of an edge."""
+    place = bisect_left(ids, edge.first)
+    return place < len(ids) and ids[place] <= edge.last

@@ -1,0 +1,249 @@
+"""Answers every request of a user, with what was asked for or with the reason why not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Protocol, TypeAlias
+
+from kestrelctl.errors import KestrelError, NotFound
+from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.environments.answering import EnvironmentRequests
+from kestrelctl.manager.environments.service import EnvironmentService
+from kestrelctl.manager.members.properties import PropertyService
+from kestrelctl.manager.members.service import MemberService
+from kestrelctl.manager.outputs import Outputs
+from kestrelctl.manager.requests.assets import AssetRequests
+from kestrelctl.manager.requests.graphs import GraphRequests
+from kestrelctl.manager.requests.jobs import JobRequests, Neighbourhood
+from kestrelctl.manager.requests.pending_answers import PendingAnswers
+from kestrelctl.manager.requests.policies import PolicyRequests
+from kestrelctl.manager.requests.pool import PoolRequests, Usage
+from kestrelctl.manager.requests.resizes import Resizes
+from kestrelctl.manager.requests.shares import ShareRequests
+from kestrelctl.manager.requests.task_files import TaskFileRequests
+from kestrelctl.manager.requests.tasks import TaskRequests
+from kestrelctl.manager.requests.users import UserRequests
+from kestrelctl.manager.requests.worker_commands import WorkerCommands
+from kestrelctl.manager.rights import Rights
+from kestrelctl.manager.selection import Selection
+from kestrelctl.manager.sending.outbox import Outbox
+from kestrelctl.manager.sending.turns import USER_LINES, Turns
+from kestrelctl.manager.service import Service
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.answers import EnvironmentList
+from kestrelctl.protocol.commands import ListCommands, RunAtWorkers
+from kestrelctl.protocol.properties import ListProperties
+from kestrelctl.protocol.requests import (
+    EnvironmentRequest,
+    ListEvents,
+    ListWorkerGroups,
+    RemoveWorkerGroup,
+    SetWorkerGroup,
+)
+from kestrelctl.protocol.triggers import TriggerRequest
+from kestrelctl.protocol.workers import Join, ToJoiner
+
+log = logging.getLogger(__name__)
+
+#: What serves each type of request: called with the caller, the request, and what is granted.
+Handlers: TypeAlias = Mapping[type, Callable[..., Awaitable[None]]]
+
+
+class Enrollment(Protocol):
+    """Lets machines join: `manager.requests.enrollment` in production."""
+
+    async def enroll(self, caller: Caller, request: rq.EnrollWorker) -> None:
+        """Makes a token for a machine."""
+
+    async def revoke(self, caller: Caller, request: rq.RevokeWorkers) -> None:
+        """Takes workers' accounts away."""
+
+    def revoked_by(self, worker: str) -> str:
+        """Who had a worker's account deleted; empty if nobody, as far as the manager knows."""
+        ...
+
+    def check(self, worker: str) -> None:
+        """Makes such a worker log in again, which it can only if it has a new account."""
+
+    def join(self, sender: str, message: Join, reply: Callable[[ToJoiner], None]) -> None:
+        """Answers a machine that has logged in with a temporary account."""
+
+    def on_online(self) -> None:
+        """The manager has a session with the server, perhaps after a while without one."""
+
+
+class RequestDispatcher:
+    """The user side of a manager.
+
+    Args:
+        usage: tells what the manager's process takes of its machine.
+
+    Attributes:
+        pending: waits for answers of the core.
+        properties: what workers tell of their hosts.
+        worker_commands: what they offer to run.
+    """
+
+    def __init__(
+        self, service: Service, enrollment: Enrollment, usage: Callable[[], Usage]
+    ) -> None:
+        self._wall = service.wall
+        self.outputs = Outputs()
+        self.resizes = Resizes()
+        self.enrollment = enrollment
+        self.outbox = Outbox(
+            lambda: service.session, f"jobs@{service.domain}", lambda: self.turns.go_on()
+        )
+        self.turns = Turns(service.now, USER_LINES, self.outbox.has_room)
+        selection = Selection(service.pool, service.store)
+        self._rights = Rights(selection)
+        pending = self.pending = PendingAnswers(service)
+        jobs = self._jobs = JobRequests(service, selection, pending)
+        graphs = self._graphs = GraphRequests(service, selection, pending, jobs.uploaded)
+        tasks = TaskRequests(service, selection, self.outputs)
+        self.properties = PropertyService(service)
+        self.worker_commands = WorkerCommands(service)
+        pool = PoolRequests(service, selection, self.resizes, usage, self.properties.book)
+        policies = PolicyRequests(service, pending)
+        assets = AssetRequests(service, pending)
+        shares = ShareRequests(service, pending)
+        members = MemberService(service, pending)
+        self._serve: dict[type, Callable[..., Awaitable[None]]] = {
+            rq.SubmitJob: jobs.submit,
+            rq.SubmitLine: jobs.submit_line,
+            rq.SubmitJobs: graphs.submit,
+            rq.UploadItems: jobs.upload_items,
+            rq.CancelJobs: jobs.cancel,
+            rq.HoldJobs: jobs.hold,
+            rq.ReleaseJobs: jobs.release,
+            rq.ListJobs: jobs.list_jobs,
+            rq.Watch: jobs.watch,
+            rq.RetryJobs: jobs.retry,
+            rq.ScaleJob: jobs.scale,
+            rq.ExplainJob: jobs.explain,
+            rq.DrawGraph: graphs.draw,
+            rq.ForgetJobs: jobs.forget,
+            rq.ListTasks: tasks.list_tasks,
+            rq.Logs: tasks.logs,
+            rq.ListOutputs: TaskFileRequests(service, selection).list,
+            rq.FollowLogs: tasks.follow_logs,
+            rq.AllLogs: tasks.all_logs,
+            rq.TellStory: tasks.story,
+            rq.ListWorkers: pool.list_workers,
+            rq.DrainWorkers: pool.drain,
+            rq.ResumeWorkers: pool.resume,
+            rq.ResizeWorker: pool.resize,
+            rq.EnrollWorker: enrollment.enroll,
+            rq.RevokeWorkers: enrollment.revoke,
+            rq.PoolStatus: pool.status,
+            rq.PoolTraffic: pool.traffic,
+            rq.PoolOverview: pool.overview,
+            rq.SetPolicy: policies.set,
+            rq.RemovePolicy: policies.remove,
+            rq.ListPolicies: policies.list,
+            rq.SetAsset: assets.set,
+            rq.RemoveAsset: assets.remove,
+            rq.ListAssets: assets.list,
+            rq.UserUsage: UserRequests(service).usage,
+            rq.ListUsers: shares.list_users,
+            rq.ChangeUser: shares.set_user,
+            rq.ListGroups: shares.list_groups,
+            rq.ChangeGroup: shares.set_group,
+            rq.RemoveGroup: shares.remove_group,
+            ListEvents: members.events,
+            ListWorkerGroups: members.list_groups,
+            ListProperties: self.properties.list_properties,
+            ListCommands: self.worker_commands.list_commands,
+            RunAtWorkers: self.worker_commands.run_for,
+            SetWorkerGroup: members.set_group,
+            RemoveWorkerGroup: members.remove_group,
+            rq.ListEnvironments: _no_environments,
+        }
+
+    def serve_flock(self, handlers: Handlers, neighbours: Neighbourhood) -> None:
+        """From now on requests about the flock are served, and the reasons why tasks wait name
+        neighbours.
+
+        Args:
+            handlers: what serves each kind of request about the flock.
+            neighbours: why each neighbour does not run the tasks of a job that wait.
+        """
+        self._serve |= handlers
+        self._jobs.neighbours = neighbours
+
+    def serve_environments(self, desk: EnvironmentService) -> None:
+        """From now on requests about environments are served."""
+        requests = EnvironmentRequests(desk)
+        self._jobs.environments = lambda job: desk.coming_for(job.shape)
+        self._jobs.gives_way = lambda job: desk.demand.gives_way(job.shape, desk.hosts())
+        self._jobs.inside = self._graphs.inside = desk.for_tasks
+        self._serve |= {
+            rq.ListEnvironments: requests.list,
+            rq.StartOneEnvironment: requests.start,
+            rq.StopEnvironments: requests.stop,
+        }
+
+    def serve_also(self, handlers: Handlers) -> None:
+        """From now on these requests are served."""
+        self._serve |= handlers
+
+    def serve(self, caller: Caller, request: rq.AnyRequest) -> None:
+        """Answers a request, now or when what it asks for is done."""
+        told = replace(caller, reply=lambda answer: caller.reply(self._wall.told(answer)))
+        self.turns.spawn(caller.user, lambda: self._guarded(told, request))
+
+    def forget(self, jid: str) -> int:
+        """Drops what waits for a user's session that has gone; returns how many answers."""
+        self.turns.drop(jid)
+        return self.outbox.drop(jid)
+
+    async def _guarded(self, caller: Caller, request: rq.AnyRequest) -> None:
+        try:
+            serve = self._serve.get(type(request))
+            if serve is None:
+                raise _not_here(request)
+            await serve(caller, request, *self._rights.check(caller, request))
+        except KestrelError as error:
+            caller.reply(failed(request.id, error))
+        except Exception:
+            log.exception("a request of %s failed: %s", caller.jid, type(request).__name__)
+            caller.reply(failed(request.id, KestrelError("the manager failed at this request")))
+
+
+async def _no_environments(caller: Caller, request: rq.ListEnvironments) -> None:
+    caller.reply(EnvironmentList(id=request.id, classes=[]))
+
+
+def _not_here(request: rq.AnyRequest) -> NotFound:
+    """That the pool was started without what a request is about."""
+    if isinstance(request, EnvironmentRequest):
+        return NotFound(
+            "this pool has no classes of environments",
+            cause="its manager was started without any",
+            hint="docs/environments.md says how environments are written and started",
+        )
+    if isinstance(request, TriggerRequest):
+        return NotFound(
+            "this pool has no triggers",
+            cause="its manager was started without any",
+            hint="docs/triggers.md says how triggers are written",
+        )
+    return NotFound(
+        "this pool is in no flock",
+        cause="its manager was started without one",
+        hint="docs/flock.md says how pools find each other",
+    )
+
+
+def failed(request_id: str, error: KestrelError) -> an.Failed:
+    """An error as an answer."""
+    return an.Failed(
+        id=request_id,
+        code=error.code,
+        message=error.message,
+        cause=error.cause or "",
+        hint=error.hint or "",
+    )

@@ -1,0 +1,1 @@
+"""How messages wait until they are sent."""

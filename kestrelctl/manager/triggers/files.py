@@ -1,0 +1,76 @@
+"""The files that define triggers, and the triggers of a pool."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from pathlib import Path
+
+from kestrelctl.core.triggers.definition import (
+    MOST_TRIGGERS,
+    TriggerDefinition,
+    check_names,
+    read_triggers,
+)
+from kestrelctl.defined_in_files import all_defined
+from kestrelctl.manager.environments.service import EnvironmentService
+from kestrelctl.manager.handlers.service import HandlerService
+from kestrelctl.manager.requests.dispatch import RequestDispatcher
+from kestrelctl.manager.service import Service
+from kestrelctl.manager.triggers.actions import TriggerDeeds
+from kestrelctl.manager.triggers.answering import TriggerRequests
+from kestrelctl.manager.triggers.service import TriggerService
+from kestrelctl.manager.triggers.watch import PoolWatch
+from kestrelctl.protocol.triggers import EnableTrigger, ListFired, ListTriggers, TryTrigger
+
+
+def read_all_triggers(
+    files: Iterable[Path], handlers: Container[str], classes: Container[str]
+) -> list[TriggerDefinition]:
+    """The triggers that files define together.
+
+    Args:
+        handlers, classes: the names of the pool's handlers and classes of environments.
+
+    Raises:
+        UsageError: one cannot be read, a trigger is there twice, or they are too many; or one
+            names a handler or a class that there is not.
+    """
+    found = list(all_defined(files, read_triggers, MOST_TRIGGERS).values())
+    for each in found:
+        check_names(each, handlers, classes)
+    return found
+
+
+def open_triggers(
+    service: Service,
+    dispatcher: RequestDispatcher,
+    triggers: list[TriggerDefinition],
+    kept: Path,
+    environments: EnvironmentService | None,
+    handlers: HandlerService,
+    kept_seconds: float,
+) -> TriggerService:
+    """The triggers of a pool, about which users may ask from now on; `TriggerService.run` looks.
+
+    Args:
+        kept: the file that says which are not enabled.
+        environments: None if the pool has none.
+        kept_seconds: how long it is kept when triggers fired.
+    """
+    watch = PoolWatch(service, dispatcher.properties.book)
+    deeds = TriggerDeeds(service, dispatcher)
+    watch.environments = deeds.environments = environments
+    deeds.handlers = handlers
+    desk = TriggerService(service, watch, deeds, triggers, kept, kept_seconds)
+    classes = environments.classes if environments is not None else ()
+    requests = TriggerRequests(desk, handlers.lines, classes)
+    dispatcher.serve_also(
+        {
+            ListTriggers: requests.list_triggers,
+            ListFired: requests.list_fired,
+            TryTrigger: requests.test,
+            EnableTrigger: requests.enable,
+        }
+    )
+    dispatcher.properties.on_changed = desk.on_values
+    return desk

@@ -1,0 +1,67 @@
+"""When triggers fired, and what they had done: durable, as long as events of members are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kestrelctl.core.triggers.fired import FiredDropped, TriggerFired
+from kestrelctl.manager.service import Service
+
+#: So many of the latest times are kept.
+MOST_FIRED = 10_000
+#: How often it is looked whether there are more, counted in times.
+TIDY_EACH = 1_000
+#: So much is kept of the words of each action.
+MOST_CHARACTERS = 300
+
+
+class TriggerLog:
+    """Notes when triggers fire.
+
+    Args:
+        kept_seconds: how long that is kept.
+    """
+
+    def __init__(self, service: Service, kept_seconds: float) -> None:
+        self._service = service
+        self._kept_seconds = kept_seconds
+        latest = service.store.fired(limit=1)
+        self._last = latest[0].number if latest else 0
+
+    def add(self, trigger: str, at: float, actions: Iterable[str], problems: Iterable[str]) -> None:
+        """Notes that one has fired.
+
+        After its actions have begun, so that they are in this commit or an earlier one: whatever
+        dies in between, it fires once more rather than not at all.
+
+        Args:
+            at: seconds since the epoch.
+        """
+        self._last += 1
+        fired = TriggerFired(
+            number=self._last,
+            at=at,
+            trigger=trigger,
+            actions=tuple(each[:MOST_CHARACTERS] for each in actions),
+            problems=tuple(each[:MOST_CHARACTERS] for each in problems),
+        )
+        self._service.commits.write([fired])
+        if self._last % TIDY_EACH == 0:
+            self.tidy()
+
+    def latest(self, trigger: str, limit: int) -> list[TriggerFired]:
+        """The latest times, in order.
+
+        Args:
+            trigger: of which; empty for all.
+        """
+        return self._service.store.fired(trigger=trigger, limit=limit)
+
+    def tidy(self) -> None:
+        """Has deleted what is too old or too much, some at a time."""
+        first = self._service.store.first_fired()
+        if first is None or first.number == self._last or self._service.store_error:
+            return
+        before, up_to = self._service.now() - self._kept_seconds, self._last - MOST_FIRED
+        if first.at < before or first.number <= up_to:
+            self._service.commits.write([FiredDropped(before, up_to)])

@@ -1,0 +1,123 @@
+"""What users ask of the pool about triggers. `docs/protocol.md` shows one of each."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from kestrelctl.core.model.pool_moment import PoolMoment
+from kestrelctl.protocol.request import AdminRequest, Reply, UserRequest
+
+Name = Annotated[str, msgspec.Meta(max_length=100)]
+MOST_TEXT_CHARACTERS = 10_000
+
+
+class ListTriggers(UserRequest, frozen=True, kw_only=True, tag="triggers"):
+    """The triggers. Answered by `triggers`."""
+
+
+class ListFired(AdminRequest, frozen=True, kw_only=True, tag="triggers_fired"):
+    """When triggers fired, the latest last, at most 1,000 (admins only).
+
+    Answered by `triggers_fired`.
+
+    Attributes:
+        name: of which; empty for all.
+    """
+
+    only_admins_may = "test and switch triggers, and see what they did"
+
+    name: Name = ""
+
+
+class TryTrigger(AdminRequest, frozen=True, kw_only=True, tag="trigger_test"):
+    """What a trigger would do now, and when it would have fired (admins only).
+
+    Nothing is done. Answered by `trigger_test`.
+
+    Attributes:
+        text: a definition to be tested instead of that which the pool has, as in a file.
+    """
+
+    only_admins_may = "test and switch triggers, and see what they did"
+
+    name: Name
+    text: Annotated[str, msgspec.Meta(max_length=MOST_TEXT_CHARACTERS)] = ""
+
+
+class EnableTrigger(AdminRequest, frozen=True, kw_only=True, tag="trigger_enable"):
+    """Have a trigger looked at, or not (admins only). Answered by `changed`."""
+
+    only_admins_may = "test and switch triggers, and see what they did"
+
+    name: Name
+    enabled: bool
+
+
+class TriggerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A trigger.
+
+    Attributes:
+        true_since, fired_at: seconds since the epoch; None if it is not true, or never fired.
+        times: how often it has fired.
+        problem: why it could not be evaluated the last time.
+    """
+
+    name: str
+    expr: str
+    cmd: str
+    tick_seconds: float
+    on_update_check: bool = False
+    for_seconds: float = 0.0
+    cooldown_seconds: float = 0.0
+    enabled: bool = True
+    true_since: PoolMoment | None = None
+    fired_at: PoolMoment | None = None
+    times: int = 0
+    problem: str = ""
+
+
+class TriggerList(Reply, frozen=True, kw_only=True, tag="triggers"):
+    """All triggers."""
+
+    triggers: list[TriggerView]
+
+
+class FiredView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A trigger fired: when, what was to be done, and what could not be begun."""
+
+    at: PoolMoment
+    trigger: str
+    actions: list[str]
+    problems: list[str] = []
+
+
+class FiredList(Reply, frozen=True, kw_only=True, tag="triggers_fired"):
+    """When triggers fired, the latest last."""
+
+    fired: list[FiredView]
+
+
+class TriggerTest(Reply, frozen=True, kw_only=True, tag="trigger_test"):
+    """What a trigger would do.
+
+    Attributes:
+        is_true: what its expression comes to now.
+        actions: what it would have done now if it fired.
+        problem: why that cannot be said.
+        would_have_fired: at which recorded moments; seconds since the epoch.
+        recorded: how many moments are recorded.
+        recorded_since: the first of them; None if there are none.
+    """
+
+    is_true: bool
+    actions: list[str]
+    problem: str = ""
+    would_have_fired: list[float] = []
+    recorded: int = 0
+    recorded_since: PoolMoment | None = None
+
+
+TriggerRequest: TypeAlias = ListTriggers | ListFired | TryTrigger | EnableTrigger
+TriggerAnswer: TypeAlias = TriggerList | FiredList | TriggerTest

@@ -1,0 +1,374 @@
+"""What operators have set about assets: what tasks are charged, and what the whole pool has."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kestrelctl.core.model.files.stored_file import StoredFile
+from kestrelctl.core.model.pool_moment import PoolMomentToCome
+from kestrelctl.protocol.request import Reply
+
+
+class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
+    """A consumption policy.
+
+    Attributes:
+        workers: an expression: those that it is for.
+        in_force: for how many workers it is the one that counts.
+    """
+
+    name: str
+    workers: str
+    text: str
+    in_force: int = 0
+
+
+class AssetView(msgspec.Struct, frozen=True, kw_only=True):
+    """An asset of the whole pool, in tokens.
+
+    Attributes:
+        held: by attempts, from their hand-out to their end.
+        waiting: tasks that ask for it and that no worker has.
+    """
+
+    name: str
+    total: int
+    held: int = 0
+    waiting: int = 0
+
+
+class Policies(Reply, frozen=True, kw_only=True, tag="policies"):
+    """All policies of the pool, by name: of those that are for a worker the first counts."""
+
+    policies: list[PolicyView]
+
+
+class Assets(Reply, frozen=True, kw_only=True, tag="assets"):
+    """All assets of the whole pool, by name."""
+
+    assets: list[AssetView]
+
+
+class CheckpointView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The latest checkpoint of a task.
+
+    Attributes:
+        n: which one of its task it is.
+        age_seconds: since the pool has heard of it.
+        size_bytes: what its files take together.
+    """
+
+    n: int
+    age_seconds: float
+    size_bytes: int = 0
+
+
+class JobCheckpoints(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a job says of checkpoints, and how often one was of use.
+
+    Attributes:
+        globs: which files they have.
+        every_seconds: how often they are stored.
+        exit_code: by which a task says that it goes on; None for none.
+        resumed: how many attempts were begun from one.
+    """
+
+    globs: list[str]
+    every_seconds: float
+    exit_code: int | None = None
+    resumed: int = 0
+
+
+class TaskOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):
+    """The output of one task of many; an array, because pages of a thousand travel.
+
+    Attributes:
+        data: base64 in JSON; empty if `more`.
+        size_bytes: how much it wrote, as far as the manager knows.
+        more: whether its worker, or the file share, has more than the manager: `logs` asks for it.
+        why_missing: why nothing of it can be had.
+    """
+
+    task_id: int
+    data: bytes = b""
+    size_bytes: int = 0
+    more: bool = False
+    why_missing: str = ""
+
+
+class AttemptOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A piece of what one attempt of a task has written so far.
+
+    Attributes:
+        attempt: its number.
+        count: which attempt of its task it is; 0 if that is not known any more.
+        over: how it ended, or that it was given up; empty while it runs.
+        data: base64 in JSON.
+        more: whether there is more of it already.
+        skipped_bytes: how much before this piece cannot be had.
+        cut_bytes: how much after the last piece was never kept.
+        why_missing: why that is so.
+    """
+
+    attempt: int
+    worker: str = ""
+    count: int = 0
+    over: str = ""
+    data: bytes = b""
+    more: bool = False
+    skipped_bytes: int = 0
+    cut_bytes: int = 0
+    why_missing: str = ""
+
+
+class FollowedLog(Reply, frozen=True, kw_only=True, tag="followed_log"):
+    """The state of a task, and a piece of output; None if there is none to be read now."""
+
+    state: str
+    piece: AttemptOutput | None = None
+
+
+class StageSum(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How one stage went in ended tasks of a job: the first thousand of them.
+
+    Attributes:
+        tasks: how many of them have begun it.
+        mean_seconds: of all its tries in one attempt, with the pauses between.
+        repeated: how many tries followed one that had failed.
+    """
+
+    name: str
+    tasks: int
+    mean_seconds: float
+    repeated: int = 0
+
+
+class UserView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is set for a user, and what he has.
+
+    Attributes:
+        share: of the pool as it is now, 0 to 1: the shares of all who want something come to 1.
+        running: attempts that are charged at workers.
+        waiting: his other tasks without a final state.
+        usage_seconds: what he has used lately, each attempt with its weight.
+        limits: asset -> amount that may be charged for him at once, in its natural unit.
+        mail: where he is sent word of ends of his jobs; shown to him and to admins.
+        stored_bytes: what his tasks have in the file share.
+        max_stored_bytes: with so much there, none begins that stores more; None for any number.
+        queued_bytes: how large his jobs are together that have not ended, as encoded.
+        max_queued_bytes: the most of that; None for any size.
+    """
+
+    user: str
+    group: str = ""
+    weight: float = 1.0
+    share: float = 0.0
+    running: int = 0
+    waiting: int = 0
+    usage_seconds: float = 0.0
+    max_running: int | None = None
+    max_queued: int | None = None
+    limits: dict[str, float] = {}
+    mail: str = ""
+    stored_bytes: int = 0
+    max_stored_bytes: int | None = None
+    queued_bytes: int = 0
+    max_queued_bytes: int | None = None
+
+
+class GroupView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is set for a group, and what its members have together, as of a user.
+
+    Attributes:
+        members: how many.
+        names: their accounts, as far as they are the asking user's to know, at most a hundred.
+    """
+
+    group: str
+    members: int = 0
+    weight: float = 1.0
+    share: float = 0.0
+    running: int = 0
+    waiting: int = 0
+    usage_seconds: float = 0.0
+    max_running: int | None = None
+    max_queued: int | None = None
+    limits: dict[str, float] = {}
+    names: list[str] = []
+
+
+class QuarantineView(msgspec.Struct, frozen=True, array_like=True):
+    """A worker that is in quarantine: until when, in seconds since the epoch, and why."""
+
+    worker: str
+    until: PoolMomentToCome
+    why: str
+
+
+class UnmetShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Tasks that ask alike and wait, and would even if all were placed anew.
+
+    Attributes:
+        shape: what they ask for, in words. A tag that no worker has is not told.
+        request: the same in natural units.
+    """
+
+    shape: str
+    tasks: int
+    request: dict[str, float] = {}
+
+
+class SaturatedClass(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Workers of which another one would let more of the unmet tasks run.
+
+    Attributes:
+        workers: how many there are that may take tasks.
+        worker_class: what each of them offers, in words.
+        assets: what they are out of.
+    """
+
+    worker_class: str
+    workers: int
+    assets: list[str] = []
+
+
+class TaskFiles(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The files that a task left, as one archive.
+
+    Attributes:
+        files: how many.
+    """
+
+    task_id: int
+    files: int
+    stored: StoredFile
+
+
+class OutputPage(Reply, frozen=True, kw_only=True, tag="output_page"):
+    """Only tasks that left files; the next page begins after the index `after`, if it is set."""
+
+    tasks: list[TaskFiles]
+    after: int | None = None
+
+
+class LentClassView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Machines of a pool that are alike, and what is free of them for other pools.
+
+    Attributes:
+        id: tells the class from the pool's others.
+        machines: how many there are.
+        free: of them together, in natural units: processors, bytes.
+        tags: of each of them.
+    """
+
+    id: str
+    machines: int
+    free: dict[str, float] = {}
+    tags: list[str] = []
+
+
+class LoanView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one pool lends another of one class.
+
+    Attributes:
+        pool: the other one.
+        loan: the class, at the lender.
+        amounts: how much it is now, in natural units.
+        running: how many tasks run on it.
+        since, until: in seconds since the epoch; `until` moves on while the borrower wants it.
+    """
+
+    pool: str
+    loan: str
+    amounts: dict[str, float] = {}
+    running: int = 0
+    since: float
+    until: float
+
+
+class FlockView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a pool stands in its flock.
+
+    Attributes:
+        pool: its own domain.
+        member: whether it is in the flock.
+        joined_through: the pools that it joined through, and joins through again after a restart.
+        known: how many other pools it knows.
+        routing_table, leaf_set: to how many it sends announcements, and how many are next to it by
+            their ids.
+        willing: whether it lends anything to anybody now.
+        why_unwilling: if not, why.
+        free: what it has free for others.
+        given, taken: its loans, at most a thousand of each, those with the most tasks first.
+        guests_today, guests_total: how many tasks of others have run here since midnight (UTC), and
+            since the manager started.
+        sent, received: announcements since the manager started.
+        dropped: of those received: how many were dropped, by reason.
+    """
+
+    pool: str
+    member: bool
+    joined_through: list[str] = []
+    known: int = 0
+    routing_table: int = 0
+    leaf_set: int = 0
+    willing: bool = False
+    why_unwilling: str = ""
+    free: list[LentClassView] = []
+    given: list[LoanView] = []
+    taken: list[LoanView] = []
+    guests_today: int = 0
+    guests_total: int = 0
+    sent: int = 0
+    received: int = 0
+    dropped: dict[str, int] = {}
+
+
+#: What `NeighbourView.state` may be.
+#:
+#: - `free`: it has said that something is free there.
+#: - `full`: it lends, and has nothing free.
+#: - `unwilling`: it has said that it lends nothing.
+#: - `silent`: it has said nothing that still holds.
+#: - `unreachable`: a message to it came back.
+NEIGHBOUR_STATES = ("free", "full", "unwilling", "silent", "unreachable")
+
+
+class NeighbourView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Another pool of the flock.
+
+    Attributes:
+        pool: its domain.
+        state: one of `NEIGHBOUR_STATES`.
+        round_trip_seconds: of a message there and back; None if that was not measured.
+        heard_ago_seconds: since its last announcement; None if there was none.
+        classes: what it has said that it has free.
+        may_borrow: whether tasks of this pool may run there, as far as both pools have said.
+        why_not_borrow: if not, why: a rule of this pool, or what the other one has said.
+        may_lend: whether its tasks may run here.
+        why_not_lend: if not, why.
+    """
+
+    pool: str
+    state: str
+    round_trip_seconds: float | None = None
+    heard_ago_seconds: float | None = None
+    classes: list[LentClassView] = []
+    may_borrow: bool = True
+    why_not_borrow: str = ""
+    may_lend: bool = True
+    why_not_lend: str = ""
+
+
+class NeighbourAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a neighbour does not run a task that waits.
+
+    Attributes:
+        reason: a word: one of `core.model.refusal.Reason`, of `protocol.pools.REASONS`, or of
+            `NEIGHBOUR_STATES`; `asked` if it may come to run it there.
+        detail: in words; may be empty.
+    """
+
+    pool: str
+    reason: str
+    detail: str = ""

@@ -1,0 +1,1 @@
+"""What a worker and its manager say to each other."""

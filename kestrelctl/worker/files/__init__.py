@@ -1,0 +1,1 @@
+"""Files of attempts: inputs that are fetched, outputs and checkpoints that are stored."""

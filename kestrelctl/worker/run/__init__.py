@@ -1,0 +1,1 @@
+"""How attempts are started, limited, watched and ended."""
