@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 import pytest
-from test_input_cache import ADA, BOB, Share, an_input
+from inputkit import ADA, BOB, Share, an_input
 
 from kestrelctl.core.model.files.inputs import Input
 from kestrelctl.errors import FileChanged, FileDamaged, Unreachable

@@ -7,8 +7,8 @@ from typing import get_args
 
 import pytest
 from cli_fake_pool import FakePool, run
+from commandlines import LEAVES
 from managerkit import PlayedManager
-from test_cli_modes import LEAVES
 
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec

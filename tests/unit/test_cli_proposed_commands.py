@@ -7,7 +7,7 @@ import json
 import click
 import pytest
 from cli_fake_pool import FakePool, run
-from test_cli_modes import LEAVES
+from commandlines import LEAVES
 
 from kestrelctl.cli.show.screen import as_called
 from kestrelctl.errors import NotFound

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cli_fake_pool import FakePool
 from click.testing import CliRunner, Result
-from test_cli_modes import COMMAND_LINES, LEAVES, WITHOUT_POOL
+from commandlines import COMMAND_LINES, LEAVES, WITHOUT_POOL
 
 from kestrelctl.bench import run as bench_run
 from kestrelctl.cli import connection, context

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from agentkit import WALL, end, give, start, template
 from poolkit import PoolDriver
-from test_core_agent import WALL, end, give, start, template
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.agent.agent import WANTED_PER_CPU, Agent

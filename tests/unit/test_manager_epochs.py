@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from test_worker_process import POOL, Worker
+from workerkit import POOL, Worker
 
 from kestrelctl.protocol import workers
 from kestrelctl.worker.connection.manager_epochs import ManagerEpochs

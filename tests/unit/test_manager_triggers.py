@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from managerkit import PlayedManager, settled
-from test_trigger_definitions import SOURCES_EXAMPLE
+from triggerkit import SOURCES_EXAMPLE
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.membership.handler_definition import read_handlers

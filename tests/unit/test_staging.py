@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from test_input_cache import ADA, Share, an_input
+from inputkit import ADA, Share, an_input
 
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.end_reason import EndKind

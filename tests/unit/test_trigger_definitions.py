@@ -5,20 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_trigger_expressions import POOL
+from triggerkit import POOL, SOURCES_EXAMPLE
 
 from kestrelctl.core.triggers.actions import Action, TriggerActions
 from kestrelctl.core.triggers.definition import TriggerDefinition, read_triggers
 from kestrelctl.core.triggers.state import TriggerState
 from kestrelctl.errors import UsageError
-
-SOURCES_EXAMPLE = """\
-[client_query]
-expr = { len(manager.clients) != 0 }
-cmd = { sender.send_get_property() }
-ticks = 30
-on_update_check = no
-"""
 
 
 def one(lines: str) -> TriggerDefinition:
