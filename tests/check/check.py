@@ -29,7 +29,8 @@ import due_scenarios
 from turns import CHECKOUT, commit_number
 
 SAID = CHECKOUT / ".check"
-UNIT_TESTS = CHECKOUT / "tests/unit"
+TESTS_OF_ROOMS = Path("tests/unit")
+UNIT_TESTS = CHECKOUT / TESTS_OF_ROOMS
 #: A stage that was asked to end so long ago has not heard it: pytest, too, may drop the exception.
 UNHEARD_SECONDS = 60.0
 #: So many lines of what a failed stage said are shown.
@@ -253,16 +254,12 @@ def lanes_of(words: list[str]) -> list[Lane] | None:
 
 
 def for_pytest(words: list[str]) -> list[str]:
-    """The words as pytest takes them: the name of a room stands for the unit tests named after it.
+    """The words as pytest takes them: a room of the package stands for its unit tests.
 
-    A room is a package of kestrelctl: `core` stands for `tests/unit/test_core_*.py`.
+    `core/model` stands for `tests/unit/core/model`.
     """
-    found = []
-    for word in words:
-        is_room = word.isidentifier() and (CHECKOUT / "kestrelctl" / word).is_dir()
-        of_room = sorted(UNIT_TESTS.glob(f"test_{word}*.py")) if is_room else []
-        found += [str(file.relative_to(CHECKOUT)) for file in of_room] or [word]
-    return found
+    rooms = {str(path.relative_to(UNIT_TESTS)) for path in UNIT_TESTS.rglob("*/")}
+    return [str(TESTS_OF_ROOMS / word) if word in rooms else word for word in words]
 
 
 def main(words: list[str]) -> int:

@@ -118,7 +118,7 @@ SOUND = Defect(
     function="<module>",
     statement="FIRST_SECONDS = 0.25",
     instead="FIRST_SECONDS = 0.25",
-    found_by="unit/test_core_values.py::test_pauses_double_up_to_a_limit_and_are_spread",
+    found_by="unit/core/pacing/test_values.py::test_pauses_double_up_to_a_limit_and_are_spread",
 )
 
 
@@ -146,7 +146,7 @@ def test_a_list_that_does_not_fit_the_source_is_told_so(
     [
         ({}, ""),
         ({"instead": "FIRST_SECONDS = 0.25 * unheard_of"}, "NameError"),
-        ({"found_by": "unit/test_core_values.py::test_of_which_nobody_heard"}, "ExitCode"),
+        ({"found_by": "unit/core/pacing/test_values.py::test_of_which_nobody_heard"}, "ExitCode"),
     ],
 )
 def test_what_does_not_find_a_defect_is_told_from_what_does(
