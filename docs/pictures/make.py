@@ -29,16 +29,15 @@ from prometheuskit import Prometheus, seen_by_prometheus
 from kestrelctl.bench.machine import this_machine
 from kestrelctl.cli.show.history import History
 from kestrelctl.cli.show.lines import rich_text
-from kestrelctl.cli.top.frame import (View, frame)
+from kestrelctl.cli.top.frame import View, frame
 from kestrelctl.core.model.job.after import After
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.local.control import connect_local
 from kestrelctl.local.flock_membership import flock_domain
 from kestrelctl.local.pool_state import PoolState
 from kestrelctl.local.throw_away_flock import throw_away_flock
-from kestrelctl.protocol.answers import Submitted
-from kestrelctl.protocol.answers import Overview
-from kestrelctl.protocol.requests import (PoolOverview, SetAsset, SubmitJob)
+from kestrelctl.protocol.answers import Overview, Submitted
+from kestrelctl.protocol.requests import PoolOverview, SetAsset, SubmitJob
 from kestrelctl.xmpp.prosody import PrivateServer
 from kestrelctl.xmpp.user import UserConnection, connect_user
 
