@@ -10,12 +10,12 @@ import sys
 import time
 from collections.abc import Callable
 
-from jobkit import job_spec
-
 from kestrelctl import garbage
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.handlers.submission import MOST_EXPRESSIONS
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import Snapshot
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.pool import Pool
@@ -43,7 +43,7 @@ def join(pool: Pool, workers: int, racks: int, first_rack: int = 0) -> None:
 
 
 def submit(pool: Pool, tasks: int = 10, **spec: str) -> int:
-    job = job_spec(count=tasks, **spec)
+    job = JobSpec(program=Program(argv=("true",)), count=tasks, **spec)  # type: ignore[arg-type]
     job_id = 0
     for effect in pool.handle(ev.Submit(at=0.0, request="1", owner="ada", spec=job)):
         if isinstance(effect, fx.Feed):

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from jobkit import job_spec
 
+from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.local.control import connect_local
 from kestrelctl.local.pool_state import PoolState, read_state
@@ -55,7 +55,7 @@ class BrokenPool:
     def job(self, count: int, seconds: float, **more: Any) -> JobSpec:
         """Tasks that leave a line with their id behind, at their end."""
         script = f'sleep {seconds}; echo "$KESTREL_TASK_ID" >> {self.witness}'
-        return job_spec(argv=("/bin/sh", "-c", script), count=count, **more)
+        return JobSpec(program=Program(argv=("/bin/sh", "-c", script)), count=count, **more)
 
     def ran(self) -> Counter[int]:
         """How often each task ran to its end, by the lines that the tasks themselves left."""

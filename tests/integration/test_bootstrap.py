@@ -65,6 +65,8 @@ def machine(tmp_path: Path) -> Machine:
     tools.mkdir()
     for name in ("kestrel", "pyproject.toml", "requirements.lock", "requirements-run.lock"):
         shutil.copy(CHECKOUT / name, checkout)
+    (checkout / "experiments").mkdir()
+    shutil.copy(CHECKOUT / "experiments/pyproject.toml", checkout / "experiments")
     for name in (*ORDINARY_TOOLS, "chmod"):
         (tools / name).symlink_to(str(shutil.which(name)))
     machine = Machine(checkout, tools)
@@ -81,7 +83,7 @@ def test_the_first_start_installs_and_the_second_does_not(machine: Machine) -> N
     assert "installing" in first.stderr
     second = machine.kestrel("job", "list")
     assert (second.stdout, second.stderr) == (first.stdout, "")
-    assert machine.installations() == ["requirements-run.lock", "."]
+    assert machine.installations() == ["requirements-run.lock", "experiments"]
 
 
 def test_it_tells_the_program_how_it_was_called(machine: Machine) -> None:
@@ -103,13 +105,13 @@ def test_it_tells_the_program_how_it_was_called(machine: Machine) -> None:
 def test_ansible_comes_with_it(machine: Machine) -> None:
     played = machine.kestrel("ansible-playbook", "-i", "inventory/mine", "site.yml")
     assert played.stdout == "ansible-playbook -i inventory/mine site.yml\n"
-    assert machine.installations() == ["requirements-run.lock", "."]
+    assert machine.installations() == ["requirements-run.lock", "experiments"]
 
 
 def test_molecule_comes_with_the_tests(machine: Machine) -> None:
     played = machine.kestrel("molecule", "test", "-s", "pool")
     assert played.stdout == "molecule --base-config tests/molecule/shared/base.yml test -s pool\n"
-    assert machine.installations() == ["requirements.lock", "."]
+    assert machine.installations() == ["requirements.lock", "experiments"]
 
 
 def test_a_changed_lock_is_installed_anew(machine: Machine) -> None:
@@ -117,7 +119,7 @@ def test_a_changed_lock_is_installed_anew(machine: Machine) -> None:
     with (machine.checkout / "requirements.lock").open("a") as lock:
         lock.write("# changed\n")
     machine.kestrel("--version")
-    assert machine.installations() == ["requirements-run.lock", "."] * 2
+    assert machine.installations() == ["requirements-run.lock", "experiments"] * 2
 
 
 def test_a_copied_checkout_gets_an_environment_of_its_own(machine: Machine, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ TO_ADA = "ada@example.org"
 IN_A_HURRY = """
 import os, signal
 from kestrelctl.cli.main import main
-from kestrelctl.manager import mails
+from kestrelctl.manager.mail import mails
 
 mails.GATHER_SECONDS = mails.BETWEEN_SECONDS = 0.2
 mails.FIRST_PAUSE_SECONDS = mails.LONGEST_PAUSE_SECONDS = 0.2
@@ -44,10 +44,10 @@ main()
 LIVES = ""
 #: Gathers events for a moment only, and tries again soon.
 TELLS_SOON = """
-from kestrelctl.manager.handlers import handler_desk
-handler_desk.GATHER_SECONDS = handler_desk.BETWEEN_SECONDS = handler_desk.AGAIN_SECONDS = 0.2
-handler_desk.LONGEST_AGAIN_SECONDS = 0.2
-handler_desk.MOST_TRIES = 10_000
+from kestrelctl.manager.handlers import service
+service.GATHER_SECONDS = service.BETWEEN_SECONDS = service.AGAIN_SECONDS = 0.2
+service.LONGEST_AGAIN_SECONDS = 0.2
+service.MOST_TRIES = 10_000
 """
 #: Dies when the job has durably ended and the owner is to be mailed.
 DIES_BEFORE_IT_SENDS = "mails.Mails._serve = die"

@@ -112,9 +112,7 @@ MOST_FILLED_CHARACTERS = 2 << 20
 def fill_for(
     template: Template, words: tuple[str, ...], index: int, item: str | None
 ) -> tuple[str, ...]:
-    """A command of a task, with its values in the placeholders."""
-    if template.filled:
-        return words
+    """A command of a task of the pool's own, with its values in the placeholders."""
     return fill(words, template.task_id(index), index, item, template.program.placeholders)
 
 
