@@ -7,7 +7,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+
+from kestrelctl.errors import Unreachable
+from kestrelctl.protocol.requests import PoolStatus
+from kestrelctl.xmpp.user import UserConnection
 
 Spawn = Callable[..., "subprocess.Popen[str]"]
 KESTRELCTL = [sys.executable, "-m", "kestrelctl"]
@@ -35,6 +39,18 @@ def spawning() -> Iterator[Spawn]:
             if process.poll() is None:
                 process.kill()
             process.communicate()
+
+
+async def answering(user: UserConnection, seconds: float = 60.0) -> None:
+    """Waits until a manager that was just started answers.
+
+    On a busy machine that takes longer than a user has patience with the manager of a pool.
+    """
+    async with asyncio.timeout(seconds):
+        while True:
+            with suppress(Unreachable):
+                await user.ask(PoolStatus())
+                return
 
 
 async def until(what: Callable[[], object], seconds: float = 15.0) -> None:

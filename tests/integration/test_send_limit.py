@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from daemons import Spawn
+from daemons import Spawn, answering
 from puppet import run_job
 
 from kestrelctl.core.model.job.program import Program
@@ -41,6 +41,7 @@ async def test_tasks_end_and_no_more_messages_go_than_are_allowed(
     here = ("127.0.0.1", server.client_port)
     loop = asyncio.get_running_loop()
     async with connect_user(ada, password, server.domain, *here, tls=False) as user:
+        await answering(user)
         began = loop.time()
         for _ in range(3):
             job = await run_job(

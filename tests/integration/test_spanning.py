@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from daemons import Spawn, until
+from daemons import Spawn, answering, until
 from jobkit import job_spec
 
 from kestrelctl.protocol import answers as an
@@ -94,6 +94,7 @@ async def house(
         connect_user(ada, password, server.domain, *here, tls=False) as user,
     ):
         found = House(user, manager, worker, [worker(n) for n in range(3)], started)
+        await answering(user)
         while not isinstance(answer := await user.ask(rq.ListWorkers()), an.Workers) or (
             len(answer.workers) < 3
         ):

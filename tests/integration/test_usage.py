@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from daemons import Spawn
+from daemons import Spawn, answering
 
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
@@ -55,9 +55,10 @@ async def test_what_a_running_task_uses_is_known_while_it_runs_and_added_up_when
     )  # fmt: skip
     here = ("127.0.0.1", server.client_port)
     async with (
-        asyncio.timeout(60),
+        asyncio.timeout(120),
         connect_user(ada, password, server.domain, *here, tls=False) as user,
     ):
+        await answering(user)
         submitted = await user.ask(
             rq.SubmitJob(spec=JobSpec(program=Program(argv=("python3", "-c", BURN))))
         )
