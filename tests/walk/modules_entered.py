@@ -23,9 +23,13 @@ WATCHER = """
 import atexit, json, os, signal, sys, threading
 
 seen = set()
+importing = 0
 
 def watch(frame, event, argument):
-    if event == "call":
+    global importing
+    if frame.f_code.co_name == "<module>":
+        importing += {"call": 1, "return": -1}.get(event, 0)
+    elif event == "call" and importing <= 0:
         name = frame.f_globals.get("__name__", "")
         if name.startswith("kestrelctl"):
             seen.add(name)
