@@ -1,4 +1,4 @@
-"""XML elements for clients, built so that no text in them breaks a stream."""
+"""XML of clients: elements that no text can break, data forms (XEP-0004), and IQ stanzas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators have set about assets: what tasks are charged, and what the whole pool has."""
+"""What answers show: assets, checkpoints, output, stages, shares, troubles, files and the flock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is durable of the flock changes."""
+"""What operators set: rules of the flock, shares of users and groups, consumption policies."""
 
 from __future__ import annotations
 

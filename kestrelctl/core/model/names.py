@@ -1,4 +1,4 @@
-"""Domains of XMPP servers: those of pools, of their neighbours and of other servers."""
+"""Names: domains of XMPP servers, accounts, and what people call things."""
 
 from __future__ import annotations
 
