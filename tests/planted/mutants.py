@@ -16,6 +16,7 @@ import argparse
 import ast
 import re
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,9 @@ from pathlib import Path
 from random import Random
 
 import msgspec
+
+sys.path.append(str(Path(__file__).parents[1] / "check"))  # where a script finds `turns`
+
 from anchors import Line, Module, dotted
 from planting import CHECKOUT, TESTS, CannotBePlanted, Defect, copy, plant, run, sources
 from turns import commit_number
