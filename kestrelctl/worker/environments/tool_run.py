@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from asyncio.subprocess import DEVNULL, PIPE
+import subprocess
 from collections.abc import Mapping, Sequence
+from subprocess import DEVNULL, PIPE
+from typing import IO
 
 from kestrelctl.errors import KestrelError, MissingTool, TimedOut
 from kestrelctl.worker.run.orphans import kill_group
@@ -18,6 +20,7 @@ _LAST_CHARACTERS = 800
 #: they say at the end.
 _WARNING = "level=warning"
 _CHUNK_BYTES = 1 << 16
+_LOOK_SECONDS = 0.02
 
 
 async def run_tool(
@@ -37,30 +40,34 @@ async def run_tool(
         KestrelError: it failed; the cause is the end of what it said.
     """
     called = " ".join(argv[:3])
+    # `asyncio.create_subprocess_exec` would not do: a loop that ends also cancels the task by which
+    # asyncio connects the pipes of a process that has just been started, and then nothing says that
+    # the process has ended, and the loop waits for ever (CPython 3.11.7).
     try:
-        process = await asyncio.create_subprocess_exec(
-            *argv, env=dict(env), stdin=DEVNULL, stdout=PIPE, stderr=PIPE, process_group=0
+        process = subprocess.Popen(  # noqa: ASYNC220  (it does not wait)
+            argv, env=env, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, process_group=0
         )
     except (FileNotFoundError, PermissionError) as error:
         raise MissingTool(f"{argv[0]} is not installed", cause=error.strerror) from None
     printed, said = bytearray(), bytearray()
     assert process.stdout is not None
     assert process.stderr is not None
-    reading = asyncio.gather(_keep(process.stdout, printed), _keep(process.stderr, said))
-    try:
-        async with asyncio.timeout(limit_seconds):
-            await process.wait()
-            await reading
-    except TimeoutError:
-        raise TimedOut(
-            f"`{called} …` took more than {limit_seconds:g} s", cause=_end(said or printed)
-        ) from None
-    finally:
-        kill_group(process.pid)
-        reading.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await reading
-        await process.wait()
+    with process:
+        reading = asyncio.gather(_keep(process.stdout, printed), _keep(process.stderr, said))
+        try:
+            async with asyncio.timeout(limit_seconds):
+                await _end_of(process)
+                await reading
+        except TimeoutError:
+            raise TimedOut(
+                f"`{called} …` took more than {limit_seconds:g} s", cause=_end(said or printed)
+            ) from None
+        finally:
+            kill_group(process.pid)
+            reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reading
+            await _end_of(process)
     if process.returncode:
         raise KestrelError(
             f"`{called} …` failed with status {process.returncode}", cause=_end(said or printed)
@@ -68,10 +75,22 @@ async def run_tool(
     return printed.decode(errors="replace")
 
 
-async def _keep(stream: asyncio.StreamReader, kept: bytearray) -> None:
-    while chunk := await stream.read(_CHUNK_BYTES):
-        kept += chunk
-        del kept[:-_KEPT_BYTES]
+async def _end_of(process: subprocess.Popen[bytes]) -> None:
+    while process.poll() is None:
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _keep(pipe: IO[bytes], kept: bytearray) -> None:
+    stream = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(stream), pipe
+    )
+    try:
+        while chunk := await stream.read(_CHUNK_BYTES):
+            kept += chunk
+            del kept[:-_KEPT_BYTES]
+    finally:
+        transport.close()
 
 
 def _end(said: bytearray) -> str | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 import pytest
 
 from kestrelctl.errors import KestrelError, MissingTool, TimedOut, UsageError
@@ -242,3 +243,21 @@ async def test_a_tool_that_is_not_there_is_named() -> None:
 async def test_a_tool_that_takes_too_long_is_ended_with_all_that_it_has_started() -> None:
     with pytest.raises(TimedOut, match="took more than"):
         await run_tool(("sh", "-c", "sleep 1000 & sleep 1000; true"), limit_seconds=0.05)
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("steps", range(12))
+def test_a_loop_that_ends_while_a_tool_is_started_ends_the_tool(steps: int, tmp_path: Path) -> None:
+    """So does the process that makes environments, whenever its worker is killed."""
+    mark = str(tmp_path / "tool")
+    tool = ("sh", "-c", 'sh -c "sleep 30; true" "$0" & wait', mark)
+
+    async def main() -> None:
+        running = asyncio.ensure_future(run_tool(tool, limit_seconds=60))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        assert not running.done()
+
+    asyncio.run(main())
+    words = [each.info["cmdline"] or () for each in psutil.process_iter(["cmdline"])]
+    assert not [each for each in words if mark in each], "nor does what the tool has started stay"
