@@ -196,7 +196,7 @@ def job_list(active: Sequence[JobView], latest: Sequence[JobView], total: int) -
 
 def job_details(view: JobView) -> str:
     """A job, its command, and where to look next."""
-    lines = [f"Job {job_line(view)}", command(view.argv)]
+    lines = [f"Job {job_line(view)}", command(view.spec.program.argv)]
     if view.ended_at is None and view.waiting and not view.running:
         lines.append(f"Why it waits: explain {view.job_id}")
     return "\n".join(lines)

@@ -318,7 +318,7 @@ def _job(words: Sequence[str], _user: str) -> str | Step:
 def _own(reply: an.Reply) -> an.JobView | None:
     """The one job that was asked for; None if it is somebody else's, or is not stored yet."""
     found = cast(an.Jobs, reply).jobs
-    return found[0] if found and found[0].argv else None
+    return found[0] if found and found[0].spec.program.argv else None
 
 
 def _with_bad_tasks(said: str, job_id: int, tasks: list[an.TaskView], bad: int) -> str:
@@ -372,10 +372,10 @@ def _logs(words: Sequence[str], _user: str) -> str | Step:
         if view is None:
             return no_such_job(job)
         if view.tasks == 1:
-            return _log(str(view.job_id), view.first, streams or _BOTH)
+            return _log(str(view.job_id), view.spec.first, streams or _BOTH)
         raise UsageError(
             f"job {view.job_id} has {view.tasks:,} tasks; whose output?",
-            hint=f"write: logs {view.job_id} {view.first}",
+            hint=f"write: logs {view.job_id} {view.spec.first}",
         )
 
     return Step(rq.ListJobs(jobs=job), then, job)

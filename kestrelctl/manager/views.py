@@ -16,9 +16,8 @@ from kestrelctl.core.membership.event import MembershipEvent
 from kestrelctl.core.model.end_reason import NO_REASON
 from kestrelctl.core.model.files.inputs import shown_input
 from kestrelctl.core.model.job.checkpoint import Checkpoint
-from kestrelctl.core.model.job.checkpoint_rules import DEFAULT_SECONDS
-from kestrelctl.core.model.job.ending_rules import rules_text
-from kestrelctl.core.model.job.program import cut_words
+from kestrelctl.core.model.job.guest import GuestOf
+from kestrelctl.core.model.job.program import Program, cut_words
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import Counts, TaskState
 from kestrelctl.core.model.records import JobRecord, TaskRecord
@@ -47,7 +46,6 @@ from kestrelctl.protocol.views import (
     AssetView,
     CheckpointView,
     GroupView,
-    JobCheckpoints,
     SaturatedClass,
     TaskFiles,
     UnmetShape,
@@ -68,29 +66,6 @@ def checkpoint_view(checkpoint: Checkpoint | None, now: float) -> CheckpointView
         age_seconds=round(max(0.0, now - checkpoint.at), 3),
         size_bytes=checkpoint.stored.size_bytes,
     )
-
-
-def job_checkpoints(spec: JobSpec, resumed: int) -> JobCheckpoints | None:
-    """What a job says of checkpoints, if it does.
-
-    Args:
-        resumed: how many attempts were begun from one.
-    """
-    if not spec.program.checkpoints:
-        return None
-    return JobCheckpoints(
-        globs=list(spec.program.checkpoints),
-        every_seconds=spec.program.checkpoint_seconds or DEFAULT_SECONDS,
-        exit_code=spec.program.checkpoint_exit,
-        resumed=resumed,
-    )
-
-
-def abridged_checkpoints(view: JobCheckpoints | None) -> JobCheckpoints | None:
-    """The same with globs that are cut where they become long."""
-    if view is None:
-        return None
-    return msgspec.structs.replace(view, globs=cut_words(view.globs, LONGEST_GLOBS))
 
 
 #: The longest command, and the longest requirements, in characters, in an answer about many jobs.
@@ -167,45 +142,11 @@ def job_view(record: JobRecord, job: Job | None, unstored: Counts | None = None)
         failed=counts.failed,
         lost=counts.lost,
         cancelled=counts.cancelled,
-        priority=spec.priority,
-        argv=list(spec.program.argv),
-        first=spec.first,
-        step=spec.step,
+        spec=msgspec.structs.replace(spec.head(), further=()),
         ids=spec.ids(),
-        request=spec.request,
-        requires=list(spec.requires),
-        requirements=spec.requirements,
-        rank=spec.rank,
-        max_running=spec.max_running,
-        workdir=spec.program.workdir,
-        outputs=list(spec.program.outputs),
-        output_to=spec.program.output_to,
-        checkpoints=job_checkpoints(spec, job.resumed if job else record.resumed),
-        max_failures=spec.max_failures,
-        max_losses=spec.max_losses,
-        time_limit_seconds=spec.program.time_limit_seconds,
-        on_worker_lost=spec.on_worker_lost.value,
-        endings=rules_text(spec),
-        service=spec.service,
-        span=spec.span,
-        time_request_seconds=spec.time_request_seconds,
-        deadline_at=spec.deadline(record.submitted_at),
-        deadline_seconds=spec.deadline_seconds,
+        resumed=job.resumed if job else record.resumed,
         stopped_by=job.stopped_by if job else record.stopped_by,
-        retry_memory_bytes=list(spec.retry_memory_bytes),
-        backoff_seconds=spec.backoff_seconds,
-        max_backoff_seconds=spec.max_backoff_seconds,
-        stop_signal=spec.program.stop_signal,
-        stop_grace_seconds=spec.program.stop_grace_seconds,
         hold=job.hold if job else record.hold,
-        hold_after=spec.hold_after,
-        stop_after=spec.stop_after,
-        join=spec.program.join,
-        after_each=spec.after_each,
-        keep_logs=spec.program.keep_logs,
-        environment=spec.program.environment.of if spec.program.environment else "",
-        stays=spec.stays,
-        guest_of=home_of(spec),
         mean_seconds=job.mean_seconds if job else None,
         dispatch_p50_seconds=percentile(latencies, 50),
         dispatch_p99_seconds=percentile(latencies, 99),
@@ -219,6 +160,7 @@ def home_of(spec: JobSpec) -> str:
 
 def summary(view: JobView) -> JobView:
     """What anybody may know of a job: whose it is, what it takes of the pool, and how far it is."""
+    spec, guest = view.spec, view.spec.guest
     return JobView(
         job_id=view.job_id,
         name="",
@@ -233,10 +175,13 @@ def summary(view: JobView) -> JobView:
         failed=view.failed,
         lost=view.lost,
         cancelled=view.cancelled,
-        priority=view.priority,
-        request=view.request,
-        service=view.service,
-        guest_of=view.guest_of,
+        spec=JobSpec(
+            program=Program(argv=()),
+            request=spec.request,
+            priority=spec.priority,
+            service=spec.service,
+            guest=guest and GuestOf(pool=guest.pool, job_id=0, user="", loan=""),
+        ),
         hold=None if view.hold is None else msgspec.structs.replace(view.hold, reason=""),
     )
 
@@ -245,15 +190,32 @@ def abridged(view: JobView) -> JobView:
     """A job whose command, ids and requirements are cut where they become long: one of many in an
     answer.
     """
-    ids = view.ids
+    ids, spec = view.ids, view.spec.head(LONGEST_COMMAND)
+    address = "".join(cut_words((spec.program.output_to,), LONGEST_COMMAND))
     return msgspec.structs.replace(
         view,
-        argv=cut_words(view.argv, LONGEST_COMMAND),
-        requires=cut_words(view.requires, LONGEST_COMMAND),
-        outputs=cut_words(view.outputs, LONGEST_COMMAND),
-        output_to="".join(cut_words((view.output_to,), LONGEST_COMMAND)),
-        checkpoints=abridged_checkpoints(view.checkpoints),
+        spec=msgspec.structs.replace(
+            spec, program=msgspec.structs.replace(spec.program, output_to=address)
+        ),
         ids=ids if len(ids) <= LONGEST_COMMAND else f"{ids[:LONGEST_COMMAND]}…",
+    )
+
+
+def uncut(view: JobView, spec: JobSpec) -> JobView:
+    """A job with its command and its requirements as they are.
+
+    Args:
+        spec: whole.
+    """
+    return msgspec.structs.replace(
+        view,
+        spec=msgspec.structs.replace(
+            view.spec,
+            program=msgspec.structs.replace(view.spec.program, argv=spec.program.argv),
+            requires=spec.requires,
+            requirements=spec.requirements,
+            rank=spec.rank,
+        ),
     )
 
 
@@ -319,17 +281,26 @@ def detailed(view: JobView, spec: JobSpec) -> JobView:
     Args:
         spec: whole.
     """
+    program = spec.program
+    told = msgspec.structs.replace(
+        spec,
+        program=msgspec.structs.replace(
+            program,
+            inputs=(),
+            parent_files=(),
+            stdin=None,
+            environment=view.spec.program.environment,
+        ),
+        items=None,
+        further=(),
+        guest=view.spec.guest,
+    )
+    names = [*map(shown_input, program.inputs), *(each.name for each in program.parent_files)]
     whole = msgspec.structs.replace(
         view,
-        env=spec.program.env,
-        cleanup=list(spec.program.cleanup),
-        stages=list(spec.program.stages) or None,
-        inputs=[
-            *map(shown_input, spec.program.inputs),
-            *(p.name for p in spec.program.parent_files),
-        ]
-        or None,
-        stdin=shown_input(spec.program.stdin) if spec.program.stdin else "",
+        spec=told,
+        inputs=names or None,
+        stdin=shown_input(program.stdin) if program.stdin else "",
     )
     return whole if _json_bytes(whole) + _FRAME_BYTES <= codec.MAX_PAYLOAD_BYTES else view
 

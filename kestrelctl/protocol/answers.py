@@ -13,8 +13,9 @@ from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.job.after import After
 from kestrelctl.core.model.job.hold import Hold
+from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
-from kestrelctl.core.model.job.stage import Stage, StageRun
+from kestrelctl.core.model.job.stage import StageRun
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.pool_moment import PoolMoment, PoolMomentToCome
 from kestrelctl.core.model.refusal import Refusal
@@ -30,7 +31,6 @@ from kestrelctl.protocol.views import (
     FlockView,
     FollowedLog,
     GroupView,
-    JobCheckpoints,
     NeighbourAnswer,
     NeighbourView,
     OutputPage,
@@ -450,15 +450,40 @@ class RunningUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job as users see it. `waiting + running + done + failed + lost + cancelled = tasks`.
 
-    Of another user's job the name is empty, and what follows `priority` is left out except for
-    `request` and a `hold` without its reason, unless the pool shares jobs. A job that is shown
-    whole always has an `argv`.
+    Of another user's job the name is empty, the spec says only what it asks of the pool, and a hold
+    has no reason, unless the pool shares jobs. A job that is shown whole always has a command.
+
+    Attributes:
+        state: active, cancelling, done, failed or cancelled.
+        spec: the job as submitted, cut where it is long: without items, inputs and, unless
+            `details` were asked for and there is room, variables and cleanup. `ids` stands for its
+            ranges but the first.
+        ids: of all tasks, as `--array` takes them.
+        resumed: how many attempts were begun from a checkpoint.
+        stopped_by: `deadline`, `failed member` or `failed tasks` if that stopped it.
+        hold: while nothing more of it is handed out.
+        dispatch_p50_seconds, dispatch_p99_seconds: what dispatch added to a task: from hand-out to
+            report, less queue and run time.
+        inputs: only with `details`: what its tasks find in their scratch directories, by name.
+        stdin: the same of the file that they read.
+        stage_sums: only with `details`: how its stages went, and the command.
+        attempts, cpu_seconds, wall_seconds, wait_seconds: only with `details` or `used`: what its
+            attempts took of which there are results, together; the wait of a task is from the
+            submission to its last start.
+        memory_byte_seconds, peak_bytes: the peak of memory times the run time, and the most that an
+            attempt took, of those whose memory is known; None if it is known of none.
+        spread: only with `details`: p50, p90, p99 and the most of each ended task's `wait_seconds`,
+            `wall_seconds`, `cpu_seconds` and `peak_bytes`. Those of memory are left out if it is
+            known of no task.
+        spread_tasks, spread_memory_tasks: of how many tasks these are, and those of memory.
+        sampled: whether these are a sample.
+        running_use: only with `details`.
     """
 
     job_id: int
     name: str
     owner: str
-    state: str  #: active, cancelling, done, failed or cancelled
+    state: str
     tasks: int
     submitted_at: PoolMoment
     ended_at: PoolMoment | None = None
@@ -468,74 +493,43 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     failed: int = 0
     lost: int = 0
     cancelled: int = 0
-    priority: int = 100
-    argv: list[str] = []
-    first: int = 0
-    step: int = 1
-    ids: str = ""  #: of all tasks, as `--array` takes them
-    request: dict[str, float] = {}  #: what a task takes, in natural units: processors, bytes
-    requires: list[str] = []
-    requirements: str = ""
-    rank: str = ""
-    max_running: int | None = None
-    workdir: str = ""  #: the directory in which tasks start; empty for a scratch directory
-    outputs: list[str] = []  #: globs of the files that tasks leave and that are kept
-    output_to: str = ""  #: the address to which they go; empty for the file share
-    checkpoints: JobCheckpoints | None = None
-    max_failures: int = 1
-    max_losses: int = 5
-    time_limit_seconds: float | None = None
-    on_worker_lost: str = "requeue"
-    endings: str = ""  #: which exits are a success, which are retried, as options of `submit`
-    service: bool = False  #: its tasks are copies, started again whenever they end
-    span: int = 1  #: on so many workers at once its tasks run, all or none
-    time_request_seconds: float | None = None
-    deadline_at: float | None = None  #: when what has not ended is stopped
-    deadline_seconds: float | None = None  #: the same, if it was said as after the submission
-    stopped_by: str = ""  #: `deadline`, `failed member` or `failed tasks` if that stopped it
-    retry_memory_bytes: list[int] = []  #: what a task asks for that ran out of memory
-    backoff_seconds: float | None = None
-    max_backoff_seconds: float | None = None
-    stop_signal: str = ""
-    stop_grace_seconds: float | None = None
-    hold: Hold | None = None  #: while nothing more of it is handed out
-    hold_after: int | None = None  #: failures in a row after which the pool puts it on hold
-    stop_after: int | None = None  #: failed tasks after which the pool stops it
-    join: bool = False  #: standard error goes into standard output
-    after_each: int = 0  #: the job for whose tasks its tasks wait, one for one; 0 for none
-    keep_logs: bool = False  #: what tasks print goes into the file share
-    environment: str = ""  #: of the pool's classes, inside which tasks run; empty for none
-    stays: bool = False  #: it goes to no neighbour
-    guest_of: str = ""  #: the domain of the pool whose guest it is; empty for none
+    spec: JobSpec = msgspec.field(default_factory=lambda: JobSpec(program=Program(argv=())))
+    ids: str = ""
+    resumed: int = 0
+    stopped_by: str = ""
+    hold: Hold | None = None
     mean_seconds: float | None = None
-    #: What dispatch added to a task, seconds: from hand-out to report, less queue and run time.
     dispatch_p50_seconds: float | None = None
     dispatch_p99_seconds: float | None = None
-    #: Only with `details`, and not if they are too long for an answer.
-    env: dict[str, str] | None = None
-    cleanup: list[str] | None = None
-    stages: list[Stage] | None = None  #: commands beside `argv`, in their order
-    inputs: list[str] | None = None  #: names of what its tasks find in their scratch directories
-    stdin: str = ""  #: the name of the file that they read
-    stage_sums: list[StageSum] = []  #: how these went, and the command
-    #: Only with `details` or `used`: what its attempts took of which there are results, together.
+    inputs: list[str] | None = None
+    stdin: str = ""
+    stage_sums: list[StageSum] = []
     attempts: int | None = None
     cpu_seconds: float | None = None
     wall_seconds: float | None = None
-    wait_seconds: float | None = None  #: from the submission to the last start of each task
-    #: The peak of memory times the run time, and the most that an attempt took: of those whose
-    #: memory is known; None if it is known of none.
+    wait_seconds: float | None = None
     memory_byte_seconds: float | None = None
     peak_bytes: int | None = None
-    #: Only with `details`: p50, p90, p99 and the most of each ended task's `wait_seconds`,
-    #: `wall_seconds`, `cpu_seconds` and `peak_bytes`; the percentiles are those of `spread_tasks`
-    #: tasks, which are a sample if `sampled`. Those of memory are of the `spread_memory_tasks` of
-    #: them whose memory is known, and left out if there are none.
     spread: dict[str, list[float]] = {}
     spread_tasks: int = 0
     spread_memory_tasks: int = 0
     sampled: bool = False
-    running_use: RunningUse | None = None  #: only with `details`
+    running_use: RunningUse | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the user sees all of it, because it is his own or the pool shares jobs."""
+        return bool(self.spec.program.argv)
+
+    @property
+    def guest_of(self) -> str:
+        """The domain of the pool whose guest it is; empty for none."""
+        return self.spec.guest.pool if self.spec.guest else ""
+
+    @property
+    def deadline_at(self) -> float | None:
+        """When what has not ended is stopped, in seconds since the epoch; None for never."""
+        return self.spec.deadline(self.submitted_at)
 
 
 class Jobs(Reply, frozen=True, kw_only=True, tag="jobs"):

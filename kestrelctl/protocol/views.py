@@ -63,22 +63,6 @@ class CheckpointView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     size_bytes: int = 0
 
 
-class JobCheckpoints(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a job says of checkpoints, and how often one was of use.
-
-    Attributes:
-        globs: which files they have.
-        every_seconds: how often they are stored.
-        exit_code: by which a task says that it goes on; None for none.
-        resumed: how many attempts were begun from one.
-    """
-
-    globs: list[str]
-    every_seconds: float
-    exit_code: int | None = None
-    resumed: int = 0
-
-
 class TaskOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):
     """The output of one task of many; an array, because pages of a thousand travel.
 

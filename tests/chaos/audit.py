@@ -123,7 +123,7 @@ class _Runs:
 def _audit_job(told: Told, runs: _Runs, verdict: Verdict) -> None:
     job, breach, figures = told.job, verdict.breaches.append, verdict.figures
     name = f"job {job.job_id}"
-    expected = [job.first + job.step * index for index in range(job.tasks)]
+    expected = [job.spec.first + job.spec.step * index for index in range(job.tasks)]
     if sorted(task.task_id for task in told.tasks) != expected:
         breach(f"{name}: not each of its {job.tasks} tasks is listed once")
     states = Counter(task.state for task in told.tasks)

@@ -57,7 +57,7 @@ async def test_a_user_cannot_touch_or_read_anothers_job_but_an_admin_can(
         for request in (requests.ListJobs(jobs=at_work), requests.Watch(jobs=at_work)):
             mallory.session.send(encode(request), f"jobs@{local_pool.domain}")
             [seen] = (await mallory.answer())["jobs"]
-            assert (seen["name"], seen.get("argv")) == ("", None), request
+            assert (seen["name"], seen["spec"]["program"]) == ("", {"argv": []}), request
             assert seen["owner"] == local_pool.user
     cancelled = await admin.ask(requests.CancelJobs(jobs=at_work))
     assert cancelled == answers.Changed(id=cancelled.id, what=[at_work], tasks=1)

@@ -101,7 +101,7 @@ async def test_large_items_and_long_commands_go_through(user: UserConnection) ->
         assert (await run_job(user, spec)).done == 1
     listed = await user.ask(requests.ListJobs(limit=12))
     assert isinstance(listed, answers.Jobs)
-    assert [len(view.argv[1]) < 1000 for view in listed.jobs] == [True] * 12
+    assert [len(view.spec.program.argv[1]) < 1000 for view in listed.jobs] == [True] * 12
     last = await user.ask(requests.ListJobs(jobs="last"))
     assert isinstance(last, answers.Jobs)
     assert last.jobs[0].argv == list(spec.program.argv)

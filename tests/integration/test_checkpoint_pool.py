@@ -94,7 +94,7 @@ def test_a_task_goes_on_elsewhere_when_its_worker_is_drained_or_killed(site: Sit
     task = runs.task()
     assert (task["failures"], task["losses"]) == (0, 1)
     info = json.loads("\n".join(site.desk.types("kestrelctl job info last -q -o json")))
-    assert info["checkpoints"]["resumed"] == 2
+    assert info["resumed"] == 2
     story = "\n".join(site.desk.types("kestrelctl job story last"))
     assert "to go on from a checkpoint" in story
     assert "went on" in story

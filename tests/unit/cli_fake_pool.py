@@ -19,6 +19,8 @@ from kestrelctl.core.membership.event import MembershipEvent
 from kestrelctl.core.membership.worker_group import WorkerGroup
 from kestrelctl.core.model.files.stored_file import Piece, StoredFile
 from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.properties.summary import PropertySummary
@@ -89,6 +91,7 @@ ENVIRONMENT_CLASS = EnvironmentClassView(
         ),
     ],
 )  # fmt: skip
+SPEC = JobSpec(program=Program(argv=("./fit", "{}")), name="sweep", count=1000, first=1)
 JOB = an.JobView(
     job_id=7,
     name="sweep",
@@ -99,8 +102,7 @@ JOB = an.JobView(
     waiting=998,
     running=1,
     done=1,
-    argv=["./fit", "{}"],
-    first=1,
+    spec=SPEC,
     ids="1-1000",
 )
 ENDED_JOB = an.JobView(
@@ -112,8 +114,7 @@ ENDED_JOB = an.JobView(
     submitted_at=NOW - 65,
     ended_at=NOW - 5,
     done=1000,
-    argv=["./fit", "{}"],
-    first=1,
+    spec=SPEC,
     ids="1-1000",
 )
 FAILED_JOB = an.JobView(
@@ -127,10 +128,17 @@ FAILED_JOB = an.JobView(
     done=998,
     failed=1,
     lost=1,
-    argv=["./fit", "{}"],
-    first=1,
+    spec=SPEC,
     ids="1-1000",
 )
+
+
+def job_with(view: an.JobView, program: dict[str, Any] | None = None, **spec: Any) -> an.JobView:
+    """The same job, submitted otherwise."""
+    changed = replace(view.spec.program, **(program or {}))
+    return replace(view, spec=replace(view.spec, program=changed, **spec))
+
+
 TASK = an.TaskView(
     index=16,
     task_id=17,
@@ -550,7 +558,7 @@ class FakePool:
         """A piece of output with what the manager says of it: whose it is."""
         jobs = self.answers["ListJobs"]
         view = jobs.jobs[0] if isinstance(jobs, an.Jobs) else JOB
-        task_id = view.first if request.task_id is None else request.task_id
+        task_id = view.spec.first if request.task_id is None else request.task_id
         return replace(log, job_id=view.job_id, name=view.name, task_id=task_id)
 
     def _explained(self, request: rq.SubmitJob, submitted: an.Submitted) -> an.Submitted:

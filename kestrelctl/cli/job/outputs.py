@@ -24,7 +24,7 @@ async def output_of(connection: Connection, view: JobView) -> tuple[str, str]:
     states = [TaskState.DONE, TaskState.FAILED, TaskState.LOST, TaskState.CANCELLED]
     request = ListTasks(job=str(view.job_id), states=states, limit=MOST_TASKS)
     page = await ask(connection, request, Tasks)
-    told = describe(page.tasks), describe_files(page.tasks, view.output_to)
+    told = describe(page.tasks), describe_files(page.tasks, view.spec.program.output_to)
     if page.after is not None:
         some = f"of the first {plural(len(page.tasks), 'task')} that ended: "
         output, files = (each and some + each for each in told)

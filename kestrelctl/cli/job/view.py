@@ -14,6 +14,8 @@ from kestrelctl.cli.show.command_output import Column, Listing, Record, Table
 from kestrelctl.cli.show.grid import Grid, cut
 from kestrelctl.cli.submit.job_file import SCRATCH
 from kestrelctl.core.jobs.job import how_stopped
+from kestrelctl.core.model.job.checkpoint_rules import DEFAULT_SECONDS
+from kestrelctl.core.model.job.ending_rules import rules_text
 from kestrelctl.core.model.job.stage import Stage
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError, NotFound
@@ -76,7 +78,7 @@ async def all_pages(
 async def why_waiting(connection: Connection, views: Sequence[JobView]) -> dict[int, str]:
     """By job id: why nothing runs of an active job. Only for the newest twenty such jobs."""
     stuck = [view for view in views if view.state == "active" and view.waiting and not view.running]
-    stuck = [view for view in stuck if view.argv]  # of others' jobs the pool does not say
+    stuck = [view for view in stuck if view.whole]  # of others' jobs the pool does not say
 
     async def why(view: JobView) -> str:
         try:
@@ -109,7 +111,7 @@ def job_list(views: Sequence[JobView], now: float, reasons: dict[int, str]) -> L
         Column("FAILED", lambda v: f"{v.failed:,}", right=True),
         Column("LOST", lambda v: f"{v.lost:,}", right=True, wide=True),
         Column("CANCELLED", lambda v: f"{v.cancelled:,}", right=True, wide=True),
-        Column("PRIORITY", lambda v: str(v.priority), right=True, wide=True),
+        Column("PRIORITY", lambda v: str(v.spec.priority), right=True, wide=True),
         Column("TASK TIME", lambda v: duration(v.mean_seconds), right=True, wide=True),
         Column("TIME", lambda v: duration((v.ended_at or now) - v.submitted_at), right=True),
         Column("REASON", lambda v: reasons.get(v.job_id, "")),
@@ -148,12 +150,14 @@ def totals(views: Sequence[JobView], of: int = 0) -> str:
 
 
 def _checkpoints(view: JobView) -> str:
-    found = view.checkpoints
-    if found is None:
+    program = view.spec.program
+    if not program.checkpoints:
         return ""
-    goes_on = "" if found.exit_code is None else f", and exit code {found.exit_code} goes on"
-    used = f"; {plural(found.resumed, 'attempt')} went on from one"
-    return f"{shlex.join(found.globs)} every {duration(found.every_seconds)}{goes_on}{used}"
+    every = duration(program.checkpoint_seconds or DEFAULT_SECONDS)
+    code = program.checkpoint_exit
+    goes_on = "" if code is None else f", and exit code {code} goes on"
+    used = f"; {plural(view.resumed, 'attempt')} went on from one"
+    return f"{shlex.join(program.checkpoints)} every {every}{goes_on}{used}"
 
 
 def job_record(view: JobView, now: float, reason: str, output: str, files: str) -> Record:
@@ -165,7 +169,9 @@ def job_record(view: JobView, now: float, reason: str, output: str, files: str) 
         output: how much its tasks wrote, and where that is.
         files: how many its tasks left.
     """
-    span = f" ({view.ids})" if view.argv else ""
+    spec, program = view.spec, view.spec.program
+    environment = program.environment
+    span = f" ({view.ids})" if view.whole else ""
     blocks: list[tuple[str, str] | Table] = [
         ("job", f"{view.job_id} {view.name}".rstrip()),
         ("state", ", ".join(filter(None, (_state(view), stop_words(view))))),
@@ -174,11 +180,11 @@ def job_record(view: JobView, now: float, reason: str, output: str, files: str) 
         ("owner", view.owner),
         ("guest of", view.guest_of),
         ("command", _command(view) or PRIVATE),
-        ("directory", (view.workdir or SCRATCH) if view.argv else ""),
+        ("directory", (program.workdir or SCRATCH) if view.whole else ""),
         ("inputs", shlex.join(view.inputs or ())),
         ("standard input", view.stdin),
-        ("outputs", shlex.join(view.outputs)),
-        ("outputs go to", view.output_to),
+        ("outputs", shlex.join(program.outputs)),
+        ("outputs go to", program.output_to),
         ("checkpoints", _checkpoints(view)),
         ("tasks", f"{view.tasks:,}{span}"),
         ("", totals([view]).partition("tasks: ")[2]),
@@ -188,37 +194,37 @@ def job_record(view: JobView, now: float, reason: str, output: str, files: str) 
         ("time of a task", duration(view.mean_seconds)),
         ("output", output),
         ("files", files),
-        ("standard error", "into standard output" if view.join else ""),
-        ("logs", "kept in the file share" if view.keep_logs else ""),
-        ("priority", str(view.priority)),
-        ("spans", f"{view.span:,} workers at once" if view.span > 1 else ""),
-        ("cpus", f"{view.request.get('cpus', 0):g}"),
-        ("memory", size(int(view.request.get("memory", 0)))),
-        ("disk", size(int(view.request.get("disk", 0)))),
-        *((name, f"{n:.10g}") for name, n in sorted(view.request.items()) if name not in _NAMED),
-        ("retry memory", ", then ".join(map(size, view.retry_memory_bytes))),
-        ("requires", " ".join(view.requires)),
-        ("requirements", view.requirements),
-        ("rank", view.rank),
-        ("environment", view.environment),
-        ("neighbours", "none: it stays on the pool's own workers" if view.stays else ""),
-        ("max running", str(view.max_running or "")),
-        ("max failures", str(view.max_failures) if view.argv else ""),
-        ("endings", view.endings),
+        ("standard error", "into standard output" if program.join else ""),
+        ("logs", "kept in the file share" if program.keep_logs else ""),
+        ("priority", str(spec.priority)),
+        ("spans", f"{spec.span:,} workers at once" if spec.span > 1 else ""),
+        ("cpus", f"{spec.request.get('cpus', 0):g}"),
+        ("memory", size(int(spec.request.get("memory", 0)))),
+        ("disk", size(int(spec.request.get("disk", 0)))),
+        *((name, f"{n:.10g}") for name, n in sorted(spec.request.items()) if name not in _NAMED),
+        ("retry memory", ", then ".join(map(size, spec.retry_memory_bytes))),
+        ("requires", " ".join(spec.requires)),
+        ("requirements", spec.requirements),
+        ("rank", spec.rank),
+        ("environment", environment.of if environment else ""),
+        ("neighbours", "none: it stays on the pool's own workers" if spec.stays else ""),
+        ("max running", str(spec.max_running or "")),
+        ("max failures", str(spec.max_failures) if view.whole else ""),
+        ("endings", rules_text(spec)),
         ("back-off", _pauses(view)),
-        ("after each", f"task of job {view.after_each}" if view.after_each else ""),
-        ("hold after", f"{plural(view.hold_after, 'failure')} in a row" if view.hold_after else ""),
-        ("stop after", plural(view.stop_after, "failed task") if view.stop_after else ""),
-        ("max losses", str(view.max_losses) if view.argv else ""),
-        ("on worker lost", view.on_worker_lost if view.argv else ""),
-        ("time limit", duration(view.time_limit_seconds)),
-        ("time request", duration(view.time_request_seconds)),
+        ("after each", f"task of job {spec.after_each}" if spec.after_each else ""),
+        ("hold after", f"{plural(spec.hold_after, 'failure')} in a row" if spec.hold_after else ""),
+        ("stop after", plural(spec.stop_after, "failed task") if spec.stop_after else ""),
+        ("max losses", str(spec.max_losses) if view.whole else ""),
+        ("on worker lost", spec.on_worker_lost.value if view.whole else ""),
+        ("time limit", duration(program.time_limit_seconds)),
+        ("time request", duration(spec.time_request_seconds)),
         ("deadline", _deadline(view, now)),
-        ("stop signal", f"SIG{view.stop_signal}" if view.stop_signal else ""),
-        ("stop grace", duration(view.stop_grace_seconds)),
-        ("variables", shlex.join(f"{name}={value}" for name, value in (view.env or {}).items())),
-        ("cleanup", shlex.join(view.cleanup or ())),
-        *((f"stage {stage.name}", _stage(stage)) for stage in view.stages or ()),
+        ("stop signal", f"SIG{program.stop_signal}" if program.stop_signal else ""),
+        ("stop grace", duration(program.stop_grace_seconds)),
+        ("variables", shlex.join(f"{name}={value}" for name, value in program.env.items())),
+        ("cleanup", shlex.join(program.cleanup)),
+        *((f"stage {stage.name}", _stage(stage)) for stage in program.stages),
         ("running now", _running(view, now)),
         ("attempts", f"{view.attempts:,} with results" if view.attempts else ""),
         ("processor time", duration(view.cpu_seconds)),
@@ -302,7 +308,7 @@ def _state(view: JobView) -> str:
     """The state; of a service that runs, that it is one; of a job on hold, that it is held."""
     if view.hold is not None:
         return "held"
-    return "service" if view.service and view.state == "active" else view.state
+    return "service" if view.spec.service and view.state == "active" else view.state
 
 
 def _hold(view: JobView, now: float) -> str:
@@ -342,10 +348,10 @@ def _deadline(view: JobView, now: float) -> str:
 
 
 def _pauses(view: JobView) -> str:
-    longest = duration(view.max_backoff_seconds)
-    words = (duration(view.backoff_seconds), f"at most {longest}" if longest else "")
+    longest = duration(view.spec.max_backoff_seconds)
+    words = (duration(view.spec.backoff_seconds), f"at most {longest}" if longest else "")
     return ", ".join(filter(None, words))
 
 
 def _command(view: JobView) -> str:
-    return shlex.join(view.argv)
+    return shlex.join(view.spec.program.argv)

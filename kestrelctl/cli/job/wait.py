@@ -158,7 +158,7 @@ def _tell_holds(views: Sequence[JobView], told: dict[int, Hold | None], screen: 
     for view in views:
         if view.hold is not None and told.get(view.job_id) != view.hold:
             why = f": {view.hold.reason}" if view.hold.reason else ""
-            release = f"kestrelctl job release {view.job_id}; " if view.argv else ""
+            release = f"kestrelctl job release {view.job_id}; " if view.whole else ""
             screen.warn(
                 f"job {view.job_id} is on hold by {view.hold.by}{why}",
                 hint=f"{release}waiting goes on",
@@ -181,7 +181,7 @@ class _Hopes:
         if self._screen.quiet or now < self._next_at:
             return
         self._next_at = now + LOOK_SECONDS
-        stuck = [v for v in views if v.waiting and not v.running and v.hold is None and v.argv]
+        stuck = [v for v in views if v.waiting and not v.running and v.hold is None and v.whole]
         stuck.sort(key=lambda view: view.job_id in self._told)
         for view in stuck[:_MOST_EXPLAINED]:
             request = ExplainJob(job=str(view.job_id))
@@ -199,7 +199,7 @@ class _Hopes:
 
 
 def _is_endless(view: JobView) -> bool:
-    return view.service and view.state == "active" and view.deadline_at is None
+    return view.spec.service and view.state == "active" and view.deadline_at is None
 
 
 async def check(connection: Connection, views: Sequence[JobView]) -> None:

@@ -39,9 +39,6 @@ def told(value: Any, of_past: Callable[[float], float], to_come: Callable[[float
                 after = of_past(before) if kind is PoolMoment else to_come(before)
             if after is not before:
                 changes[name] = after
-        seconds = getattr(value, "deadline_seconds", None)
-        if seconds is not None and "submitted_at" in changes:
-            changes["deadline_at"] = changes["submitted_at"] + seconds
         return msgspec.structs.replace(value, **changes) if changes else value
     if isinstance(value, list):
         return [told(each, of_past, to_come) for each in value]

@@ -99,7 +99,7 @@ def _menu(answer: an.Reply) -> Element:
         note = element("note", "You have no active jobs.", type="info")
         return _command("cancel", "", "completed", note)
     options = tuple(
-        (str(job.job_id), f"{job.job_id}: {job.name or ' '.join(job.argv)}"[:80])
+        (str(job.job_id), f"{job.job_id}: {job.name or ' '.join(job.spec.program.argv)}"[:80])
         for job in reversed(answer.jobs)
     )
     field = Field("job_ids", "Jobs", "list-multi", options=options, required=True)

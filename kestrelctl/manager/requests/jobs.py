@@ -681,17 +681,10 @@ class JobRequests:
 
     def _in_full(self, record: JobRecord, view: an.JobView) -> an.JobView:
         """A job that is alone in an answer, with its command and its requirements uncut."""
-        if record.spec.shows_all() or not view.argv:
+        if record.spec.shows_all() or not view.whole:
             return view
         job = self._service.pool.job(record.job_id)
-        spec = (job or self._selection.whole(record.job_id)).spec
-        return msgspec.structs.replace(
-            view,
-            argv=list(spec.program.argv),
-            requires=list(spec.requires),
-            requirements=spec.requirements,
-            rank=spec.rank,
-        )
+        return views.uncut(view, (job or self._selection.whole(record.job_id)).spec)
 
     async def explain(self, caller: Caller, request: rq.ExplainJob, record: JobRecord) -> None:
         job = self._service.pool.job(record.job_id)

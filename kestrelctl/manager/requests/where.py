@@ -111,22 +111,23 @@ def listed_worker(worker: Worker, view: WorkerView) -> Attributes:
 def where_jobs(text: str, views: Iterable[JobView]) -> Where:
     """An expression for lists of jobs."""
     known = dict.fromkeys((*JOB_ATTRIBUTES, *LISTED_JOB))
-    assets = {name: 1.0 for view in views for name in view.request}
+    assets = {name: 1.0 for view in views for name in view.spec.request}
     return Where(text, (*known, *amounts_ad(assets, "Request")), "job")
 
 
 def listed_job(view: JobView) -> Attributes:
     """What can be asked of a job in a list, as far as it is shown to who asks."""
-    plain = [name for name in LISTED_JOB if name not in ("JobId", "Held")]
+    plain = [name for name in LISTED_JOB if name not in ("JobId", "Held", "Service")]
     said: Attributes = {name: getattr(view, name.lower()) for name in plain}
     facts: Attributes = {
         "JobId": view.job_id,
         "Held": view.hold is not None,
+        "Service": view.spec.service,
         "JobName": view.name,
         "Owner": view.owner,
-        "JobPrio": view.priority,
+        "JobPrio": view.spec.priority,
     }
-    seconds = least_seconds(view.time_limit_seconds, view.time_request_seconds)
+    seconds = least_seconds(view.spec.program.time_limit_seconds, view.spec.time_request_seconds)
     if seconds is not None:
         facts["JobSeconds"] = seconds
-    return amounts_ad(view.request, "Request") | facts | said
+    return amounts_ad(view.spec.request, "Request") | facts | said

@@ -30,6 +30,7 @@ EXAMPLES = [
 ]
 ADA = "ada@users.pool"
 LONGEST_LINE = 110
+SPEC = JobSpec(program=Program(argv=("./run", "{}")), count=100)
 REPLIES: list[an.Reply] = [
     an.Failed(id="", code="not-found", message="there is no job 12", hint="`kestrelctl job list`"),
     an.Failed(id="", code="error", message="x" * 5000),
@@ -39,7 +40,7 @@ REPLIES: list[an.Reply] = [
 def view(job_id: int = 12, **changes: Any) -> an.JobView:
     fields: dict[str, Any] = {
         "job_id": job_id, "name": "fit", "owner": ADA, "state": "active", "tasks": 100,
-        "submitted_at": 1000.0, "waiting": 50, "running": 10, "done": 40, "argv": ["./run", "{}"],
+        "submitted_at": 1000.0, "waiting": 50, "running": 10, "done": 40, "spec": SPEC,
     }  # fmt: skip
     return an.JobView(**(fields | changes))
 
@@ -491,7 +492,7 @@ def test_a_job_that_is_not_stored_yet_is_none_of_yours(body: str) -> None:
 
 def test_anothers_job_is_none() -> None:
     none = "There is no job 12 of yours. To see yours, write: jobs"
-    summary = an.Jobs(id="", jobs=[view(argv=[], name="")])
+    summary = an.Jobs(id="", jobs=[view(spec=JobSpec(program=Program(argv=())), name="")])
     assert said("job 12", summary) == none
     assert said("logs 12", summary) == none
     for body in ("explain 12", "logs 12 3", "cancel 12"):
@@ -599,9 +600,9 @@ def test_who_wrote_nothing_to_stdout_may_have_complained() -> None:
 
 
 def test_the_only_task_need_not_be_named() -> None:
-    alone = an.Jobs(id="", jobs=[view(tasks=1, first=7)])
+    alone = an.Jobs(id="", jobs=[view(tasks=1, spec=replace(SPEC, first=7))])
     assert said("logs", alone, log(b"hi\n")) == "hi"
-    assert said("logs 12", an.Jobs(id="", jobs=[view(first=1)])) == (
+    assert said("logs 12", an.Jobs(id="", jobs=[view(spec=replace(SPEC, first=1))])) == (
         "Job 12 has 100 tasks; whose output?\nWrite: logs 12 1"
     )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from cli_fake_pool import JOB, FakePool, run
+from cli_fake_pool import JOB, FakePool, job_with, run
 from msgspec.structs import replace
 
 from kestrelctl.core import effects as fx
@@ -22,7 +22,7 @@ from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.handout import run_messages
-from kestrelctl.protocol.views import CheckpointView, JobCheckpoints
+from kestrelctl.protocol.views import CheckpointView
 
 
 def submitted(*words: str) -> JobSpec:
@@ -100,10 +100,10 @@ def test_job_tasks_shows_the_latest_where_there_are_some() -> None:
 
 
 def test_job_info_says_how_many_attempts_went_on() -> None:
-    says = JobCheckpoints(globs=["state"], every_seconds=600.0, exit_code=85, resumed=2)
+    says = {"checkpoints": ("state",), "checkpoint_seconds": 600.0, "checkpoint_exit": 85}
     pool = FakePool(
         ListTasks=an.Tasks(id="", tasks=[]),
-        ListJobs=an.Jobs(id="", jobs=[replace(JOB, checkpoints=says)]),
+        ListJobs=an.Jobs(id="", jobs=[job_with(replace(JOB, resumed=2), says)]),
     )
     shown = run(pool, "-o", "table", "job", "info", "7").stdout
     assert "state every 10m 00s, and exit code 85 goes on; 2 attempts went on from one" in shown

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_fake_pool import ENDED_JOB, FAILED_JOB, FakePool, run
+from cli_fake_pool import ENDED_JOB, FAILED_JOB, FakePool, job_with, run
 from click.testing import Result
 from msgspec.structs import replace
 
@@ -367,7 +367,7 @@ def test_job_info_says_what_tasks_left(home: Home) -> None:
     )
     pool = FakePool(
         ListTasks=an.Tasks(id="", tasks=[task, replace(task, task_id=2)]),
-        ListJobs=an.Jobs(id="", jobs=[replace(JOB, outputs=["*.csv", "out/"])]),
+        ListJobs=an.Jobs(id="", jobs=[job_with(JOB, {"outputs": ("*.csv", "out/")})]),
     )
     assert "outputs         '*.csv' out/\n" in run(pool, "job", "info", "7").stdout
     assert "files           6 files of 2 tasks, 4 KiB" in run(pool, "job", "info", "7").stdout

@@ -20,11 +20,15 @@ from cli_fake_pool import (
     TASK,
     WORKER,
     FakePool,
+    job_with,
     log_of,
     run,
 )
 
+from kestrelctl.core.model.job.guest import GuestOf
 from kestrelctl.core.model.job.hold import Hold
+from kestrelctl.core.model.job.spec import OnWorkerLost
+from kestrelctl.core.model.job.task_environment import TaskEnvironment
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.errors import KestrelError, NotFound
@@ -48,19 +52,14 @@ def test_a_list_has_one_line_for_each_job_and_totals_beside_it() -> None:
 
 
 def test_a_long_command_does_not_make_a_list_wide() -> None:
-    long = replace(ENDED_JOB, name="", argv=["sh", "-c", "x" * 3000])
+    long = job_with(replace(ENDED_JOB, name=""), {"argv": ("sh", "-c", "x" * 3000)})
     line = run(FakePool(ListJobs=an.Jobs(id="", jobs=[long])), "job", "list").stdout.splitlines()[1]
     assert line.startswith("  7  sh -c xxx")
     assert len(line) < 150
 
 
-PRIVATE = replace(
-    JOB,
-    name="",
-    argv=[],
-    owner="bob@example.org",
-    running=0,
-    waiting=999,
+PRIVATE = job_with(
+    replace(JOB, name="", owner="bob@example.org", running=0, waiting=999), {"argv": ()}
 )
 
 
@@ -72,7 +71,10 @@ def test_of_anothers_job_a_list_says_that_it_is_private_and_asks_no_more() -> No
 
 
 def test_of_a_guest_a_list_says_whose_it_is() -> None:
-    guest = replace(PRIVATE, owner="ada@users.b.example.org", guest_of="b.example.org")
+    guest = job_with(
+        replace(PRIVATE, owner="ada@users.b.example.org"),
+        guest=GuestOf(pool="b.example.org", job_id=0, user="", loan=""),
+    )
     pool = FakePool(ListJobs=an.Jobs(id="", jobs=[guest]))
     line = run(pool, "job", "list").stdout.splitlines()[1]
     assert line.startswith("  7  guest of b.example.org: ada  active")
@@ -250,7 +252,7 @@ def test_a_running_task_shows_how_long_it_has_run_and_its_wait_is_named_so() -> 
 
 # -- logs ------------------------------------------------------------------------------------------
 
-ONE = an.Jobs(id="", jobs=[replace(ENDED_JOB, tasks=1, first=4)])
+ONE = an.Jobs(id="", jobs=[job_with(replace(ENDED_JOB, tasks=1), first=4)])
 
 
 def in_pieces(data: bytes, size: int = 4, skipped: int = 0) -> FakePool:
@@ -470,16 +472,15 @@ def test_one_task_and_all_exclude_each_other() -> None:
 
 
 def test_all_about_a_job_is_what_it_was_submitted_with_and_what_it_took() -> None:
-    whole = replace(
-        ENDED_JOB,
-        time_limit_seconds=90.0,
-        env={"MODE": "fast and good"},
-        cleanup=["rm", "-f", "lock"],
+    whole = job_with(
+        replace(ENDED_JOB, cpu_seconds=3605.0, wall_seconds=7200.0, peak_bytes=3 << 20),
+        {
+            "time_limit_seconds": 90.0,
+            "env": {"MODE": "fast and good"},
+            "cleanup": ("rm", "-f", "lock"),
+        },
         max_failures=3,
-        on_worker_lost="wait",
-        cpu_seconds=3605.0,
-        wall_seconds=7200.0,
-        peak_bytes=3 << 20,
+        on_worker_lost=OnWorkerLost.WAIT,
     )
     pool = FakePool(ListJobs=an.Jobs(id="", jobs=[whole]))
     said = run(pool, "job", "info", "7").stdout
@@ -499,7 +500,8 @@ def test_all_about_a_job_is_what_it_was_submitted_with_and_what_it_took() -> Non
         )
     assert pool.last(rq.ListJobs).details
     found = json.loads(run(pool, "job", "info", "7", "-o", "json").stdout)
-    assert (found["env"], found["time_limit_seconds"]) == ({"MODE": "fast and good"}, 90.0)
+    program = found["spec"]["program"]
+    assert (program["env"], program["time_limit_seconds"]) == ({"MODE": "fast and good"}, 90.0)
     assert found["cpu_seconds"] == 3605.0
 
 
@@ -753,7 +755,9 @@ def test_more_jobs_than_one_request_may_hold_are_held_in_pieces() -> None:
 
 def test_a_job_on_hold_is_shown_as_held_and_by_whom_since_when_and_why() -> None:
     hold = Hold("bob@example.org", NOW - 120, "disk full")
-    pool = FakePool(ListJobs=an.Jobs(id="", jobs=[replace(JOB, hold=hold, hold_after=20)], total=1))
+    pool = FakePool(
+        ListJobs=an.Jobs(id="", jobs=[job_with(replace(JOB, hold=hold), hold_after=20)], total=1)
+    )
     assert " held " in run(pool, "job", "list").stdout
     told = run(pool, "job", "info", "7").stdout
     assert re.search(r"state +held", told)
@@ -879,12 +883,8 @@ def test_pool_status_says_who_is_in_quarantine_and_why() -> None:
 
 
 def test_info_says_what_stopped_a_job() -> None:
-    stopped = replace(
-        FAILED_JOB,
-        stopped_by="failed tasks",
-        stop_after=2,
-        join=True,
-    )
+    job = replace(FAILED_JOB, stopped_by="failed tasks")
+    stopped = job_with(job, {"join": True}, stop_after=2)
     result = run(FakePool(ListJobs=an.Jobs(id="", jobs=[stopped])), "job", "info", "7")
     assert "failed, stopped after 2 failed tasks\n" in result.stdout
     assert re.search(r"stop after +2 failed tasks\n", result.stdout)
@@ -898,7 +898,7 @@ def test_info_of_a_job_without_a_name_ends_with_its_number() -> None:
 
 
 def test_info_tells_variables_from_the_environment_in_which_tasks_run() -> None:
-    view = replace(JOB, environment="science", env={"LANG": "C"})
+    view = job_with(JOB, {"environment": TaskEnvironment("science", "venv"), "env": {"LANG": "C"}})
     shown = run(FakePool(ListJobs=an.Jobs(id="", jobs=[view])), "job", "info", "7").stdout
     labels = [line.split("  ")[0] for line in shown.splitlines() if not line.startswith(" ")]
     assert len(labels) == len(set(labels))
@@ -907,7 +907,7 @@ def test_info_tells_variables_from_the_environment_in_which_tasks_run() -> None:
 
 
 def test_info_says_how_many_workers_a_job_spans() -> None:
-    pool = FakePool(ListJobs=an.Jobs(id="", jobs=[replace(JOB, span=4)], total=1))
+    pool = FakePool(ListJobs=an.Jobs(id="", jobs=[job_with(JOB, span=4)], total=1))
     assert re.search(r"spans +4 workers at once", run(pool, "job", "info", "7").stdout)
     pool = FakePool(ListJobs=an.Jobs(id="", jobs=[JOB], total=1))
     assert "spans" not in run(pool, "job", "info", "7").stdout

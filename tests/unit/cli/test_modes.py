@@ -113,7 +113,11 @@ def test_whoever_asks_for_silence_hears_nothing_but_data(line: str) -> None:
 def test_json_shows_every_field_also_when_it_is_zero() -> None:
     (job,) = json.loads(run(FakePool(), "job", "list", "-o", "json").stdout)
     assert set(job) == set(an.JobView.__struct_fields__)
-    assert (job["failed"], job["ended_at"], job["argv"]) == (0, None, ["./fit", "{}"])
+    assert (job["failed"], job["ended_at"], job["spec"]["program"]["argv"]) == (
+        0,
+        None,
+        ["./fit", "{}"],
+    )
     (task,) = json.loads(run(FakePool(), "job", "tasks", "7", "-o", "json").stdout)
     assert set(task) == set(an.TaskView.__struct_fields__)
 

@@ -22,7 +22,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def pool_of(*outputs: TaskOutput) -> FakePool:
     """A pool with a job of as many tasks, which has ended."""
-    view = replace(ENDED_JOB, tasks=len(outputs), first=1)
+    view = replace(ENDED_JOB, tasks=len(outputs))
     return FakePool(
         ListJobs=an.Jobs(id="", jobs=[view]),
         Watch=an.Jobs(id="", jobs=[view]),

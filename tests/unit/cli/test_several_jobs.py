@@ -6,7 +6,7 @@ import json
 
 import msgspec
 import pytest
-from cli_fake_pool import ENDED_JOB, FakePool, run
+from cli_fake_pool import ENDED_JOB, FakePool, job_with, run
 
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.protocol import answers as an
@@ -96,7 +96,7 @@ def test_the_files_of_several_jobs_have_a_directory_each() -> None:
 
 @pytest.mark.parametrize("command", ["info", "wait", "tasks", "logs", "explain", "story", "graph"])
 def test_what_shows_or_waits_is_about_the_last_job_if_none_is_named(command: str) -> None:
-    one = replace(ENDED_JOB, tasks=1, ids="0", first=0)
+    one = job_with(replace(ENDED_JOB, tasks=1, ids="0"), first=0)
     pool = FakePool(ListJobs=an.Jobs(id="", jobs=[one]))
     assert run(pool, "job", command).exit_code == 0
     first = pool.asked[0]
@@ -105,7 +105,7 @@ def test_what_shows_or_waits_is_about_the_last_job_if_none_is_named(command: str
 
 @pytest.mark.parametrize("command", ["tasks", "logs"])
 def test_which_one_the_last_job_is_is_told(command: str) -> None:
-    one = replace(ENDED_JOB, tasks=1, ids="0", first=0)
+    one = job_with(replace(ENDED_JOB, tasks=1, ids="0"), first=0)
     pool = FakePool(ListJobs=an.Jobs(id="", jobs=[one]))
     assert "job 7 (sweep), your last one\n" in run(pool, "job", command).stderr
     assert "your last one" not in run(pool, "job", command, "7").stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from cli_fake_pool import JOB, NOW, TASK, FakePool, run
+from cli_fake_pool import JOB, NOW, TASK, FakePool, job_with, run
 from msgspec.structs import replace
 
 from kestrelctl.core.model.job.stage import Stage, StageRun
@@ -169,9 +169,11 @@ def test_in_json_a_task_has_the_times_of_its_stages() -> None:
 
 def test_job_info_says_how_stages_went() -> None:
     view = replace(
-        JOB,
+        job_with(
+            JOB,
+            {"stages": (Stage(name="out", argv=("put", "a b"), time_limit_seconds=60.0, tries=3),)},
+        ),
         submitted_at=NOW - 60,
-        stages=[Stage(name="out", argv=("put", "a b"), time_limit_seconds=60.0, tries=3)],
         stage_sums=[
             StageSum(name="run", tasks=1000, mean_seconds=1.5),
             StageSum(name="out", tasks=998, mean_seconds=2.5, repeated=7),

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from cli_fake_pool import ENDED_JOB, FakePool, FakeShare, run
+from cli_fake_pool import ENDED_JOB, FakePool, FakeShare, job_with, run
 from click.testing import Result
 
 from kestrelctl.cli.main import kestrelctl
@@ -51,7 +51,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def a_pool() -> FakePool:
     """A pool whose jobs have one task each, which has ended."""
-    job = msgspec.structs.replace(ENDED_JOB, tasks=1, ids="0", first=0)
+    job = job_with(msgspec.structs.replace(ENDED_JOB, tasks=1, ids="0"), first=0)
     return FakePool(ListJobs=an.Jobs(id="", jobs=[job]))
 
 

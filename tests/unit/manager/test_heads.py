@@ -53,14 +53,14 @@ async def test_a_job_alone_in_an_answer_is_shown_with_its_whole_command(
     if active:
         await manager.ask(ADA, requests.RetryJobs(id="r", jobs="1"))
     [alone] = await views(manager, "1")
-    assert alone.argv == list(LONG.program.argv)
-    assert alone.requires == list(LONG.requires)
+    assert alone.spec.program.argv == LONG.program.argv
+    assert alone.spec.requires == LONG.requires
     await manager.ask(
         ADA, requests.SubmitJob(id="s", spec=JobSpec(program=Program(argv=("true",))))
     )
     first, second = await views(manager, "1-2")
-    assert first.argv == ["./run", "{}", "x" * (LONGEST_COMMAND - 9) + "…"]
-    assert second.argv == ["true"]
+    assert first.spec.program.argv == ("./run", "{}", "x" * (LONGEST_COMMAND - 9) + "…")
+    assert second.spec.program.argv == ("true",)
 
 
 @pytest.mark.parametrize(

@@ -276,11 +276,12 @@ async def test_details_of_a_job_are_its_owners(tmp_path: Path) -> None:
 
     for whom in (ADA, "root@users.pool/1"):
         found = await one(whom, details=True)
-        assert (found.env, found.cleanup) == ({"TOKEN": "x"}, ["rm", "y"])
+        assert (found.spec.program.env, found.spec.program.cleanup) == ({"TOKEN": "x"}, ("rm", "y"))
         assert (found.cpu_seconds, found.wall_seconds, found.peak_bytes) == (2.5, 5.0, 7)
     for found in (await one(BOB, details=True), await one(ADA, details=False)):
-        assert (found.env, found.cleanup, found.cpu_seconds) == (None, None, None)
-        assert found.time_limit_seconds == 9.0
+        program = found.spec.program
+        assert (program.env, program.cleanup, found.cpu_seconds) == ({}, (), None)
+        assert program.time_limit_seconds == 9.0
 
 
 async def test_details_that_no_answer_can_hold_are_left_out(
@@ -293,4 +294,4 @@ async def test_details_that_no_answer_can_hold_are_left_out(
     monkeypatch.setattr(codec, "MAX_PAYLOAD_BYTES", 5000)
     page = await asked(manager, rq.ListJobs(jobs="1", details=True))
     assert isinstance(page, an.Jobs)
-    assert (page.jobs[0].env, page.jobs[0].cpu_seconds) == (None, 0.0)
+    assert (page.jobs[0].spec.program.env, page.jobs[0].cpu_seconds) == ({}, 0.0)

@@ -265,8 +265,7 @@ async def test_a_summary_says_what_a_neighbour_needs(start: Open) -> None:
             tasks=1,
             submitted_at=NOW,
             waiting=1,
-            priority=100,
-            request={"cpus": 1.0},
+            spec=JobSpec(program=Program(argv=()), request={"cpus": 1.0}),
         )
     ]
 

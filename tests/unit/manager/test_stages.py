@@ -83,7 +83,7 @@ async def test_an_owner_sees_how_stages_went(manager: PlayedManager) -> None:
     answer = await asked(manager, rq.ListJobs(jobs="1", details=True))
     assert isinstance(answer, an.Jobs)
     [view] = answer.jobs
-    assert view.stages == list(STAGES)
+    assert view.spec.program.stages == STAGES
     assert [(s.name, s.tasks, s.mean_seconds, s.repeated) for s in view.stage_sums] == [
         ("setup", 2, 3.0, 2),
         ("run", 1, 1.0, 0),
@@ -95,7 +95,7 @@ async def test_nobody_else_sees_the_commands_of_stages(manager: PlayedManager) -
     await submit(manager)
     answer = await asked(manager, rq.ListJobs(jobs="1", details=True), BOB)
     assert isinstance(answer, an.Jobs)
-    assert [(view.stages, view.stage_sums) for view in answer.jobs] == [(None, [])]
+    assert [(v.spec.program.stages, v.stage_sums) for v in answer.jobs] == [((), [])]
 
 
 def test_a_report_of_a_job_without_stages_is_as_short_as_before() -> None:

@@ -20,7 +20,7 @@ def test_one_of_many_jobs_is_short_whatever_its_owner_asked_for() -> None:
     )
     view = job_view(record, None)
     short = abridged(view)
-    assert short.requires == ["x" * LONGEST_COMMAND + "…"] == short.argv
+    assert short.spec.requires == ("x" * LONGEST_COMMAND + "…",) == short.spec.program.argv
 
 
 def test_a_job_whose_end_is_stored_and_not_yet_told_has_no_end() -> None:

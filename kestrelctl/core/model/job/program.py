@@ -83,26 +83,29 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         for stage in self.stages:
             yield f"stage {stage.name}", stage.argv
 
-    def head(self) -> Program:
+    def head(self, characters: int = HEAD_CHARACTERS) -> Program:
         """What lists show of it: some kilobytes, however long its parts are.
 
         It has no inputs, variables and cleanup, and no recipe; a long command, also of a stage, is
         cut. Nothing can be run from it.
+
+        Args:
+            characters: so much is kept of what is long.
         """
         return msgspec.structs.replace(
             self,
-            argv=tuple(cut_words(self.argv, HEAD_CHARACTERS)),
+            argv=tuple(cut_words(self.argv, characters)),
             env={},
             inputs=(),
             parent_files=(),
             stdin=None,
             cleanup=(),
-            outputs=tuple(cut_words(self.outputs, HEAD_CHARACTERS)),
+            outputs=tuple(cut_words(self.outputs, characters)),
             stages=tuple(
-                msgspec.structs.replace(stage, argv=tuple(cut_words(stage.argv, HEAD_CHARACTERS)))
+                msgspec.structs.replace(stage, argv=tuple(cut_words(stage.argv, characters)))
                 for stage in self.stages
             ),
-            checkpoints=tuple(cut_words(self.checkpoints, HEAD_CHARACTERS)),
+            checkpoints=tuple(cut_words(self.checkpoints, characters)),
             environment=self.environment and msgspec.structs.replace(self.environment, recipe=""),
         )
 

@@ -136,19 +136,22 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             self, request={**self.request, "memory": float(self.retry_memory_bytes[step - 1])}
         )
 
-    def head(self) -> JobSpec:
+    def head(self, characters: int = HEAD_CHARACTERS) -> JobSpec:
         """What lists show of the job: some kilobytes, however long its parts are.
 
         It has no items and no memo of a guest, the head of its program, and long requirements are
         cut. Nothing can be run from it.
+
+        Args:
+            characters: so much is kept of what is long.
         """
         return msgspec.structs.replace(
             self,
-            program=self.program.head(),
+            program=self.program.head(characters),
             items=None,
-            requires=tuple(cut_words(self.requires, HEAD_CHARACTERS)),
-            requirements=" ".join(cut_words((self.requirements,), HEAD_CHARACTERS)),
-            rank=" ".join(cut_words((self.rank,), HEAD_CHARACTERS)),
+            requires=tuple(cut_words(self.requires, characters)),
+            requirements=" ".join(cut_words((self.requirements,), characters)),
+            rank=" ".join(cut_words((self.rank,), characters)),
             after=self.after[:HEAD_RANGES],
             guest=self.guest and msgspec.structs.replace(self.guest, memo=b""),
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from cli_fake_pool import ENDED_JOB, JOB, FakePool, run
+from cli_fake_pool import ENDED_JOB, JOB, FakePool, job_with, run
 
 from kestrelctl.cli.job import graph, wait
 from kestrelctl.cli.job.on_end import variables_of_several
@@ -174,7 +174,7 @@ def test_tasks_wait_for_those_of_one_job(word: str) -> None:
 
 
 def test_job_info_names_the_job_for_whose_tasks_a_job_waits() -> None:
-    view = msgspec.structs.replace(ENDED_JOB, after_each=4)
+    view = job_with(ENDED_JOB, after_each=4)
     result = run(FakePool(ListJobs=an.Jobs(id="", jobs=[view])), "job", "info", "7")
     assert re.search(r"after each +task of job 4", result.stdout)
 

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from cli_fake_pool import ENDED_JOB, FakePool, log_of, run
+from cli_fake_pool import ENDED_JOB, FakePool, job_with, log_of, run
 from click.testing import Result
 from msgspec.structs import replace
 from store_samples import STORED
@@ -44,7 +44,7 @@ class Logs:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.share = Share()
         monkeypatch.setattr("kestrelctl.files.share.FileShare", self._open)
-        view = replace(ENDED_JOB, tasks=2, first=1)
+        view = replace(ENDED_JOB, tasks=2)
         outputs = [TaskOutput(task_id=1, more=True), TaskOutput(task_id=2, more=True)]
         self.pool = FakePool(
             ListJobs=an.Jobs(id="", jobs=[view]),
@@ -151,7 +151,7 @@ def test_job_info_says_who_has_the_rest_of_long_logs() -> None:
 
 
 def test_a_job_says_that_its_logs_are_kept(tmp_path: Path) -> None:
-    pool = FakePool(ListJobs=an.Jobs(id="", jobs=[replace(ENDED_JOB, keep_logs=True)]))
+    pool = FakePool(ListJobs=an.Jobs(id="", jobs=[job_with(ENDED_JOB, {"keep_logs": True})]))
     assert "logs            kept in the file share\n" in run(pool, "job", "info", "7").stdout
 
 

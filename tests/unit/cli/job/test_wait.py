@@ -7,7 +7,7 @@ import json
 
 import msgspec
 import pytest
-from cli_fake_pool import ENDED_JOB, EXPLANATION, FAILED_JOB, JOB, RUNNABLE, FakePool, run
+from cli_fake_pool import ENDED_JOB, EXPLANATION, FAILED_JOB, JOB, RUNNABLE, FakePool, job_with, run
 
 from kestrelctl.cli.job import wait
 from kestrelctl.cli.show.screen import Screen
@@ -170,7 +170,7 @@ async def test_a_job_that_loses_the_last_worker_for_it_is_told_of_later(
     "view",
     [
         JOB,
-        msgspec.structs.replace(JOB, running=0, argv=[]),
+        job_with(msgspec.structs.replace(JOB, running=0), {"argv": ()}),
         msgspec.structs.replace(JOB, running=0, hold=Hold("bob", 0.0, "")),
     ],
     ids=["runs", "anothers", "held"],
@@ -186,7 +186,7 @@ async def test_nobody_asks_why_of_a_job_that_runs_is_held_or_is_anothers(
 async def test_nobody_is_told_to_release_a_job_of_somebody_else(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    theirs = msgspec.structs.replace(JOB, hold=Hold("bob", 0.0, ""), argv=[])
+    theirs = job_with(msgspec.structs.replace(JOB, hold=Hold("bob", 0.0, "")), {"argv": ()})
     await wait.until_ended(watched([theirs], [job(7, "done")]), "7", Screen())
     assert capsys.readouterr().err == ("warning: job 7 is on hold by bob\nhint: waiting goes on\n")
 
@@ -251,7 +251,7 @@ async def test_the_end_of_anothers_job_is_told_without_reasons() -> None:
 
 
 async def test_a_service_is_not_waited_for() -> None:
-    service = msgspec.structs.replace(job(7, "active"), service=True)
+    service = job_with(job(7, "active"), service=True)
     with pytest.raises(UsageError, match="job 7 is a service"):
         await states_of(watched([service]), "7")
     both = [service, job(8, "done")]
@@ -259,7 +259,7 @@ async def test_a_service_is_not_waited_for() -> None:
 
 
 async def test_a_service_with_a_deadline_is_waited_for() -> None:
-    until = msgspec.structs.replace(job(7, "active"), service=True, deadline_at=5.0)
+    until = job_with(job(7, "active"), service=True, deadline_at=5.0)
     ended = msgspec.structs.replace(until, state="cancelled", stopped_by="deadline")
     assert await states_of(watched([until], [ended]), "7") == {7: "cancelled"}
 

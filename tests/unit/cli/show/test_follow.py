@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from cli_fake_pool import ENDED_JOB, FakePool, run
+from cli_fake_pool import ENDED_JOB, FakePool, job_with, run
 from msgspec.structs import replace
 
 from kestrelctl.cli.show import follow
@@ -14,8 +14,8 @@ from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.views import AttemptOutput, FollowedLog
 
-ONE = an.Jobs(id="", jobs=[replace(ENDED_JOB, tasks=1, first=4, ids="4")])
-THREE = an.Jobs(id="", jobs=[replace(ENDED_JOB, tasks=3, first=4, ids="4-6")])
+ONE = an.Jobs(id="", jobs=[job_with(replace(ENDED_JOB, tasks=1, ids="4"), first=4)])
+THREE = an.Jobs(id="", jobs=[job_with(replace(ENDED_JOB, tasks=3, ids="4-6"), first=4)])
 W1, W2 = "w1@workers.example.org/k3bW0", "w2@workers.example.org/x"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cli_fake_pool import EXPLANATION, JOB, FakePool, run
+from cli_fake_pool import EXPLANATION, JOB, FakePool, job_with, run
 from msgspec.structs import replace
 
 from kestrelctl.core.model.files.output_addresses import place_of, problem_with_output_address
@@ -122,7 +122,7 @@ def test_people_are_told_where_the_files_are() -> None:
         ListTasks=an.Tasks(id="", tasks=tasks),
         ListJobs=an.Jobs(
             id="",
-            jobs=[replace(JOB, outputs=["*.csv"], output_to=TO)],
+            jobs=[job_with(JOB, {"outputs": ("*.csv",), "output_to": TO})],
         ),
     )
     shown = run(pool, "job", "info", "7").stdout

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from cli_fake_pool import CONTEXT, EXPLANATION, JOB, FakePool, run
+from cli_fake_pool import CONTEXT, EXPLANATION, JOB, FakePool, job_with, run
 
 from kestrelctl.cli.job.explain import conclusion
 from kestrelctl.core.members.worker_class import WorkerClass, class_key
@@ -63,7 +63,7 @@ def test_what_is_no_directory_is_refused(directory: str) -> None:
 
 
 def test_other_users_do_not_learn_the_directory() -> None:
-    assert summary(msgspec.structs.replace(JOB, workdir="/home/ada")).workdir == ""
+    assert summary(job_with(JOB, {"workdir": "/home/ada"})).spec.program.workdir == ""
 
 
 # -- the command line ------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def test_a_current_directory_that_is_gone_is_told_of(
 
 def test_job_info_says_where_tasks_start() -> None:
     for directory, told in (("/home/ada", "/home/ada"), ("", "scratch")):
-        job = msgspec.structs.replace(JOB, workdir=directory)
+        job = job_with(JOB, {"workdir": directory})
         shown = run(FakePool(ListJobs=an.Jobs(id="", jobs=[job])), "job", "info", "1").stdout
         assert f"directory       {told}\n" in shown
 

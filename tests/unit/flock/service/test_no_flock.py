@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-from cli_fake_pool import EXPLANATION, JOB, FakePool, run
+from cli_fake_pool import EXPLANATION, JOB, FakePool, job_with, run
 from flockkit import guest
 from managerkit import PlayedManager
 from msgspec.structs import replace
@@ -40,7 +40,7 @@ def test_submit_and_job_files_say_that_a_job_stays(tmp_path: Path) -> None:
 
 
 def test_a_job_shows_that_it_stays_and_whose_guest_it_is() -> None:
-    views = [replace(JOB, stays=True, guest_of="home.example")]
+    views = [job_with(JOB, stays=True, guest=guest())]
     shown = run(FakePool(ListJobs=an.Jobs(id="", jobs=views)), "job", "info", "7").stdout
     assert "guest of        home.example\n" in shown
     assert "neighbours      none: it stays on the pool's own workers\n" in shown
@@ -77,7 +77,7 @@ async def test_a_view_says_whose_guest_a_job_is_to_everybody(tmp_path: Path) -> 
     manager = PlayedManager(tmp_path)
     await asked(manager, rq.SubmitJob(spec=JobSpec(program=Program(argv=("true",)), stays=True)))
     (record,) = manager.store.jobs()
-    assert (job_view(record, None).stays, job_view(record, None).guest_of) == (True, "")
+    assert (job_view(record, None).spec.stays, job_view(record, None).guest_of) == (True, "")
     theirs = replace(record, spec=replace(record.spec, guest=guest()))
     assert summary(job_view(theirs, None)).guest_of == "home.example"
 

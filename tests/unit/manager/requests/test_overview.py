@@ -65,7 +65,7 @@ def test_a_job_and_a_worker_show_what_is_asked_for_and_what_is_there() -> None:
     driver = PoolDriver()
     driver.join("w", cpus=2, memory_bytes=4 << 30, fpga=2)
     job = driver.pool.state.jobs[driver.submit(1, cpus=0.5, fpga=2)]
-    assert job_view(job.record(), job).request == {"cpus": 0.5, "fpga": 2}
+    assert job_view(job.record(), job).spec.request == {"cpus": 0.5, "fpga": 2}
     shown = worker_view(driver.worker("w"), driver.now)
     assert shown.assets == {"cpus": 2, "memory": 4 << 30, "fpga": 2}
     assert shown.free == {"cpus": 1.5, "memory": 4 << 30, "fpga": 0}

@@ -251,7 +251,9 @@ class TestCutting:
 
     def test_an_answer_is_never_larger_than_what_can_be_sent(self) -> None:
         happenings = [happening(i, detail="<" * 500) for i in range(2_000)]
-        view = msgspec.structs.replace(VIEW, requires=["&" * 1000] * 50)
+        view = msgspec.structs.replace(
+            VIEW, spec=JobSpec(program=Program(argv=("true",)), requires=("&" * 1000,) * 50)
+        )
         kept, more = story.cut(tell(ENDED, happenings, [], T0 + 20), 10_000, view)
         assert more
         assert (kept[0].what, kept[-1].what, kept[-2].task_id) == ("submitted", "ended", 1999)
