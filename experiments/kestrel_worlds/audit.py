@@ -17,9 +17,9 @@ from kestrel_worlds.share_audit import ShareAudit
 from kestrel_worlds.simulation_clock import SimulationClock
 from kestrel_worlds.stage_audit import StageAudit
 from kestrelctl.core.effects import Effect, Persist, Run
+from kestrelctl.core.jobs.fair_share import Sharer
 from kestrelctl.core.jobs.job import FAILED_MEMBER, FAILED_TASKS
 from kestrelctl.core.jobs.quota import counted
-from kestrelctl.core.jobs.sharer import Sharer
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.end_reason import EndKind, EndReason
 from kestrelctl.core.model.job.after import IfParentFails, ids_of

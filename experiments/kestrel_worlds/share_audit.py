@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import ceil
 
 from kestrelctl.core.attempts.reserve import LOOKS
-from kestrelctl.core.jobs.sharer import MOST_AHEAD_SECONDS, MOST_TILT
+from kestrelctl.core.jobs.fair_share import MOST_AHEAD_SECONDS, MOST_TILT
 from kestrelctl.core.model.worker.assets import MILLI
 from kestrelctl.core.state import State
 

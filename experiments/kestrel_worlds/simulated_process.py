@@ -11,8 +11,8 @@ from kestrel_worlds.loop import Loop
 from kestrel_worlds.network import Server
 from kestrel_worlds.simulated_session import SimulatedSession
 from kestrel_worlds.simulation_clock import SimulationClock
+from kestrelctl.clock_and_session import Listener
 from kestrelctl.core.pacing.backoff import pause_of_many_seconds
-from kestrelctl.ports import Listener
 
 #: A process that is to die in the middle of a turn dies after this long if it has none.
 DIES_WITHIN_SECONDS = 0.5

@@ -8,7 +8,7 @@ from random import Random
 
 from kestrel_worlds.loop import Loop
 from kestrel_worlds.network import Link, Server, Stanza
-from kestrelctl.ports import Listener
+from kestrelctl.clock_and_session import Listener
 
 
 class SimulatedSession:

@@ -115,7 +115,7 @@ class Limit(NamedTuple):
 
 
 class Knee(msgspec.Struct, frozen=True):
-    """Where one number of workers begins to wait for work; see `efficiency`.
+    """Where one number of workers begins to wait for work; see `knee`.
 
     Attributes:
         dispatch_per_second: measured with tasks of no length; None if there was no such run.

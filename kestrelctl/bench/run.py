@@ -14,8 +14,8 @@ import msgspec
 import psutil
 
 from kestrelctl.bench.bounds import Sleep, parse_sleep
+from kestrelctl.bench.collected_runs import CollectedRuns
 from kestrelctl.bench.estimate import Speed, expect
-from kestrelctl.bench.findings import Findings
 from kestrelctl.bench.pool_size import PoolSize, suited, written
 from kestrelctl.bench.reference import had_workers
 from kestrelctl.bench.result import PLAIN, PROCESS, BenchRun, LatencyMs, measured_run
@@ -78,11 +78,11 @@ class PlannedRun(msgspec.Struct, frozen=True):
 
 async def bench(
     plan: BenchPlan,
-    findings: Findings,
+    collected: CollectedRuns,
     pool: UserConnection | None = None,
     progress: OnProgress | None = None,
 ) -> None:
-    """Measures a pool into `findings`; throw-away ones on this machine if none is given.
+    """Measures a pool into `collected`; throw-away ones on this machine if none is given.
 
     Runs that follow each other on the same number of workers share a pool.
 
@@ -96,24 +96,24 @@ async def bench(
             "a pool that runs has the workers that it has",
             hint="leave the number of workers out, or --pool",
         )
-    findings.planned_runs = len(planned)
+    collected.planned_runs = len(planned)
     if pool is not None:
-        findings.begin(None)
+        collected.begin(None)
         sizes: list[PoolSize | None] = [None] * len(planned)
     else:
-        speed = await measure_speed(plan, findings)
+        speed = await measure_speed(plan, collected)
         chosen = [_size(run, speed) for run in planned]
         sleeps = [run.sleep for run in planned]
-        findings.begin(expect(list(zip(sleeps, chosen, strict=True)), plan.jobs, speed))
+        collected.begin(expect(list(zip(sleeps, chosen, strict=True)), plan.jobs, speed))
         sizes = [*chosen]
     for size, runs in groupby(zip(sizes, planned, strict=True), itemgetter(0)):
         async with measured_pool(plan, size, pool) as (connection, local):
             for _, run in runs:
                 found = await one_run(plan, run.sleep, connection, local, progress)
                 is_chosen = size is not None and run.workers is None
-                findings.add(msgspec.structs.replace(found, chosen=is_chosen))
-                await measure_bare_rate(findings, pool)
-                findings.tell()
+                collected.add(msgspec.structs.replace(found, chosen=is_chosen))
+                await measure_bare_rate(collected, pool)
+                collected.tell()
 
 
 def _size(run: PlannedRun, speed: Speed) -> PoolSize:
@@ -122,11 +122,11 @@ def _size(run: PlannedRun, speed: Speed) -> PoolSize:
     return suited(run.sleep, speed.tasks_per_second, speed.cores)
 
 
-async def measure_speed(plan: BenchPlan, findings: Findings) -> Speed:
+async def measure_speed(plan: BenchPlan, collected: CollectedRuns) -> Speed:
     """Measures this machine for some seconds: its bare rate, and `sleep 0` on a small pool."""
     cores = len(os.sched_getaffinity(0))
     began = time.perf_counter()
-    await measure_bare_rate(findings, None)
+    await measure_bare_rate(collected, None)
     measured = time.perf_counter()
     tasks = min(MOST_TRIAL_TASKS, max(LEAST_TRIAL_TASKS, plan.jobs // 5))
     trial = msgspec.structs.replace(plan, jobs=tasks)
@@ -140,10 +140,10 @@ async def measure_speed(plan: BenchPlan, findings: Findings) -> Speed:
     return Speed(run.tasks_per_second, latency_seconds, pool_seconds, measured - began, cores)
 
 
-async def measure_bare_rate(findings: Findings, pool: UserConnection | None) -> None:
+async def measure_bare_rate(collected: CollectedRuns, pool: UserConnection | None) -> None:
     """Measures what this machine can start a second, once more. A given pool may be elsewhere."""
     if pool is None:
-        findings.spawn_rates_per_second.append(await bare_rate())
+        collected.spawn_rates_per_second.append(await bare_rate())
 
 
 def check(plan: BenchPlan) -> list[PlannedRun]:

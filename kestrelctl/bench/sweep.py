@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from kestrelctl.bench.bounds import Sleep, parse_sleep
-from kestrelctl.bench.findings import Findings
+from kestrelctl.bench.collected_runs import CollectedRuns
 from kestrelctl.bench.pool_size import PoolSize
 from kestrelctl.bench.run import (
     BenchPlan,
@@ -30,7 +30,7 @@ UNKNOWN_RATE_PER_SECOND = 500.0
 
 async def sweep(
     plan: BenchPlan,
-    findings: Findings,
+    collected: CollectedRuns,
     workers: Sequence[int] = WORKERS,
     cell_seconds: float = CELL_SECONDS,
     pool: UserConnection | None = None,
@@ -40,7 +40,7 @@ async def sweep(
 
     Args:
         plan: `jobs` is the most tasks of a cell, `workers` does not count, the rest as always.
-        findings: takes the runs.
+        collected: takes the runs.
         cell_seconds: what a cell takes where nothing is in the way (`tasks_of_cell`).
 
     Raises:
@@ -61,11 +61,11 @@ async def sweep(
     sizes = [PoolSize(count) for count in sorted(set(workers))]
     if pool is not None:
         del sizes[1:]
-    findings.cell_seconds = cell_seconds
-    findings.planned_runs = len(sizes) * len(sleeps)
-    await measure_bare_rate(findings, pool)
+    collected.cell_seconds = cell_seconds
+    collected.planned_runs = len(sizes) * len(sleeps)
+    await measure_bare_rate(collected, pool)
     for size in sizes:
-        await _row(plan, size, sleeps, cell_seconds, findings, pool, progress)
+        await _row(plan, size, sleeps, cell_seconds, collected, pool, progress)
 
 
 def tasks_of_cell(
@@ -90,12 +90,12 @@ async def _row(
     size: PoolSize,
     sleeps: Sequence[Sleep],
     cell_seconds: float,
-    findings: Findings,
+    collected: CollectedRuns,
     pool: UserConnection | None,
     progress: OnProgress | None,
 ) -> None:
     """All task lengths on one number of workers. The shortest comes first: it shows the rate."""
-    rate = findings.spawn_limit_per_second or UNKNOWN_RATE_PER_SECOND
+    rate = collected.spawn_limit_per_second or UNKNOWN_RATE_PER_SECOND
     async with measured_pool(plan, size, pool) as (connection, local):
         _, workers = await workers_of(connection)
 
@@ -105,6 +105,6 @@ async def _row(
             run = await one_run(cell, sleep, connection, local, progress)
             if sleep.mean == 0:
                 rate = run.tasks_per_second
-            findings.add(run)
-            await measure_bare_rate(findings, pool)
-            findings.tell()
+            collected.add(run)
+            await measure_bare_rate(collected, pool)
+            collected.tell()

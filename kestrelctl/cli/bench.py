@@ -211,7 +211,7 @@ def _measure(invocation: Invocation, given: dict[str, Any]) -> int:
     """
     from kestrelctl.bench import run as running
     from kestrelctl.bench import sweep as sweeping
-    from kestrelctl.bench.findings import Findings
+    from kestrelctl.bench.collected_runs import CollectedRuns
     from kestrelctl.bench.reference import SLEEPS_2009
     from kestrelctl.bench.report import directory as reporting
     from kestrelctl.bench.report.table import TablePrinter
@@ -255,13 +255,13 @@ def _measure(invocation: Invocation, given: dict[str, Any]) -> int:
         else:
             meter.make_room()
         if with_rows:
-            table.row(findings.result(plan.command, plan.isolation))
+            table.row(collected.result(plan.command, plan.isolation))
 
     def on_begin(expected: Expectation | None) -> None:
         if expected is not None:
             screen.say(announcement(expected))
 
-    findings = Findings(on_run, on_begin)
+    collected = CollectedRuns(on_run, on_begin)
     if not invocation.pool and not sweep:
         screen.say("measuring this machine for some seconds")
 
@@ -280,14 +280,14 @@ def _measure(invocation: Invocation, given: dict[str, Any]) -> int:
             if sweep:
                 await sweeping.sweep(
                     plan,
-                    findings,
+                    collected,
                     workers or sweeping.WORKERS,
                     cell_seconds or sweeping.CELL_SECONDS,
                     pool,
                     progress,
                 )
             else:
-                await running.bench(plan, findings, pool, progress)
+                await running.bench(plan, collected, pool, progress)
 
     if directory is not None:
         reporting.prepare_report(directory)
@@ -295,9 +295,9 @@ def _measure(invocation: Invocation, given: dict[str, Any]) -> int:
         place = reporting.prepare_own_directory()
 
     def hand_over(ended_by: str | None = None) -> None:
-        if not findings.runs:
+        if not collected.runs:
             return
-        result = findings.result(plan.command, plan.isolation, ended_by)
+        result = collected.result(plan.command, plan.isolation, ended_by)
         try:
             asyncio.run(invocation.show(BenchOutput(result, table)))
         finally:  # also when nobody reads any more what is printed

@@ -7,11 +7,11 @@ from math import isclose
 from typing import Protocol
 
 from kestrelctl.core.jobs.attempt import Phase
+from kestrelctl.core.jobs.fair_share import weight_of
 from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import Standing
 from kestrelctl.core.jobs.queued_bytes import account_of, encoded_bytes
 from kestrelctl.core.jobs.quota import Quota, counted
-from kestrelctl.core.jobs.sharer import weight_of
 from kestrelctl.core.members.availability import closed
 from kestrelctl.core.model.job.after import count_parents, ids_of
 from kestrelctl.core.model.job.spec import OnWorkerLost

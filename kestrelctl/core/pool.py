@@ -12,8 +12,7 @@ from kestrelctl.core.attempts.hand_out import hand_out
 from kestrelctl.core.attempts.recounting import ease
 from kestrelctl.core.attempts.reserve import keep_workers
 from kestrelctl.core.attempts.table import promote
-from kestrelctl.core.attempts.token_keeping import keep_tokens
-from kestrelctl.core.attempts.token_return import take_lacking, wake_rest, wake_some
+from kestrelctl.core.attempts.token_return import keep_tokens, take_lacking, wake_rest, wake_some
 from kestrelctl.core.census import (
     Census,
     TokenNumbers,
@@ -88,9 +87,9 @@ from kestrelctl.core.handlers import (
     usage,
 )
 from kestrelctl.core.invariants import violations
+from kestrelctl.core.jobs.fair_share import Sharers
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.jobs.queued_bytes import QueuedBytes
-from kestrelctl.core.jobs.sharer import Sharers
 from kestrelctl.core.members.availability import closed
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.config import Config

@@ -13,10 +13,10 @@ import msgspec
 from kestrelctl.core.counting.totals import Totals
 from kestrelctl.core.effects import Effect, MemberChanged, Note, Persist
 from kestrelctl.core.jobs.dependencies import Dependencies
+from kestrelctl.core.jobs.fair_share import Sharers
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.jobs.queued_bytes import QueuedBytes, encoded_bytes
 from kestrelctl.core.jobs.quota import Quota
-from kestrelctl.core.jobs.sharer import Sharers
 from kestrelctl.core.jobs.story import happening
 from kestrelctl.core.jobs.tokens import Tokens
 from kestrelctl.core.members.flock_memory import FlockMemory

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import signal
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import click
 
 from kestrelctl.core.model.job.after import IfParentFails
-from kestrelctl.core.model.job.exits import MAX_EXIT_CODE
+from kestrelctl.core.model.job.ending_rules import STOP_SIGNALS
+from kestrelctl.core.model.job.exits import MAX_EXIT_CODE, Exits
 from kestrelctl.core.model.job.placeholders import Placeholders, has_braces
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec, Notify, OnWorkerLost
@@ -21,7 +24,6 @@ from kestrelctl.errors import UsageError
 from kestrelctl.grammar.after_words import parse_after, parse_after_each
 from kestrelctl.grammar.asset_words import asked_assets
 from kestrelctl.grammar.deadline_words import Deadline, parse_deadline
-from kestrelctl.grammar.exit_codes import parse_exits, parse_stop_signal
 from kestrelctl.grammar.quantities import (
     Number,
     WholeNumber,
@@ -33,6 +35,45 @@ from kestrelctl.grammar.quantities import (
 from kestrelctl.grammar.stage_words import parse_command, stages_of
 from kestrelctl.grammar.task_ranges import parse_array
 from kestrelctl.protocol.requests import MAX_KEY_CHARACTERS
+
+_RANGE = re.compile(r"(\d{1,3})(?:-(\d{1,3}))?")
+
+
+def parse_exits(text: object) -> Exits:
+    """Ranges of exit codes, and signals, in `0,3`, `64-78` or `75,SIGKILL`; empty for none.
+
+    Raises:
+        UsageError: a word is neither.
+    """
+    if isinstance(text, tuple):  # as it was parsed already
+        return text
+    return tuple(map(_one, str(text).replace(",", " ").split()))
+
+
+def _one(word: str) -> tuple[int, int]:
+    match = _RANGE.fullmatch(word)
+    if match is not None:
+        low = int(match[1])
+        return low, int(match[2] or low)
+    number = getattr(signal.Signals, word.upper(), None)
+    if number is None or not word.upper().startswith("SIG"):
+        raise UsageError(f"not an exit code: {word[:40]!r}", hint="write 0,3 or 64-78 or SIGKILL")
+    return -number, -number
+
+
+def parse_stop_signal(text: object) -> str:
+    """The name of a signal that asks a program to end, without `SIG`; empty for the default.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    name = str(text).strip().upper().removeprefix("SIG")
+    if name and name not in STOP_SIGNALS:
+        raise UsageError(
+            f"not a stop signal: {str(text)[:40]!r}", hint=f"write one of {', '.join(STOP_SIGNALS)}"
+        )
+    return name
+
 
 #: How the names of job files end.
 JOB_FILE_SUFFIXES = (".toml", ".ini", ".job")

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from kestrelctl.chat.sentences import CORRECTS, unread
 from kestrelctl.chat.typed_json import is_json, plain_json
+from kestrelctl.clock_and_session import Session
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.result import Result
@@ -28,7 +29,6 @@ from kestrelctl.manager.sending.outbox import SMALL_BYTES
 from kestrelctl.manager.sending.turns import WORKER_LINES, Turns
 from kestrelctl.manager.service import Service
 from kestrelctl.metrics import stanzas
-from kestrelctl.ports import Session
 from kestrelctl.protocol import answers, codec, profile
 from kestrelctl.protocol import workers as work
 from kestrelctl.protocol.chat import JUST_TEXT, ChatKind, ChatMarks

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from kestrelctl.clock_and_session import Clock, Session
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.counting.histogram import Histogram
@@ -25,7 +26,6 @@ from kestrelctl.manager.sending.acknowledgements import Acknowledgements
 from kestrelctl.manager.wall_clock import LOOK_SECONDS, WallClock
 from kestrelctl.metrics.mail_counts import MailCounts
 from kestrelctl.metrics.stanzas import StanzaCounts
-from kestrelctl.ports import Clock, Session
 from kestrelctl.protocol import codec, profile, workers
 from kestrelctl.protocol.handout import run_messages
 from kestrelctl.protocol.workers import Message

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from kestrelctl.clock_and_session import Clock
 from kestrelctl.core.model.pool_moment import told
-from kestrelctl.ports import Clock
 
 T = TypeVar("T")
 

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from kestrelctl.clock_and_session import Clock, Session
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.counting.histogram import Histogram
@@ -22,7 +23,6 @@ from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.worker.ad import WorkerAd, bookable, unit_ids
 from kestrelctl.metrics.stanzas import StanzaCounts
-from kestrelctl.ports import Clock, Session
 from kestrelctl.worker.connection.manager_epochs import ManagerEpochs
 from kestrelctl.worker.connection.session import WorkerSession
 from kestrelctl.worker.connection.start_order import StartOrder

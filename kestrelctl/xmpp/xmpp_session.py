@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import logging
 import random
+import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -19,16 +20,36 @@ from xml.etree.ElementTree import Element
 from slixmpp.clientxmpp import ClientXMPP
 from slixmpp.componentxmpp import ComponentXMPP
 
+from kestrelctl.clock_and_session import Listener
 from kestrelctl.core.model.loopback import is_loopback
 from kestrelctl.core.pacing.backoff import pause_of_manager_seconds, pause_of_many_seconds
 from kestrelctl.errors import KestrelError, TimedOut, Unreachable, Untrusted, UsageError
-from kestrelctl.ports import Listener
 from kestrelctl.protocol.chat import typed_in
 from kestrelctl.protocol.codec import JSON_NAMESPACE
 from kestrelctl.protocol.forms import Iq, IqError
 from kestrelctl.xmpp import stanza
 from kestrelctl.xmpp import tls as trust
-from kestrelctl.xmpp.tcp import detect_dead_peers
+
+#: A peer that neither answers nor closes is given up after this long.
+_USER_TIMEOUT_MS = 20_000
+
+
+def detect_dead_peers(transport: asyncio.Transport | None) -> None:
+    """Makes a connection end soon after its peer has vanished, where the system can do that."""
+    found = transport.get_extra_info("socket") if transport is not None else None
+    if found is None:
+        return
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", 15),
+        ("TCP_KEEPINTVL", 5),
+        ("TCP_KEEPCNT", 3),
+        ("TCP_USER_TIMEOUT", _USER_TIMEOUT_MS),
+    ):
+        option = getattr(socket, name, None)
+        if option is not None:
+            found.setsockopt(socket.IPPROTO_TCP, option, value)
+
 
 log = logging.getLogger(__name__)
 # This module reports failures in better words than slixmpp.

@@ -6,7 +6,7 @@ import heapq
 import statistics
 from random import Random
 
-from kestrelctl.bench import bounds, efficiency
+from kestrelctl.bench import bounds, knee
 from kestrelctl.bench.machine import this_machine
 from kestrelctl.bench.result import BenchResult, BenchRun, LatencyMs, Sweep, measured_run
 
@@ -59,6 +59,6 @@ def simulated_grid() -> BenchResult:
         for workers in (10, 100, 500, 917)
         for spec in ("0", "0.01", "0.1", "1", "10")
     ]
-    knees = [curve.knee for curve in efficiency.curves(runs)]
+    knees = [curve.knee for curve in knee.curves(runs)]
     sweep = Sweep(20.0, knees)
     return BenchResult(this_machine("0.12.3"), SPAWN_LIMIT, runs, "kestrelctl bench --sweep", sweep)

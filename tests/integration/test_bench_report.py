@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from simulated_bench import SPAWN_LIMIT, simulated_bench, simulated_grid, simulated_run
 
-from kestrelctl.bench import efficiency
+from kestrelctl.bench import knee as efficiency
 from kestrelctl.bench.machine import this_machine
 from kestrelctl.bench.report import plots
 from kestrelctl.bench.report.directory import write_report

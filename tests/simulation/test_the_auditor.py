@@ -23,9 +23,9 @@ from kestrelctl.core.handlers import pairs, reconciliation, reporting
 from kestrelctl.core.handlers.membership import on_heard
 from kestrelctl.core.jobs import gates
 from kestrelctl.core.jobs.attempt import Attempt
+from kestrelctl.core.jobs.fair_share import Sharer, Sharers
 from kestrelctl.core.jobs.job import Job, Task
 from kestrelctl.core.jobs.quota import Quota
-from kestrelctl.core.jobs.sharer import Sharer, Sharers
 from kestrelctl.core.jobs.tokens import Tokens, TokensLeft
 from kestrelctl.core.members.outline import Outline
 from kestrelctl.core.members.worker import Worker

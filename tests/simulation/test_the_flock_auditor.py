@@ -24,7 +24,7 @@ from kestrelctl.flock.rules.lending import LoanLimit
 from kestrelctl.flock.service.borrowing import BorrowingService
 from kestrelctl.flock.service.guest_executor import GuestExecutor
 from kestrelctl.flock.service.loan import Loan
-from kestrelctl.flock.service.loan_keeper import LoanKeeper
+from kestrelctl.flock.service.loans import LoanKeeper
 from kestrelctl.protocol import requests, workers
 from kestrelctl.protocol import requests as rq
 from kestrelctl.worker.connection.session import WorkerSession

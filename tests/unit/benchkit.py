@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kestrelctl.bench import bounds, efficiency
+from kestrelctl.bench import bounds, knee
 from kestrelctl.bench.machine import BenchMachine
 from kestrelctl.bench.result import BenchResult, BenchRun, LatencyMs, Sweep, measured_run
 
@@ -67,5 +67,5 @@ def a_sweep() -> BenchResult:
 
 def a_sweep_of(*runs: BenchRun) -> BenchResult:
     """A sweep with these cells."""
-    knees = [curve.knee for curve in efficiency.curves(runs)]
+    knees = [curve.knee for curve in knee.curves(runs)]
     return a_result(*runs, sweep=Sweep(20.0, knees))

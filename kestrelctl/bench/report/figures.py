@@ -7,7 +7,7 @@ from itertools import accumulate
 from math import ceil
 from typing import NamedTuple
 
-from kestrelctl.bench.efficiency import HALF, Curve, length
+from kestrelctl.bench.knee import HALF, Curve, length
 from kestrelctl.bench.report.curves import Timeline
 from kestrelctl.bench.report.svg import (
     SERIES_COLOURS,

@@ -8,7 +8,7 @@ from html import escape
 from typing import NamedTuple
 
 from kestrelctl.bench import reference
-from kestrelctl.bench.efficiency import HALF, MOST, Curve, curves, length
+from kestrelctl.bench.knee import HALF, MOST, Curve, curves, length
 from kestrelctl.bench.report import figures
 from kestrelctl.bench.report.figures import PlottedRun
 from kestrelctl.bench.report.markup import bars, document, facts, keys, over, table, tile

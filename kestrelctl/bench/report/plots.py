@@ -10,7 +10,7 @@ from io import BytesIO
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from kestrelctl.bench.efficiency import HALF, Curve, length
+from kestrelctl.bench.knee import HALF, Curve, length
 from kestrelctl.bench.machine import BenchMachine
 from kestrelctl.bench.report import figures
 from kestrelctl.bench.report.curves import Timeline

@@ -8,7 +8,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
-from kestrelctl.bench.efficiency import HALF, MOST, curves, length
+from kestrelctl.bench.knee import HALF, MOST, curves, length
 from kestrelctl.bench.report.wording import BEYOND_LIMIT, closing, share_of_limit
 from kestrelctl.bench.result import PLAIN, BenchResult, BenchRun
 

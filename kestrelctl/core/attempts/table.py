@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kestrelctl.core.jobs.attempt import Attempt, Phase
+from kestrelctl.core.jobs.fair_share import weight_of
 from kestrelctl.core.jobs.job import Standing, Task
 from kestrelctl.core.jobs.quota import counted
-from kestrelctl.core.jobs.sharer import weight_of
 from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.outline import Outline
 from kestrelctl.core.members.worker import Worker

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.jobs.sharer import Sharer
+from kestrelctl.core.jobs.fair_share import Sharer
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.state import State
 

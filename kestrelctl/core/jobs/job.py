@@ -8,10 +8,10 @@ from collections import OrderedDict, deque
 import msgspec
 
 from kestrelctl.core.jobs.attempt import Attempt
+from kestrelctl.core.jobs.fair_share import Sharer
 from kestrelctl.core.jobs.pairing import TaskPairing
 from kestrelctl.core.jobs.parents import Parents
 from kestrelctl.core.jobs.recent import Recent
-from kestrelctl.core.jobs.sharer import Sharer
 from kestrelctl.core.model.end_reason import NO_REASON, EndKind
 from kestrelctl.core.model.index_ranges import IndexRanges
 from kestrelctl.core.model.job.checkpoint import Checkpoint

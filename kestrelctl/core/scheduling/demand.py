@@ -1,7 +1,7 @@
 """What waits: jobs with tasks that may be handed out, in the order in which they get workers.
 
-Priority first; at one priority the user who runs the least for his share (`jobs.sharer`); of one
-user the job that came first. What a user has waiting at one priority is a *turn*. Where a turn
+Priority first; at one priority the user who runs the least for his share (`jobs.fair_share`); of
+one user the job that came first. What a user has waiting at one priority is a *turn*. Where a turn
 comes changes with each task that begins or ends anywhere; nothing has to be moved for that: turns
 are few, and a plan sorts them.
 """
@@ -14,9 +14,9 @@ from heapq import merge
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
+from kestrelctl.core.jobs.fair_share import Sharer, Sharers
 from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import Job, Order
-from kestrelctl.core.jobs.sharer import Sharer, Sharers
 from kestrelctl.core.jobs.tokens import Tokens
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.job.shape import Shape, ShapeKey, shape_key

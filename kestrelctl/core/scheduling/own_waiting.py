@@ -9,8 +9,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import NamedTuple
 
+from kestrelctl.core.jobs.fair_share import Sharer
 from kestrelctl.core.jobs.quota import Quota, counted
-from kestrelctl.core.jobs.sharer import Sharer
 from kestrelctl.core.jobs.tokens import TokensLeft
 from kestrelctl.core.model.job.shape import Shape
 from kestrelctl.core.scheduling.demand import Demand, Line

@@ -20,10 +20,10 @@ from functools import partial
 from itertools import chain, islice
 from math import inf
 
+from kestrelctl.core.jobs.fair_share import Sharer, weight_of
 from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import Job, Order
 from kestrelctl.core.jobs.quota import Quota, counted
-from kestrelctl.core.jobs.sharer import Sharer, weight_of
 from kestrelctl.core.jobs.tokens import TokensLeft
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.config import Config

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from kestrelctl.core.jobs.sharer import Sharer
+from kestrelctl.core.jobs.fair_share import Sharer
 from kestrelctl.core.model.job.shape import Shape
 from kestrelctl.core.scheduling.own_waiting import OwnWaiting
 

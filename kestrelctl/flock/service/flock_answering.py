@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from kestrelctl.errors import UsageError
 from kestrelctl.flock.rules.flock_rule_check import problem_with_rule
 from kestrelctl.flock.rules.policy import Policy
-from kestrelctl.flock.service.flock_desk import FlockDesk
+from kestrelctl.flock.service.answered_flock import AnsweredFlock
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.requests.dispatch import Handlers
 from kestrelctl.protocol import answers as an
@@ -24,7 +24,7 @@ MOST_ON_PAGE = 200
 class FlockAnswering:
     """Everybody may see how the flock is; admins change it."""
 
-    def __init__(self, desk: FlockDesk) -> None:
+    def __init__(self, desk: AnsweredFlock) -> None:
         self._desk = desk
 
     def handlers(self) -> Handlers:

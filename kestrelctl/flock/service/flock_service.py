@@ -25,7 +25,7 @@ from kestrelctl.flock.service.borrowing import BorrowingService
 from kestrelctl.flock.service.files_home import Carrier, NoCarrier
 from kestrelctl.flock.service.home_slots import HomeSlots, OwnSlots, SlotGiver
 from kestrelctl.flock.service.loan_addresses import flock_of, pool_and_loan
-from kestrelctl.flock.service.loan_keeper import LoanKeeper, Spools
+from kestrelctl.flock.service.loans import LoanKeeper, Spools
 from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import codec

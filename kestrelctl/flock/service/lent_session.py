@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from kestrelctl.ports import Listener, Session
+from kestrelctl.clock_and_session import Listener, Session
 
 
 class LentSession:

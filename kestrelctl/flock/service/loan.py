@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from random import Random
 
+from kestrelctl.clock_and_session import Session
 from kestrelctl.core.agent.agent import LocalAttempt
 from kestrelctl.core.model.end_reason import CANCELLED, EndKind, ReasonText
 from kestrelctl.core.model.job.spec import JobSpec
@@ -20,7 +21,6 @@ from kestrelctl.flock.service.lent_ad import resting_ad
 from kestrelctl.flock.service.lent_session import LentSession
 from kestrelctl.flock.service.loan_addresses import loan_of
 from kestrelctl.manager.service import Service
-from kestrelctl.ports import Session
 from kestrelctl.protocol import codec, workers
 from kestrelctl.worker.connection.session import WorkerSession
 from kestrelctl.worker.process import Spool, WorkerProcess

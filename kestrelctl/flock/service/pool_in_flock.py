@@ -28,7 +28,7 @@ REMEMBER_MINUTES = 1.0
 
 
 class PoolInFlock:
-    """The `FlockDesk` of a manager.
+    """The `AnsweredFlock` of a manager.
 
     Args:
         through: the pool that the manager was started to join through; its own domain for the first

@@ -14,13 +14,12 @@ from kestrelctl.manager.environments.service import EnvironmentService
 from kestrelctl.manager.members.properties import PropertyService
 from kestrelctl.manager.members.service import MemberService
 from kestrelctl.manager.outputs import Outputs
-from kestrelctl.manager.requests.assets import AssetRequests
 from kestrelctl.manager.requests.graphs import GraphRequests
 from kestrelctl.manager.requests.jobs import JobRequests, Neighbourhood
 from kestrelctl.manager.requests.pending_answers import PendingAnswers
-from kestrelctl.manager.requests.policies import PolicyRequests
 from kestrelctl.manager.requests.pool import PoolRequests, Usage
 from kestrelctl.manager.requests.resizes import Resizes
+from kestrelctl.manager.requests.settings import AssetRequests, PolicyRequests
 from kestrelctl.manager.requests.shares import ShareRequests
 from kestrelctl.manager.requests.task_files import TaskFileRequests
 from kestrelctl.manager.requests.tasks import TaskRequests

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 from kestrelctl.core import events as ev
-from kestrelctl.core.jobs.sharer import Sharer
+from kestrelctl.core.jobs.fair_share import Sharer
 from kestrelctl.core.model.names import NAME_RULE, is_called, is_name
 from kestrelctl.core.model.records import GroupRecord
 from kestrelctl.core.model.worker.assets import natural

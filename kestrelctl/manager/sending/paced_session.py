@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from kestrelctl.clock_and_session import Session
 from kestrelctl.core.pacing.send_limit import Bucket, SendLimit
 from kestrelctl.manager.sending.send_kind import KINDS, SendKind, kind_of
 from kestrelctl.manager.sending.session_layer import SessionLayer
-from kestrelctl.ports import Session
 
 #: The loop is not woken sooner than this: what is due a moment later goes with it.
 SHORTEST_PAUSE_SECONDS = 0.001

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelctl.ports import Session
+from kestrelctl.clock_and_session import Session
 
 
 class SessionLayer:

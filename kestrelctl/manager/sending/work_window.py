@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+from kestrelctl.clock_and_session import Session
 from kestrelctl.manager.sending.session_layer import SessionLayer
-from kestrelctl.ports import Session
 
 #: No more work goes while the server has so much to deal with. Answers alone stay below it for most
 #: of the time (`outbox.ROOM_BYTES`), so that work has its turn, too.

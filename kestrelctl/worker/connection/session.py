@@ -11,6 +11,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from kestrelctl.clock_and_session import Clock, Session
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.counting.stored_totals import StoredTotals
@@ -26,7 +27,6 @@ from kestrelctl.core.pacing.backoff import doubled_seconds
 from kestrelctl.core.pacing.heartbeat import pause_seconds
 from kestrelctl.errors import KestrelError
 from kestrelctl.metrics.stanzas import BOUNCE, UNREADABLE, StanzaCounts
-from kestrelctl.ports import Clock, Session
 from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
 from kestrelctl.protocol.commands import ReadProperties, RunCommand

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
+from kestrelctl.clock_and_session import Clock
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.model.config import SHORTEST_USAGE_SECONDS
 from kestrelctl.core.model.worker.use import Use
-from kestrelctl.ports import Clock
 from kestrelctl.protocol import workers
 from kestrelctl.worker.run.executor import Executor
 

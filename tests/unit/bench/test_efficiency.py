@@ -8,8 +8,8 @@ import pytest
 from benchkit import a_cell, a_run, a_sweep
 
 from kestrelctl.bench.bounds import parse_sleep
-from kestrelctl.bench.efficiency import Curve, curves, knee_seconds, length
-from kestrelctl.bench.findings import Findings
+from kestrelctl.bench.collected_runs import Findings
+from kestrelctl.bench.knee import Curve, curves, knee_seconds, length
 from kestrelctl.bench.run import BenchPlan
 from kestrelctl.bench.sweep import sweep, tasks_of_cell
 from kestrelctl.errors import UsageError

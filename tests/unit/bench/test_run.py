@@ -15,8 +15,8 @@ from cli_fake_pool import WORKER
 from kestrelctl.bench import machine as bench_machine
 from kestrelctl.bench import run as running
 from kestrelctl.bench.bounds import Sleep
+from kestrelctl.bench.collected_runs import CollectedRuns
 from kestrelctl.bench.estimate import Expectation
-from kestrelctl.bench.findings import Findings
 from kestrelctl.bench.pool_size import PoolSize, suited
 from kestrelctl.bench.report.page import Named, page
 from kestrelctl.bench.result import BenchRun
@@ -80,7 +80,7 @@ async def test_runs_on_the_same_number_of_workers_share_a_pool(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     machine = Machine(monkeypatch)
-    await bench(BenchPlan(sleeps=("0:3", "1:3", "2:4")), Findings())
+    await bench(BenchPlan(sleeps=("0:3", "1:3", "2:4")), CollectedRuns())
     trial, pools = machine.log[:4], [word for word in machine.log[4:] if word != "bare"]
     assert trial == ["bare", f"up {CORES}x8", "sleep 0", "down"]
     assert pools == ["up 3", "sleep 0", "sleep 1", "down", "up 4", "sleep 2", "down"]
@@ -90,26 +90,26 @@ async def test_the_bare_rate_is_measured_before_between_and_after_the_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     machine = Machine(monkeypatch, 177.0, 900.0, 661.0)
-    findings = Findings()
-    await bench(BenchPlan(sleeps=("0", "1")), findings)
+    collected = CollectedRuns()
+    await bench(BenchPlan(sleeps=("0", "1")), collected)
     assert [word for word in machine.log if word in ("bare", "sleep 0", "sleep 1")] == [
         "bare", "sleep 0", "sleep 0", "bare", "sleep 1", "bare",
     ]  # fmt: skip
-    assert findings.spawn_rates_per_second == [177.0, 900.0, 661.0]
-    assert findings.spawn_limit_per_second == 900.0, "other load can only lower it"
-    assert findings.result(None).spawn_limit_per_second == 900.0
+    assert collected.spawn_rates_per_second == [177.0, 900.0, 661.0]
+    assert collected.spawn_limit_per_second == 900.0, "other load can only lower it"
+    assert collected.result(None).spawn_limit_per_second == 900.0
 
 
 async def test_a_given_pool_may_be_elsewhere_and_has_the_workers_that_it_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     machine, pool = Machine(monkeypatch), cast("UserConnection", object())
-    findings = Findings()
-    await bench(BenchPlan(sleeps=("0",)), findings, pool)
+    collected = CollectedRuns()
+    await bench(BenchPlan(sleeps=("0",)), collected, pool)
     assert "bare" not in machine.log
-    assert findings.spawn_limit_per_second is None
+    assert collected.spawn_limit_per_second is None
     with pytest.raises(UsageError, match="a pool that runs has the workers that it has"):
-        await bench(BenchPlan(sleeps=("0:9",)), findings, pool)
+        await bench(BenchPlan(sleeps=("0:9",)), collected, pool)
 
 
 def test_a_given_pool_needs_no_server_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,9 +117,9 @@ def test_a_given_pool_needs_no_server_on_this_machine(monkeypatch: pytest.Monkey
         raise MissingTool("no Prosody found")
 
     monkeypatch.setattr(bench_machine, "find_prosody", find_prosody)
-    findings = Findings()
-    findings.add(a_run("0"))
-    result = findings.result(None)
+    collected = CollectedRuns()
+    collected.add(a_run("0"))
+    result = collected.result(None)
     assert result.machine.prosody == ""
     assert "Prosody" not in page([Named("now", result)]).partition("<dt>Kernel")[2]
 
@@ -129,34 +129,34 @@ def test_a_result_names_the_version_with_which_the_bench_began(
 ) -> None:
     checkout = ["0.3.0.dev0+g1a2b3c4d5"]
     monkeypatch.setattr(bench_machine, "described_version", lambda: checkout[-1])
-    findings = Findings()
-    findings.add(a_run("0"))
+    collected = CollectedRuns()
+    collected.add(a_run("0"))
     checkout.append("0.3.0.dev0+gffffffff0")
-    assert findings.result(None).machine.kestrel == checkout[0]
+    assert collected.result(None).machine.kestrel == checkout[0]
 
 
 def test_each_run_that_ended_is_told_with_its_number() -> None:
     told: list[tuple[str, int, int]] = []
-    findings = Findings(lambda run, number, of: told.append((run.sleep, number, of)))
-    findings.planned_runs = 4
-    findings.add(a_run("0"))
+    collected = CollectedRuns(lambda run, number, of: told.append((run.sleep, number, of)))
+    collected.planned_runs = 4
+    collected.add(a_run("0"))
     assert told == [], "the bare rate after it is not known yet"
-    findings.tell()
-    findings.add(a_run("1"))
-    findings.tell()
-    findings.tell()
+    collected.tell()
+    collected.add(a_run("1"))
+    collected.tell()
+    collected.tell()
     assert told == [("0", 1, 4), ("1", 2, 4)]
 
 
 async def test_the_workers_that_suit_are_chosen_where_no_number_is_given(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    machine, findings = Machine(monkeypatch), Findings()
-    await bench(BenchPlan(sleeps=("0", "1", "1:7")), findings)
+    machine, collected = Machine(monkeypatch), CollectedRuns()
+    await bench(BenchPlan(sleeps=("0", "1", "1:7")), collected)
     expected = suited(Sleep(1.0, 1.0), a_run("0").tasks_per_second, CORES)
     ups = [word for word in machine.log if word.startswith("up")]
     assert ups == [f"up {CORES}x8", f"up {CORES}x8", f"up {expected}", "up 7"]
-    assert [run.chosen for run in findings.runs] == [True, True, False]
+    assert [run.chosen for run in collected.runs] == [True, True, False]
 
 
 async def test_before_the_first_run_it_is_told_what_is_to_come(
@@ -164,12 +164,14 @@ async def test_before_the_first_run_it_is_told_what_is_to_come(
 ) -> None:
     told: list[Expectation | None] = []
     machine = Machine(monkeypatch)
-    findings = Findings(on_begin=lambda each: (machine.log.append("told"), told.append(each))[1])
-    await bench(BenchPlan(sleeps=("0:3", "1:4")), findings)
+    collected = CollectedRuns(
+        on_begin=lambda each: (machine.log.append("told"), told.append(each))[1]
+    )
+    await bench(BenchPlan(sleeps=("0:3", "1:4")), collected)
     assert machine.log[3:6] == ["down", "told", "up 3"], "after the trial"
     assert told[0] is not None
     assert [str(run.size) for run in told[0].runs] == ["3", "4"]
-    await bench(BenchPlan(), findings, cast("UserConnection", object()))
+    await bench(BenchPlan(), collected, cast("UserConnection", object()))
     assert told[1] is None, "a given pool may be elsewhere"
 
 
@@ -185,10 +187,10 @@ async def test_a_sleep_time_that_is_given_twice_is_swept_once(
 
     Machine(monkeypatch)
     monkeypatch.setattr(sweeping, "_row", row)
-    findings = Findings()
-    await sweep(BenchPlan(sleeps=("1", "0", "1.0")), findings, (5, 9))
+    collected = CollectedRuns()
+    await sweep(BenchPlan(sleeps=("1", "0", "1.0")), collected, (5, 9))
     assert rows == [["0", "1"]] * 2
-    assert findings.planned_runs == 4
+    assert collected.planned_runs == 4
 
 
 def test_the_bare_rate_is_measured_with_the_environment_of_a_task(

@@ -20,8 +20,8 @@ from cli_fake_pool import EXPLANATION, JOB, FakePool, run
 from commandlines import COMMAND_LINES, LEAVES, WITHOUT_POOL
 
 from kestrelctl.bench.bounds import Sleep
+from kestrelctl.bench.collected_runs import CollectedRuns
 from kestrelctl.bench.estimate import Expectation, ExpectedRun
-from kestrelctl.bench.findings import Findings
 from kestrelctl.bench.pool_size import PoolSize
 from kestrelctl.bench.reference import SLEEPS_2009
 from kestrelctl.bench.result import to_json
@@ -420,10 +420,12 @@ def test_a_bench_is_run_as_planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
     plans: list[tuple[BenchPlan, object]] = []
 
-    async def bench(plan: BenchPlan, findings: Findings, pool: object, progress: object) -> None:
+    async def bench(
+        plan: BenchPlan, collected: CollectedRuns, pool: object, progress: object
+    ) -> None:
         plans.append((plan, pool))
         # Without a timeline no curves are drawn; test_bench_report.py draws them.
-        findings.add(msgspec.structs.replace(a_run("0"), timeline=None))
+        collected.add(msgspec.structs.replace(a_run("0"), timeline=None))
 
     monkeypatch.setattr(bench_run, "bench", bench)
     monkeypatch.setattr(sys, "argv", ["x", "bench", "--jobs", "10"])
@@ -454,16 +456,16 @@ def test_a_bench_says_first_how_long_it_will_take_and_shows_each_row_at_once(
 
     rows: list[int] = []
 
-    async def bench(plan: BenchPlan, findings: Findings, *_: object) -> None:
+    async def bench(plan: BenchPlan, collected: CollectedRuns, *_: object) -> None:
         size = PoolSize(2, 8)
         expected = (
             ExpectedRun(Sleep(0.0, 0.0), size, 35.0),
             ExpectedRun(Sleep(1.0, 1.0), size, 50.0),
         )
-        findings.begin(Expectation(expected, 100.0, 1400.0))
+        collected.begin(Expectation(expected, 100.0, 1400.0))
         for sleep in ("0", "1"):
-            findings.add(a_run(sleep))
-            findings.tell()
+            collected.add(a_run(sleep))
+            collected.tell()
             rows.append(len(sys.stdout.buffer.getvalue().splitlines()))  # type: ignore[attr-defined]
 
     monkeypatch.setattr(bench_run, "bench", bench)
@@ -489,8 +491,8 @@ def test_a_bench_for_a_program_leaves_no_page_unless_it_is_asked_for(
 ) -> None:
     from kestrelctl.bench import run as bench_run
 
-    async def bench(plan: BenchPlan, findings: Findings, *_: object) -> None:
-        findings.add(a_run("0"))
+    async def bench(plan: BenchPlan, collected: CollectedRuns, *_: object) -> None:
+        collected.add(a_run("0"))
 
     monkeypatch.setattr(bench_run, "bench", bench)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
@@ -513,9 +515,9 @@ def test_a_bench_that_is_ended_prints_and_saves_what_it_has(
 
     put_away: list[str] = []
 
-    async def bench(plan: BenchPlan, findings: Findings, *_: object) -> None:
-        findings.planned_runs = 4
-        findings.add(msgspec.structs.replace(a_run("0"), timeline=None))
+    async def bench(plan: BenchPlan, collected: CollectedRuns, *_: object) -> None:
+        collected.planned_runs = 4
+        collected.add(msgspec.structs.replace(a_run("0"), timeline=None))
         try:
             os.kill(os.getpid(), signal.Signals[name])
             await asyncio.Event().wait()
@@ -543,9 +545,9 @@ def test_a_bench_that_fails_prints_what_it_has(monkeypatch: pytest.MonkeyPatch) 
     from kestrelctl.bench import run as bench_run
     from kestrelctl.errors import TimedOut
 
-    async def bench(plan: BenchPlan, findings: Findings, *_: object) -> None:
-        findings.planned_runs = 2
-        findings.add(a_run("0"))
+    async def bench(plan: BenchPlan, collected: CollectedRuns, *_: object) -> None:
+        collected.planned_runs = 2
+        collected.add(a_run("0"))
         raise TimedOut("the run with sleep 1 made no progress and was given up")
 
     monkeypatch.setattr(bench_run, "bench", bench)
@@ -558,11 +560,11 @@ def test_a_bench_that_fails_prints_what_it_has(monkeypatch: pytest.MonkeyPatch) 
 def test_a_bench_goes_on_under_nohup(monkeypatch: pytest.MonkeyPatch) -> None:
     from kestrelctl.bench import run as bench_run
 
-    async def bench(plan: BenchPlan, findings: Findings, *_: object) -> None:
+    async def bench(plan: BenchPlan, collected: CollectedRuns, *_: object) -> None:
         os.kill(os.getpid(), signal.SIGHUP)
         for _again in range(9):
             await asyncio.sleep(0)
-        findings.add(a_run("0"))
+        collected.add(a_run("0"))
 
     monkeypatch.setattr(bench_run, "bench", bench)
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -581,9 +583,9 @@ def test_a_bench_keeps_what_it_has_whatever_goes_wrong(
 ) -> None:
     from kestrelctl.bench import run as bench_run
 
-    async def bench(plan: BenchPlan, findings: Findings, *_: object) -> None:
-        findings.planned_runs = 2
-        findings.add(msgspec.structs.replace(a_run("0"), timeline=None))
+    async def bench(plan: BenchPlan, collected: CollectedRuns, *_: object) -> None:
+        collected.planned_runs = 2
+        collected.add(msgspec.structs.replace(a_run("0"), timeline=None))
         raise trouble
 
     monkeypatch.setattr(bench_run, "bench", bench)
@@ -599,8 +601,8 @@ def test_a_bench_that_nobody_reads_is_saved(
     from kestrelctl.bench import run as bench_run
     from kestrelctl.cli import bench as cli_bench
 
-    async def bench(plan: BenchPlan, findings: Findings, *_: object) -> None:
-        findings.add(msgspec.structs.replace(a_run("0"), timeline=None))
+    async def bench(plan: BenchPlan, collected: CollectedRuns, *_: object) -> None:
+        collected.add(msgspec.structs.replace(a_run("0"), timeline=None))
 
     def nobody_reads(*_: object) -> None:
         raise BrokenPipeError
@@ -632,14 +634,14 @@ def test_a_sweep_is_run_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[object, ...]] = []
 
     async def sweep(
-        plan: object, findings: Findings, workers: object, cell_seconds: float, *_: object
+        plan: object, collected: CollectedRuns, workers: object, cell_seconds: float, *_: object
     ) -> None:
         seen.append((plan, workers, cell_seconds))
-        findings.cell_seconds = cell_seconds
-        findings.planned_runs = 8
+        collected.cell_seconds = cell_seconds
+        collected.planned_runs = 8
         for each in a_sweep().runs:
-            findings.add(each)
-            findings.tell()
+            collected.add(each)
+            collected.tell()
 
     monkeypatch.setattr(sweeping, "sweep", sweep)
     monkeypatch.setattr(sys, "argv", ["x"])

@@ -10,8 +10,8 @@ from jobkit import job_spec
 
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.effects import Run
+from kestrelctl.core.jobs.fair_share import Sharer
 from kestrelctl.core.jobs.job import Job
-from kestrelctl.core.jobs.sharer import Sharer
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.shape import Shape

@@ -13,7 +13,7 @@ from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.exit_codes import parse_exits, parse_stop_signal
+from kestrelctl.grammar.job_options import parse_exits, parse_stop_signal
 
 
 def spec(**rules: object) -> JobSpec:

@@ -12,7 +12,7 @@ from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.handlers import settings
 from kestrelctl.core.handlers.usage import USAGE_RECORD_SECONDS
-from kestrelctl.core.jobs.sharer import Sharer
+from kestrelctl.core.jobs.fair_share import Sharer
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import GroupGone, GroupRecord, UserRecord

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from flock_desk_twin import DeskTwin
+from answered_flock_twin import AnsweredFlockTwin
 from managerkit import PlayedManager, settled
 
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.errors import NotFound, StoreFull
+from kestrelctl.flock.service.answered_flock import AnsweredFlock
 from kestrelctl.flock.service.flock_answering import MOST_LOANS, FlockAnswering
-from kestrelctl.flock.service.flock_desk import FlockDesk
 from kestrelctl.flock.service.kept_flock import FRESH_SECONDS, KeptFlock
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
@@ -24,7 +24,7 @@ from kestrelctl.protocol.views import FlockView, LoanView, NeighbourAnswer, Neig
 
 ADA, ROOT = "ada@users.pool/x", "root@users.pool/x"
 EVE = FlockRule(name="eve", direction="lend", action="deny", users=("eve",))
-Flock = tuple[PlayedManager, DeskTwin]
+Flock = tuple[PlayedManager, AnsweredFlockTwin]
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def start(tmp_path: Path) -> Callable[[], PlayedManager]:
 
 @pytest.fixture
 async def flock(start: Callable[[], PlayedManager]) -> Flock:
-    manager, desk = start(), DeskTwin()
-    held: FlockDesk = desk
+    manager, desk = start(), AnsweredFlockTwin()
+    held: AnsweredFlock = desk
     manager.dispatcher.serve_flock(FlockAnswering(held).handlers(), lambda job: [])
     return manager, desk
 

@@ -19,7 +19,7 @@ from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.errors import Unreachable, UsageError
 from kestrelctl.flock.rules.start_text import NEVER
 from kestrelctl.flock.service.flock_service import STRANGER, UNASKED, UNREADABLE
-from kestrelctl.flock.service.loan_keeper import LOST_SECONDS
+from kestrelctl.flock.service.loans import LOST_SECONDS
 from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol.pools import (
     DENIED,

@@ -9,7 +9,7 @@ from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.protocol.views import FlockView, NeighbourView
 
 
-class FlockDesk(Protocol):
+class AnsweredFlock(Protocol):
     """The flock of one pool.
 
     What changes something returns when that is durable. `by` is who wants it, for the log.

@@ -9,8 +9,8 @@ from kestrelctl.errors import NotFound, TimedOut
 from kestrelctl.protocol.views import FlockView, NeighbourView
 
 
-class DeskTwin:
-    """The twin of `flock.service.flock_desk.FlockDesk`.
+class AnsweredFlockTwin:
+    """The twin of `flock.service.answered_flock.AnsweredFlock`.
 
     Attributes:
         view, neighbours: what it tells.

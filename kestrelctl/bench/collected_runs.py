@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from kestrelctl.bench import efficiency
+from kestrelctl.bench import knee
 from kestrelctl.bench.estimate import Expectation
 from kestrelctl.bench.machine import prosody_version, this_machine
 from kestrelctl.bench.result import PLAIN, BenchResult, BenchRun, Sweep
@@ -16,7 +16,7 @@ OnRun = Callable[[BenchRun, int, int], None]
 OnBegin = Callable[[Expectation | None], None]
 
 
-class Findings:
+class CollectedRuns:
     """Collects the runs of one bench.
 
     Args:
@@ -72,7 +72,7 @@ class Findings:
         """
         sweep = None
         if self.cell_seconds is not None:
-            knees = [curve.knee for curve in efficiency.curves(self.runs)]
+            knees = [curve.knee for curve in knee.curves(self.runs)]
             sweep = Sweep(self.cell_seconds, knees)
         early = None
         if ended_by is not None:
