@@ -9,6 +9,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import check
@@ -33,6 +34,16 @@ def commands(lanes: list[check.Lane]) -> str:
 
 
 # -- what is run ---------------------------------------------------------------------------------
+
+
+def test_pytest_goes_into_every_directory_that_has_tests(pytestconfig: pytest.Config) -> None:
+    """Those of `unit/bench` were left out by the name of their directory, and nobody saw it."""
+    tests = CHECKOUT / "tests"
+    found = {file.parent.relative_to(tests) for file in tests.rglob("test_*.py")}
+    names = {name for directory in found for name in directory.parts}
+    assert {"unit", "bench"} <= names
+    patterns = pytestconfig.getini("norecursedirs")
+    assert [name for name in names for each in patterns if fnmatch(name, each)] == []
 
 
 def test_each_directory_of_tests_is_in_the_ordinary_check_or_needs_hosts() -> None:

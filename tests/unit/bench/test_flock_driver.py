@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from kestrel_experiments.flock import driver as flock_driver
 from kestrel_experiments.flock.driver import TraceDriver
 from kestrel_experiments.flock_simulation.trace import Arrival
+from kestrelctl.core.model.job.guest import GuestOf
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.errors import KestrelError, NotAllowed, Unreachable
 from kestrelctl.protocol import answers as an
@@ -48,12 +51,13 @@ class OnePool:
         assert isinstance(request, rq.UserUsage)
         return UsedByUsers(id="", since=0.0, users=[UserLine(user=USER, tasks=len(self.jobs))])
 
-    def add(self, key: str, name: str, **changes: str) -> None:
+    def add(self, key: str, name: str, **spec: Any) -> None:
         self.jobs.setdefault(
             key,
             an.JobView(
                 job_id=len(self.jobs) + 1, name=name, owner=USER, state="done", tasks=1,
-                submitted_at=100.0 + len(self.jobs), done=1, attempts=1, **changes,
+                submitted_at=100.0 + len(self.jobs), done=1, attempts=1,
+                spec=JobSpec(program=Program(argv=("sleep",)), **spec),
             ),
         )  # fmt: skip
 
@@ -145,7 +149,8 @@ async def test_all_pages_are_read_and_guests_are_told_apart() -> None:
     driver = driver_of(pool)
     await submit(driver)
     admin.jobs = dict(pool.jobs)
-    admin.add("guest", "C-7", guest_of="c.kestrel.localhost")
+    home = GuestOf(pool="c.kestrel.localhost", job_id=7, user="ada", loan="x")
+    admin.add("guest", "C-7", guest=home)
     told = await driver.records("d.kestrel.localhost", cast(UserConnection, admin))
     assert [task.key for task in told.tasks] == ["D-1", "D-2", "D-3"]
     assert [task.worker for task in told.tasks] == [OWN, LOAN, OWN]

@@ -8,7 +8,7 @@ import pytest
 from benchkit import a_cell, a_run, a_sweep
 
 from kestrelctl.bench.bounds import parse_sleep
-from kestrelctl.bench.collected_runs import Findings
+from kestrelctl.bench.collected_runs import CollectedRuns
 from kestrelctl.bench.knee import Curve, curves, knee_seconds, length
 from kestrelctl.bench.run import BenchPlan
 from kestrelctl.bench.sweep import sweep, tasks_of_cell
@@ -124,4 +124,4 @@ async def test_a_sweep_that_makes_no_sense_is_refused(
     plan: BenchPlan, workers: tuple[int, ...], cell_seconds: float
 ) -> None:
     with pytest.raises(UsageError):
-        await sweep(plan, Findings(), workers, cell_seconds)
+        await sweep(plan, CollectedRuns(), workers, cell_seconds)
