@@ -8,7 +8,7 @@ from random import Random
 
 from kestrel_worlds.simulation_clock import SimulationClock
 from kestrelctl.errors import StoreFull
-from kestrelctl.store.memory import MemoryStore
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.store.store_record import StoreRecord
 
 

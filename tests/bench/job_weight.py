@@ -21,7 +21,7 @@ from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import Snapshot
 from kestrelctl.core.pool import Pool
-from kestrelctl.store.memory import MemoryStore
+from kestrel_worlds.memory_store import MemoryStore
 
 MOST_BYTES = 200_000_000
 WORDS = 20_000

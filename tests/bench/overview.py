@@ -20,7 +20,7 @@ from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.pool import Pool
 from kestrelctl.manager.requests.overview import Overviews
 from kestrelctl.protocol.codec import encode
-from kestrelctl.store.memory import MemoryStore
+from kestrel_worlds.memory_store import MemoryStore
 
 ROUNDS = 100
 

@@ -19,7 +19,7 @@ from kestrelctl.core.model.worker.matching_ads import Attributes, in_lower_case,
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.expression_answers import Side
 from kestrelctl.core.scheduling.judgement import judge
-from kestrelctl.store.memory import MemoryStore
+from kestrel_worlds.memory_store import MemoryStore
 
 MEBIBYTE = 1 << 20
 _texts = st.sampled_from(["a", "A", "b", "crow", "ada", ""])

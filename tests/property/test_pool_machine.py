@@ -55,7 +55,7 @@ from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.lendable import LendableClasses
 from kestrelctl.core.scheduling.own_waiting import own_waiting
 from kestrelctl.manager.requests.descent import ended_pairs
-from kestrelctl.store.memory import MemoryStore
+from kestrel_worlds.memory_store import MemoryStore
 
 PROFILE = settings(
     max_examples=400,

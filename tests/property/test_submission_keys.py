@@ -14,7 +14,7 @@ from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import Record
 from kestrelctl.core.pool import Pool
-from kestrelctl.store.memory import MemoryStore
+from kestrel_worlds.memory_store import MemoryStore
 
 SPECS = [
     JobSpec(program=Program(argv=("true",))),

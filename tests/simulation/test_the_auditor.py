@@ -50,7 +50,7 @@ from kestrelctl.manager.commits import GroupCommit
 from kestrelctl.manager.sending.acknowledgements import Acknowledgements
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import workers
-from kestrelctl.store.memory import MemoryStore
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.worker.connection import session
 from kestrelctl.worker.connection.session import WorkerSession
 from kestrelctl.worker.process import WorkerProcess

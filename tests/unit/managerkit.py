@@ -20,7 +20,7 @@ from kestrelctl.manager.requests.enrollment import EnrollmentRequests
 from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers, codec, requests, workers
-from kestrelctl.store.memory import MemoryStore
+from kestrel_worlds.memory_store import MemoryStore
 
 NOW = 1_795_190_000.0
 #: Turns of the loop after which everything that was said has been answered.

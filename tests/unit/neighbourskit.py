@@ -41,7 +41,7 @@ from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.pools import FlockMessage
-from kestrelctl.store.memory import MemoryStore
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.worker.process import WorkerProcess
 from kestrelctl.worker.run.executor import START_BOUNDS, CommandSpec, Completion
 

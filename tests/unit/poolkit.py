@@ -21,7 +21,7 @@ from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.assets import Amounts, amounts
 from kestrelctl.core.pool import Pool
 from kestrelctl.manager.requests.descent import ended_pairs
-from kestrelctl.store.memory import MemoryStore
+from kestrel_worlds.memory_store import MemoryStore
 
 E = TypeVar("E", bound=fx.Effect)
 FRESH = Snapshot(epoch=1, secret=MemoryStore().secret, next_job_id=1, jobs=[], workers=[])

@@ -19,7 +19,7 @@ from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq
 from kestrelctl.store import sqlite, writing
-from kestrelctl.store.memory import MemoryStore
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.store.sqlite import SqliteStore
 
 ADA = "ada@users.pool/1"

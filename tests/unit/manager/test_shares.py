@@ -21,7 +21,7 @@ from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.views import GroupView, UserView
-from kestrelctl.store.memory import MemoryStore
+from kestrel_worlds.memory_store import MemoryStore
 
 ADA, BOB, ROOT = "ada@users.pool/1", "bob@users.pool/1", "root@users.pool/1"
 W1 = "w1@workers.pool/1"

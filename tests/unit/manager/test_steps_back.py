@@ -16,7 +16,7 @@ from kestrelctl.errors import Busy, SteppedBack
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
-from kestrelctl.store.memory import MemoryStore
+from kestrel_worlds.memory_store import MemoryStore
 
 WORKER, USER = "w1@workers.pool/1", "ada@users.pool/1"
 SECRET = MemoryStore().secret

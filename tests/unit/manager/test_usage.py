@@ -17,7 +17,7 @@ from kestrelctl.core.model.worker.use import Use
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
-from kestrelctl.store.memory import MemoryStore
+from kestrel_worlds.memory_store import MemoryStore
 
 ADA, ROOT, W1 = "ada@users.pool/1", "root@users.pool/1", "w1@workers.pool/1"
 

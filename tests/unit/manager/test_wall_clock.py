@@ -18,7 +18,7 @@ from kestrelctl.manager.wall_clock import TOLERANCE_SECONDS
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
-from kestrelctl.store.memory import MemoryStore
+from kestrel_worlds.memory_store import MemoryStore
 
 ADA = "ada@users.pool/1"
 WORKER = "w1@workers.pool/1"

@@ -64,7 +64,7 @@ from kestrelctl.core.pool import Pool
 from kestrelctl.errors import StoreFull
 from kestrelctl.store import sqlite
 from kestrelctl.store.edges import Edge
-from kestrelctl.store.memory import MemoryStore
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.store.port import Store
 from kestrelctl.store.sqlite import SqliteStore
 

@@ -17,7 +17,7 @@ from kestrelctl.core.membership.worker_group import WorkerGroup, WorkerGroupGone
 from kestrelctl.core.triggers.fired import FiredDropped, TriggerFired
 from kestrelctl.core.triggers.recorded_moment import MomentRecorded, MomentsDropped
 from kestrelctl.store import sqlite
-from kestrelctl.store.memory import MemoryStore
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.store.port import Store
 from kestrelctl.store.sqlite import SqliteStore
 

@@ -22,7 +22,7 @@ from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import JobForgotten, TaskRecord
 from kestrelctl.errors import StoreFull
 from kestrelctl.store import migrations, sqlite, sums
-from kestrelctl.store.memory import MemoryStore
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.store.port import Store
 from kestrelctl.store.sqlite import SqliteStore
 from kestrelctl.store.sums import DAY_SECONDS, Used, day_of

@@ -43,7 +43,7 @@ from kestrelctl.core.model.records import (
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.store import sqlite, writing
-from kestrelctl.store.memory import MemoryStore
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.store.port import Store
 from kestrelctl.store.sqlite import SqliteStore
 

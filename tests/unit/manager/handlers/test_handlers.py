@@ -26,7 +26,7 @@ from kestrelctl.manager.handlers.service import (
     MOST_TRIES,
     HandlerService,
 )
-from kestrelctl.store.memory import MemoryStore
+from kestrel_worlds.memory_store import MemoryStore
 
 W1 = "w1@workers.pool/a"
 LINES = """

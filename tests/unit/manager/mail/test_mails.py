@@ -18,7 +18,7 @@ from kestrelctl.manager.mail.server import NotNow, NotToHim
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq
-from kestrelctl.store.memory import MemoryStore
+from kestrel_worlds.memory_store import MemoryStore
 
 ADA, BOB, ROOT = "ada@users.pool/1", "bob@users.pool/1", "root@users.pool/1"
 TO_ADA, TO_BOB = "ada@example.org", "bob@example.com"

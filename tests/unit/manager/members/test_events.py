@@ -17,7 +17,7 @@ from kestrelctl.manager.members import log
 from kestrelctl.manager.members.log import MemberEvents
 from kestrelctl.manager.retention import Retention
 from kestrelctl.protocol import requests
-from kestrelctl.store.memory import MemoryStore
+from kestrel_worlds.memory_store import MemoryStore
 
 W1, W2 = "w1@hosts.pool/a", "w2@hosts.pool/b"
 AD = WorkerAd(assets={"cpus": 4.0}, tags=("linux",))

@@ -31,7 +31,7 @@ from kestrelctl.protocol.properties import PropertiesHere, ToldReading
 from kestrelctl.protocol.request import Request
 from kestrelctl.protocol.requests import SetWorkerGroup
 from kestrelctl.protocol.triggers import EnableTrigger, ListFired, ListTriggers, TryTrigger
-from kestrelctl.store.memory import MemoryStore
+from kestrel_worlds.memory_store import MemoryStore
 
 W1, W2 = "w1@workers.pool/a", "w2@workers.pool/a"
 ROOT, ADA = "root@users.pool/1", "ada@users.pool/1"
