@@ -11,6 +11,7 @@ import msgspec
 from kestrel_worlds.bound_audit import BoundAudit, InUse
 from kestrel_worlds.checkpoint_audit import CheckpointAudit
 from kestrel_worlds.decisions import Decisions
+from kestrel_worlds.memory_store import MemoryStore
 from kestrel_worlds.outline_audit import OutlineAudit
 from kestrel_worlds.pair_audit import PairAudit
 from kestrel_worlds.share_audit import ShareAudit
@@ -38,7 +39,6 @@ from kestrelctl.core.scheduling.judgement import judge
 from kestrelctl.core.scheduling.ladder import refusal
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.state import State
-from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.store.store_record import StoreRecord
 
 

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from random import Random
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrel_worlds.simulation_clock import SimulationClock
 from kestrelctl.errors import StoreFull
-from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.store.store_record import StoreRecord
 
 

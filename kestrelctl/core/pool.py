@@ -70,22 +70,21 @@ from kestrelctl.core.events import (
 )
 from kestrelctl.core.handlers import (
     checkpoints,
-    deadlines,
     dependents,
-    durability,
-    fail_fast,
     holds,
     leases,
     membership,
     pairs,
+    recovery,
     reporting,
     services,
     settings,
     spanning,
+    stopping,
     submission,
-    token_changes,
-    usage,
 )
+from kestrelctl.core.handlers import reporting as usage
+from kestrelctl.core.handlers import settings as token_changes
 from kestrelctl.core.invariants import violations
 from kestrelctl.core.jobs.fair_share import Sharers
 from kestrelctl.core.jobs.job import Job
@@ -156,9 +155,9 @@ _HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     Using: usage.on_used,
     Staged: usage.on_staged,
     Checkpointed: checkpoints.on_checkpointed,
-    StoreFailing: durability.on_store_failing,
-    StoreWell: durability.on_store_well,
-    ClockSet: deadlines.on_clock_set,
+    StoreFailing: recovery.on_store_failing,
+    StoreWell: recovery.on_store_well,
+    ClockSet: stopping.on_clock_set,
     Tick: leases.on_tick,
 }
 
@@ -272,7 +271,7 @@ class Pool:
                         spanning.settle_members(state, job)
             for job in [job for job in state.touched_jobs if job.spec.stop_after is not None]:
                 if job.id in state.jobs:
-                    fail_fast.stop_if_failed(state, job)
+                    stopping.stop_if_failed(state, job)
         if state.ended_tasks:
             ended, state.ended_tasks = state.ended_tasks, []
             state.emit(TasksEnded(records=ended))

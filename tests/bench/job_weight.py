@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core import events as ev
 from kestrelctl.core.jobs.queued_bytes import encoded_bytes
 from kestrelctl.core.model.config import Config
@@ -21,7 +22,6 @@ from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import Snapshot
 from kestrelctl.core.pool import Pool
-from kestrel_worlds.memory_store import MemoryStore
 
 MOST_BYTES = 200_000_000
 WORDS = 20_000

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import msgspec
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
@@ -20,7 +21,6 @@ from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.pool import Pool
 from kestrelctl.manager.requests.overview import Overviews
 from kestrelctl.protocol.codec import encode
-from kestrel_worlds.memory_store import MemoryStore
 
 ROUNDS = 100
 

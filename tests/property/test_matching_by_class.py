@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core.classad.evaluation import Ad, Expression, is_true
 from kestrelctl.core.classad.syntax import parse, references
 from kestrelctl.core.jobs.queued_bytes import encoded_bytes
@@ -19,7 +20,6 @@ from kestrelctl.core.model.worker.matching_ads import Attributes, in_lower_case,
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.expression_answers import Side
 from kestrelctl.core.scheduling.judgement import judge
-from kestrel_worlds.memory_store import MemoryStore
 
 MEBIBYTE = 1 << 20
 _texts = st.sampled_from(["a", "A", "b", "crow", "ada", ""])

@@ -27,6 +27,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl import core
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
@@ -55,7 +56,6 @@ from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.lendable import LendableClasses
 from kestrelctl.core.scheduling.own_waiting import own_waiting
 from kestrelctl.manager.requests.descent import ended_pairs
-from kestrel_worlds.memory_store import MemoryStore
 
 PROFILE = settings(
     max_examples=400,

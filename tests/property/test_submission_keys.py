@@ -8,13 +8,13 @@ from contextlib import suppress
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import Record
 from kestrelctl.core.pool import Pool
-from kestrel_worlds.memory_store import MemoryStore
 
 SPECS = [
     JobSpec(program=Program(argv=("true",))),

@@ -11,6 +11,7 @@ import pytest
 import kestrel_worlds
 from kestrel_worlds import WorldSettings, faults
 from kestrel_worlds.faults import Kind
+from kestrel_worlds.memory_store import MemoryStore
 from kestrel_worlds.nodes import Nodes
 from kestrel_worlds.stage_audit import StageAudit
 from kestrel_worlds.workload import OWNERS, ShareSetting, Submission, TokenChange
@@ -19,7 +20,7 @@ from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.attempts import adoption
 from kestrelctl.core.attempts.estimates import note_refusal
 from kestrelctl.core.events import Event, Heard, TasksClosed
-from kestrelctl.core.handlers import pairs, reconciliation, reporting
+from kestrelctl.core.handlers import pairs, recovery, reporting
 from kestrelctl.core.handlers.membership import on_heard
 from kestrelctl.core.jobs import gates
 from kestrelctl.core.jobs.attempt import Attempt
@@ -50,7 +51,6 @@ from kestrelctl.manager.commits import GroupCommit
 from kestrelctl.manager.sending.acknowledgements import Acknowledgements
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import workers
-from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.worker.connection import session
 from kestrelctl.worker.connection.session import WorkerSession
 from kestrelctl.worker.process import WorkerProcess
@@ -301,7 +301,7 @@ def test_tasks_of_a_cancelled_job_that_wait_again(monkeypatch: pytest.MonkeyPatc
         task.job.make_ready(task)
         state.touch_job(task.job)
 
-    monkeypatch.setattr(reconciliation, "put_back", put_back)
+    monkeypatch.setattr(recovery, "put_back", put_back)
     world = trouble(
         faults.crash_manager,
         faults.crash_worker,

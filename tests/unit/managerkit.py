@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core.pool import Pool
 from kestrelctl.manager.access import Access
 from kestrelctl.manager.accounts import TemporaryAccounts
@@ -20,7 +21,6 @@ from kestrelctl.manager.requests.enrollment import EnrollmentRequests
 from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers, codec, requests, workers
-from kestrel_worlds.memory_store import MemoryStore
 
 NOW = 1_795_190_000.0
 #: Turns of the loop after which everything that was said has been answered.

@@ -17,6 +17,7 @@ from typing import Any
 
 from jobkit import job_spec
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrel_worlds.simulated_spool import SimulatedSpool
 from kestrelctl.core import events as ev
 from kestrelctl.core.counting.histogram import Histogram
@@ -41,7 +42,6 @@ from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.pools import FlockMessage
-from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.worker.process import WorkerProcess
 from kestrelctl.worker.run.executor import START_BOUNDS, CommandSpec, Completion
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from jobkit import job_spec
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.members.worker import Worker
@@ -21,7 +22,6 @@ from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.assets import Amounts, amounts
 from kestrelctl.core.pool import Pool
 from kestrelctl.manager.requests.descent import ended_pairs
-from kestrel_worlds.memory_store import MemoryStore
 
 E = TypeVar("E", bound=fx.Effect)
 FRESH = Snapshot(epoch=1, secret=MemoryStore().secret, next_job_id=1, jobs=[], workers=[])

@@ -5,12 +5,12 @@ from __future__ import annotations
 from kestrelctl.core.attempts.estimates import note_time
 from kestrelctl.core.attempts.losses import let_go
 from kestrelctl.core.events import Tick
-from kestrelctl.core.handlers.deadlines import end_deadlines
 from kestrelctl.core.handlers.health import release
 from kestrelctl.core.handlers.presence import forget, lose_worker
-from kestrelctl.core.handlers.reconciliation import end_reconciliation
+from kestrelctl.core.handlers.recovery import end_reconciliation
+from kestrelctl.core.handlers.reporting import record_usage
+from kestrelctl.core.handlers.stopping import end_deadlines
 from kestrelctl.core.handlers.stored_sums import end_stored
-from kestrelctl.core.handlers.usage import record_usage
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.state import State
 

@@ -39,9 +39,9 @@ from kestrelctl.core.handlers.presence import (
     set_online,
     spoke,
 )
-from kestrelctl.core.handlers.reconciliation import end_reconciliation_if_all_spoke
+from kestrelctl.core.handlers.recovery import end_reconciliation_if_all_spoke
 from kestrelctl.core.handlers.services import copies_to_move, move_copies
-from kestrelctl.core.handlers.token_changes import note_clash
+from kestrelctl.core.handlers.settings import note_clash
 from kestrelctl.core.members.silence import Process
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass

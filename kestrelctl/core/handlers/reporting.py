@@ -1,4 +1,7 @@
-"""Attempts that ended: accepted once, counted, retried or given up. The hot path of the pool."""
+"""Attempts that ended: accepted once, counted, retried or given up. The hot path of the pool.
+
+How running attempts fare is kept in memory alone, until the next word of their worker.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,9 @@ from kestrelctl.core.attempts.endings import (
     was_refused,
 )
 from kestrelctl.core.attempts.estimates import note_refusal, note_success, refused_asset
-from kestrelctl.core.attempts.table import end, withdraw
+from kestrelctl.core.attempts.table import end, note_stages, withdraw
 from kestrelctl.core.effects import Acknowledge
-from kestrelctl.core.events import Reported, Returned
+from kestrelctl.core.events import Reported, Returned, Staged, Using
 from kestrelctl.core.handlers.checkpoints import go_on, keep_checkpoint
 from kestrelctl.core.handlers.health import note_failure, note_successes, note_unable
 from kestrelctl.core.handlers.holds import hold_if_failing
@@ -34,10 +37,12 @@ from kestrelctl.core.model.job.ending_rules import asks_for_more_memory, may_be_
 from kestrelctl.core.model.job.stage import RUN
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.neighbour import is_neighbour
-from kestrelctl.core.model.result import Outcome, Result, bounded, how_it_ended
+from kestrelctl.core.model.records import UserGone
+from kestrelctl.core.model.result import CLOCK_SLACK_SECONDS, Outcome, Result, bounded, how_it_ended
 from kestrelctl.core.model.seal import Proof, Seal
 from kestrelctl.core.model.worker.assets import describe
 from kestrelctl.core.model.worker.claim import Claim
+from kestrelctl.core.model.worker.use import possible_use
 from kestrelctl.core.state import State
 
 #: A job goes to the end of the queue of its priority with each so many failures in a row.
@@ -371,3 +376,54 @@ def on_returned(state: State, event: Returned) -> None:
         put_back(state, task, worker.jid)
         state.totals.tasks_recalled += 1
     state.touch(worker)
+
+
+def on_used(state: State, event: Using) -> None:
+    """Notes what attempts have used that the worker holds; what it says of others does not count.
+
+    What was noted of attempts that are over goes now, and not when they end: that would be a cost
+    for each task, however short.
+    """
+    worker = spoke(state, event.worker, event.at)
+    if worker is None:
+        return
+    held = worker.held
+    uses = {number: found for number, found in worker.uses.items() if number in held}
+    for use in event.uses:
+        task = held.get(use.number)
+        if task is not None and task.attempt is not None:
+            since = task.attempt.sent_at or task.job.submitted_at
+            longest_seconds = max(0.0, event.at - since) + CLOCK_SLACK_SECONDS
+            uses[use.number] = (event.at, possible_use(use, longest_seconds))
+    worker.uses = uses
+
+
+def on_staged(state: State, event: Staged) -> None:
+    """Notes which stages attempts have begun that the worker holds."""
+    worker = spoke(state, event.worker, event.at)
+    if worker is not None:
+        note_stages(worker, event.stages)
+
+
+#: Pause between two records of a user: a manager that dies forgets no more than so much.
+USAGE_RECORD_SECONDS = 60.0
+#: Less than so many weighted seconds is nothing but rounding.
+LEAST_RECORDED_SECONDS = 0.001
+
+
+def record_usage(state: State, now: float) -> None:
+    """Has the usage of each user recorded who has used something since his last record."""
+    if now - state.usage_recorded_at < USAGE_RECORD_SECONDS:
+        return
+    state.usage_recorded_at = now
+    half_life_seconds = state.config.usage_half_life_seconds
+    for sharer in state.sharers.users():
+        if sharer.used_since_record(now, half_life_seconds) > LEAST_RECORDED_SECONDS:
+            sharer.fold(now, half_life_seconds)
+            sharer.record = sharer.recorded(now, half_life_seconds)
+            state.record(sharer.record)
+    if state.sharers.too_many:
+        with_jobs = {job.sharer for job in state.jobs.values()}
+        for sharer in state.sharers.forget_idle(with_jobs, now):
+            if sharer.record.usage_at:  # it was recorded
+                state.record(UserGone(sharer.name))

@@ -1,15 +1,29 @@
-"""What operators set: rules of the flock, shares of users and groups, consumption policies."""
+"""What operators set: rules of the flock, shares of users and groups, consumption policies, and how
+many tokens the whole pool has.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import UNSET
 
 from kestrelctl.core.attempts.recounting import recount
 from kestrelctl.core.effects import Answer
-from kestrelctl.core.events import ChangeFlock, DropGroup, DropPolicy, PutPolicy, SetGroup, SetUser
+from kestrelctl.core.events import (
+    ChangeFlock,
+    DropGroup,
+    DropPolicy,
+    DropToken,
+    PutPolicy,
+    PutToken,
+    SetGroup,
+    SetUser,
+)
 from kestrelctl.core.handlers.stored_sums import hold_or_let_go
 from kestrelctl.core.handlers.submission import refuse
+from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.files.byte_limit import problem_with_byte_limit
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.mail_address import problem_with_mail
@@ -19,9 +33,13 @@ from kestrelctl.core.model.records import (
     GroupGone,
     PolicyGone,
     PolicyRecord,
+    TokenGone,
+    TokenRecord,
     UserRecord,
 )
 from kestrelctl.core.model.share_change import changed, problem_with_change
+from kestrelctl.core.model.validate import problem_with_tokens
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.policies.bad_policy import BadPolicy
 from kestrelctl.core.policies.loading import load
 from kestrelctl.core.policies.named_policy import NamedPolicy
@@ -145,7 +163,7 @@ def on_put_policy(state: State, event: PutPolicy) -> None:
     """
     record = PolicyRecord(event.name, event.workers, event.text)
     if event.name not in state.policies and len(state.policies.records()) >= MAX_POLICIES:
-        _refuse(state, event.request, "usage", f"a pool has at most {MAX_POLICIES} policies")
+        _refuse_policy(state, event.request, "usage", f"a pool has at most {MAX_POLICIES} policies")
         return
     try:
         policy = NamedPolicy(record)
@@ -157,7 +175,7 @@ def on_put_policy(state: State, event: PutPolicy) -> None:
         load(event.text, list(capacities.values()))
     except BadPolicy as error:
         what = f"policy {event.name} is refused: {error.what}"
-        _refuse(state, event.request, "usage", what, error.place)
+        _refuse_policy(state, event.request, "usage", what, error.place)
         return
     state.policies.put(policy)
     state.record(record)
@@ -169,7 +187,7 @@ def on_put_policy(state: State, event: PutPolicy) -> None:
 def on_drop_policy(state: State, event: DropPolicy) -> None:
     """Takes a policy out of force."""
     if event.name not in state.policies:
-        _refuse(state, event.request, "not-found", f"the pool has no policy {event.name}")
+        _refuse_policy(state, event.request, "not-found", f"the pool has no policy {event.name}")
         return
     state.policies.remove(event.name)
     state.record(PolicyGone(event.name))
@@ -194,6 +212,87 @@ def _workers_of(state: State, name: str) -> int:
     )
 
 
-def _refuse(state: State, request: str, code: str, message: str, cause: str = "") -> None:
+def _refuse_policy(state: State, request: str, code: str, message: str, cause: str = "") -> None:
     hint = "docs/aggregates.md shows policies" if cause else "kestrelctl pool policy list"
+    _refuse(state, request, code, message, hint, cause)
+
+
+#: How many sorts of tokens a pool may have.
+MAX_SORTS = 100
+
+
+def on_put_token(state: State, event: PutToken) -> None:
+    """Sets how many tokens of one sort there are.
+
+    Fewer than are held takes none away: nothing new is handed out until enough came back.
+    """
+    name, known = event.name, event.name in state.tokens
+    problem = problem_with_tokens(name, event.total)
+    if problem:
+        return _refuse(state, event.request, "usage", problem)
+    if not known and len(state.tokens.names) >= MAX_SORTS:
+        text = f"a pool has at most {MAX_SORTS} assets of its own"
+        return _refuse(state, event.request, "usage", text, "kestrelctl pool asset list")
+    offering = [] if known else _offering(state.workers, name)
+    if offering:
+        text = f"{name} is offered by {plural(len(offering), 'worker')}, such as {offering[0]}"
+        hint = "an asset is the pool's or the workers': choose another name"
+        return _refuse(state, event.request, "usage", text, hint)
+    record = TokenRecord(name, event.total)
+    state.touch_tokens([name])
+    state.tokens.put(record)
+    state.record(record)
+    if not known:
+        _reshape(state, name)
+    state.note("info", f"the pool has {event.total:,} {name}, set by {event.cause}")
+    state.emit(Answer(request=event.request))
+    return None
+
+
+def on_drop_token(state: State, event: DropToken) -> None:
+    """Takes all tokens of one sort away. What holds some goes on; who wants some asks workers."""
+    name = event.name
+    if name not in state.tokens:
+        text = f"the pool has no asset {name[:80]} of its own"
+        return _refuse(state, event.request, "not-found", text, "kestrelctl pool asset list")
+    state.tokens.remove(name)
+    state.record(TokenGone(name))
+    _reshape(state, name)
+    state.note("info", f"the pool's {name} was removed by {event.cause}")
+    state.emit(Answer(request=event.request))
+    return None
+
+
+def note_clash(state: State, worker: str, before: WorkerAd | None, ad: WorkerAd) -> None:
+    """Warns of what a worker offers in vain, because the pool has tokens of that name.
+
+    Args:
+        before: what it offered until now; None if it is new.
+    """
+    known = before.assets if before is not None else {}
+    for name in state.tokens.names:
+        if ad.assets.get(name) and not known.get(name):
+            state.note(
+                "warning",
+                f"worker {worker} offers {name}, which the pool has itself: the worker's is not "
+                "used",
+            )
+
+
+def _offering(workers: Mapping[str, Worker], name: str) -> list[str]:
+    return [jid for jid, worker in workers.items() if worker.ad.assets.get(name)]
+
+
+def _reshape(state: State, name: str) -> None:
+    """Holds jobs that ask for this against workers anew."""
+    asking = [job for job in state.jobs.values() if job.spec.request.get(name)]
+    state.demand.reshape(asking)
+    for shape in state.demand.waiting_shapes():
+        if name in shape.tokens or name in shape.request:
+            state.supply.wake_for(shape)
+
+
+def _refuse(
+    state: State, request: str, code: str, message: str, hint: str = "", cause: str = ""
+) -> None:
     state.emit(Answer(request=request, error=code, message=message, cause=cause, hint=hint))

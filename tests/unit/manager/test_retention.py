@@ -9,6 +9,7 @@ import pytest
 from managerkit import NOW, PlayedManager, settled
 from store_samples import done, failed, job
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.cli.manager.commands import parse_keep_number, parse_keep_time
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
@@ -19,7 +20,6 @@ from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq
 from kestrelctl.store import sqlite, writing
-from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.store.sqlite import SqliteStore
 
 ADA = "ada@users.pool/1"

@@ -9,6 +9,7 @@ import pytest
 from managerkit import NOW, PlayedManager
 from store_samples import job, result
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core.jobs.queued_bytes import encoded_bytes
 from kestrelctl.core.jobs.stored_bytes import hour_of
 from kestrelctl.core.model.job.program import Program
@@ -21,7 +22,6 @@ from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.views import GroupView, UserView
-from kestrel_worlds.memory_store import MemoryStore
 
 ADA, BOB, ROOT = "ada@users.pool/1", "bob@users.pool/1", "root@users.pool/1"
 W1 = "w1@workers.pool/1"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from managerkit import PlayedManager
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.result import Outcome, Result
@@ -16,7 +17,6 @@ from kestrelctl.errors import Busy, SteppedBack
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
-from kestrel_worlds.memory_store import MemoryStore
 
 WORKER, USER = "w1@workers.pool/1", "ada@users.pool/1"
 SECRET = MemoryStore().secret

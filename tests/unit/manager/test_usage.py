@@ -8,6 +8,7 @@ import pytest
 from managerkit import NOW, PlayedManager
 from store_samples import job, result
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import TaskState
@@ -17,7 +18,6 @@ from kestrelctl.core.model.worker.use import Use
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
-from kestrel_worlds.memory_store import MemoryStore
 
 ADA, ROOT, W1 = "ada@users.pool/1", "root@users.pool/1", "w1@workers.pool/1"
 

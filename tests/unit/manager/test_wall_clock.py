@@ -8,6 +8,7 @@ import pytest
 from jobkit import job_spec
 from managerkit import NOW, PlayedManager
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl import clock
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
@@ -18,7 +19,6 @@ from kestrelctl.manager.wall_clock import TOLERANCE_SECONDS
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
-from kestrel_worlds.memory_store import MemoryStore
 
 ADA = "ada@users.pool/1"
 WORKER = "w1@workers.pool/1"

@@ -23,6 +23,7 @@ from store_samples import (
     waiting,
 )
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core.effects import Persist, Run
 from kestrelctl.core.events import Drain, JobStored, Joined, Reconnected, Reported, Submit
 from kestrelctl.core.model.files.byte_limit import MOST_STORED_SUM_BYTES
@@ -64,7 +65,6 @@ from kestrelctl.core.pool import Pool
 from kestrelctl.errors import StoreFull
 from kestrelctl.store import sqlite
 from kestrelctl.store.edges import Edge
-from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.store.port import Store
 from kestrelctl.store.sqlite import SqliteStore
 

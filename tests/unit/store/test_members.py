@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core.membership.event import MembershipEvent
 from kestrelctl.core.membership.event_records import EventsDropped
 from kestrelctl.core.membership.handler_records import HandlerAwaits, HandlerSettled
@@ -17,7 +18,6 @@ from kestrelctl.core.membership.worker_group import WorkerGroup, WorkerGroupGone
 from kestrelctl.core.triggers.fired import FiredDropped, TriggerFired
 from kestrelctl.core.triggers.recorded_moment import MomentRecorded, MomentsDropped
 from kestrelctl.store import sqlite
-from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.store.port import Store
 from kestrelctl.store.sqlite import SqliteStore
 

@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_samples import cancelled, job, lost, result, waiting
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import JobForgotten, TaskRecord
 from kestrelctl.errors import StoreFull
 from kestrelctl.store import migrations, sqlite, sums
-from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.store.port import Store
 from kestrelctl.store.sqlite import SqliteStore
 from kestrelctl.store.sums import DAY_SECONDS, Used, day_of

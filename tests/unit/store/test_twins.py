@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from store_samples import FULL_SPEC, STORED, happening, job
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core.membership.handler_records import HandlerAwaits, HandlerSettled
 from kestrelctl.core.membership.handler_words import ToldEvent
 from kestrelctl.core.model.flock_rule import FlockRule
@@ -43,7 +44,6 @@ from kestrelctl.core.model.records import (
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.store import sqlite, writing
-from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.store.port import Store
 from kestrelctl.store.sqlite import SqliteStore
 

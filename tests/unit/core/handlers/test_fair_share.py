@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from poolkit import PoolDriver
 
-from kestrelctl.core.handlers.usage import USAGE_RECORD_SECONDS
+from kestrelctl.core.handlers.reporting import USAGE_RECORD_SECONDS
 from kestrelctl.core.jobs.fair_share import MOST_AHEAD_SECONDS, MOST_TILT
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import GroupRecord, UserGone, UserRecord

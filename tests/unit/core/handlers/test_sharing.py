@@ -11,7 +11,7 @@ from poolkit import PoolDriver
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.handlers import settings
-from kestrelctl.core.handlers.usage import USAGE_RECORD_SECONDS
+from kestrelctl.core.handlers.reporting import USAGE_RECORD_SECONDS
 from kestrelctl.core.jobs.fair_share import Sharer
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec

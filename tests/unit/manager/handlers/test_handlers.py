@@ -11,6 +11,7 @@ import pytest
 from managerkit import PlayedManager, settled
 from neighbourskit import on_its_own_clock
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core import events as ev
 from kestrelctl.core.membership.handler_definition import read_handlers
 from kestrelctl.core.membership.handler_words import ToldEvent, variables
@@ -26,7 +27,6 @@ from kestrelctl.manager.handlers.service import (
     MOST_TRIES,
     HandlerService,
 )
-from kestrel_worlds.memory_store import MemoryStore
 
 W1 = "w1@workers.pool/a"
 LINES = """

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from managerkit import PlayedManager, settled
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
@@ -18,7 +19,6 @@ from kestrelctl.manager.mail.server import NotNow, NotToHim
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq
-from kestrel_worlds.memory_store import MemoryStore
 
 ADA, BOB, ROOT = "ada@users.pool/1", "bob@users.pool/1", "root@users.pool/1"
 TO_ADA, TO_BOB = "ada@example.org", "bob@example.com"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from managerkit import PlayedManager, settled
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core import events as ev
 from kestrelctl.core.handlers.health import quarantine
 from kestrelctl.core.membership.worker_group import WorkerGroup
@@ -17,7 +18,6 @@ from kestrelctl.manager.members import log
 from kestrelctl.manager.members.log import MemberEvents
 from kestrelctl.manager.retention import Retention
 from kestrelctl.protocol import requests
-from kestrel_worlds.memory_store import MemoryStore
 
 W1, W2 = "w1@hosts.pool/a", "w2@hosts.pool/b"
 AD = WorkerAd(assets={"cpus": 4.0}, tags=("linux",))

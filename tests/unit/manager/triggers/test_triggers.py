@@ -10,6 +10,7 @@ import pytest
 from managerkit import PlayedManager, settled
 from triggerkit import SOURCES_EXAMPLE
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core import events as ev
 from kestrelctl.core.membership.handler_definition import read_handlers
 from kestrelctl.core.membership.handler_words import ToldEvent
@@ -31,7 +32,6 @@ from kestrelctl.protocol.properties import PropertiesHere, ToldReading
 from kestrelctl.protocol.request import Request
 from kestrelctl.protocol.requests import SetWorkerGroup
 from kestrelctl.protocol.triggers import EnableTrigger, ListFired, ListTriggers, TryTrigger
-from kestrel_worlds.memory_store import MemoryStore
 
 W1, W2 = "w1@workers.pool/a", "w2@workers.pool/a"
 ROOT, ADA = "root@users.pool/1", "ada@users.pool/1"

@@ -1,4 +1,4 @@
-"""What becomes of a job whose deadline has come."""
+"""Jobs that the pool stops: at their deadline, or when too many of their tasks have failed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import heapq
 
 from kestrelctl.core.events import ClockSet
 from kestrelctl.core.handlers.submission import cancel_all
-from kestrelctl.core.jobs.job import DEADLINE
+from kestrelctl.core.jobs.job import DEADLINE, FAILED_TASKS, Job
+from kestrelctl.core.model.plural import plural
 from kestrelctl.core.state import State
 
 
@@ -35,3 +36,20 @@ def on_clock_set(state: State, event: ClockSet) -> None:
     """Has moments that users have named follow the machine's clock. Nothing else does."""
     state.wall_ahead_seconds = event.ahead_seconds
     end_deadlines(state, event.at)
+
+
+def stop_if_failed(state: State, job: Job) -> None:
+    """Stops a job, as a cancel does, of which as many tasks have failed or are lost as it bears.
+
+    It looks at the counts and at nothing else, so a manager that starts with what another one left
+    undone does it as well.
+    """
+    most = job.spec.stop_after
+    failed = job.counts.failed + job.counts.lost
+    if most is None or failed < most or job.cancelling or not job.remaining:
+        return
+    job.stopped_by = FAILED_TASKS
+    state.note("info", f"job {job.id} is stopped: {plural(failed, 'task')} failed")
+    cause, state.cause = state.cause, FAILED_TASKS
+    cancel_all(state, job)
+    state.cause = cause
