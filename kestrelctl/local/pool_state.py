@@ -138,6 +138,8 @@ def is_alive(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except ProcessLookupError:  # It was reaped since the file was opened (proc(5): ESRCH).
+        return False
     except FileNotFoundError:
         pass
     try:

@@ -104,7 +104,7 @@ async def test_large_items_and_long_commands_go_through(user: UserConnection) ->
     assert [len(view.spec.program.argv[1]) < 1000 for view in listed.jobs] == [True] * 12
     last = await user.ask(requests.ListJobs(jobs="last"))
     assert isinstance(last, answers.Jobs)
-    assert last.jobs[0].argv == list(spec.program.argv)
+    assert last.jobs[0].spec.program.argv == spec.program.argv
     items = tuple("<" * 40_000 for _ in range(60))
     for start in range(0, 60, 3):
         await user.ask(requests.UploadItems(upload="u", lines=list(items[start : start + 3])))

@@ -135,7 +135,7 @@ async def test_a_service_goes_on_and_is_scaled(user: UserConnection) -> None:
             again = {entry.task_id for entry in story.entries if entry.what == "restarted"}
             await asyncio.sleep(0.1)
     found = await view(user, submitted.job_id)
-    assert (found.service, found.state, found.tasks, found.failed) == (True, "active", 3, 0)
+    assert (found.spec.service, found.state, found.tasks, found.failed) == (True, "active", 3, 0)
     await user.ask(rq.ScaleJob(job=job_id, copies=1))
     async with asyncio.timeout(30):
         while (await view(user, submitted.job_id)).cancelled != 2:
