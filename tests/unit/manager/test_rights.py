@@ -19,7 +19,7 @@ from kestrelctl.protocol.request import AdminRequest, JobRequest, JobsRequest, R
 from kestrelctl.protocol.requests import AnyRequest
 
 PACKAGE = Path(kestrelctl.__file__).parent
-DOCS = PACKAGE.parent / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 REQUESTS: tuple[Any, ...] = get_args(AnyRequest)
 #: Those that are about no jobs; `test_manager_privacy.py` asks for jobs of others.
 NO_JOBS = [kind for kind in REQUESTS if not issubclass(kind, JobRequest | JobsRequest)]

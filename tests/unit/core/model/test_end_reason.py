@@ -21,7 +21,7 @@ from kestrelctl.core.model.end_reason import (
 )
 
 HOUSE = Path(kestrelctl.__file__).parent
-DOCS = HOUSE.parent / "docs"
+DOCS = Path(__file__).parents[4] / "docs"
 #: These have no word of their own in a text, or are made by functions.
 OF_THEIR_OWN = {EndKind.NONE, EndKind.STAGE, EndKind.LENT_TIME, EndKind.OTHER}
 PLAIN = [kind for kind in EndKind if kind not in OF_THEIR_OWN]
