@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from threading import Lock
 from typing import IO, NamedTuple
@@ -33,6 +33,8 @@ TESTS_OF_ROOMS = Path("tests/unit")
 UNIT_TESTS = CHECKOUT / TESTS_OF_ROOMS
 #: A stage that was asked to end so long ago has not heard it: pytest, too, may drop the exception.
 UNHEARD_SECONDS = 60.0
+#: A lost signal is noticed after so long.
+LOOK_SECONDS = 1.0
 #: So many lines of what a failed stage said are shown.
 END_LINES = 200
 
@@ -160,6 +162,10 @@ class Check:
         try:
             with ThreadPoolExecutor(len(lanes)) as pool:
                 for done in [pool.submit(self._follow, nice, stages) for nice, stages in lanes]:
+                    # A signal that comes just before this thread waits for a lock is heard when
+                    # that wait ends, so no wait is long.
+                    while not done.done():
+                        wait([done], LOOK_SECONDS)
                     done.result()
         finally:
             signal.signal(signal.SIGINT, before)

@@ -180,6 +180,30 @@ def test_who_does_not_wait_leaves_nothing_running(tmp_path: Path) -> None:
     assert not (tmp_path / "said/next.txt").exists()
 
 
+def test_ctrl_c_is_heard_though_the_main_thread_was_not_woken_by_it(tmp_path: Path) -> None:
+    """Python runs the handler in the main thread, once that does something again."""
+    script = tmp_path / "check_something.py"
+    script.write_text(
+        "import pathlib, signal, sys, threading\n"
+        "from check import Check, Stage\n"
+        "said = pathlib.Path(sys.argv[1])\n"
+        "def interrupt():\n"
+        "    while not (said / 'waits.txt').exists():\n"
+        "        pass\n"
+        "    signal.pthread_kill(threading.get_ident(), signal.SIGINT)\n"
+        "threading.Thread(target=interrupt).start()\n"
+        "Check(said=said).run([(0, [Stage('waits', ('sleep 600',))])])\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT / "tests/check")}
+    ended = subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "said")],
+        env=environment,
+        stderr=subprocess.DEVNULL,
+        timeout=90,
+    )
+    assert ended.returncode != 0
+
+
 def test_ctrl_c_comes_to_a_stage_once_and_what_it_has_left_ends(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     subprocess.run(["mkfifo", str(pipe)], check=True)
