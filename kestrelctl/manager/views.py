@@ -53,9 +53,6 @@ from kestrelctl.protocol.views import (
 )
 from kestrelctl.store.sums import Spread, Used
 
-#: Characters of globs in an answer about many jobs.
-LONGEST_GLOBS = 200
-
 
 def checkpoint_view(checkpoint: Checkpoint | None, now: float) -> CheckpointView | None:
     """The latest checkpoint of a task, if there is one."""
