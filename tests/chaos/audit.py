@@ -151,6 +151,7 @@ def _audit_job(told: Told, runs: _Runs, verdict: Verdict) -> None:
                 spared.add((entry.task_id, entry.number))
                 figures["losses that are not counted"] += 1
             else:
+                spared.discard((entry.task_id, entry.number))
                 losses[entry.task_id] += 1
             figures[f"losses: {entry.cause}"] += 1
             if entry.number not in runs.started[job.job_id, entry.task_id]:

@@ -69,6 +69,16 @@ def test_a_loss_that_the_pool_does_not_count_is_no_breach() -> None:
     assert facts.breaches() == []
 
 
+def test_a_loss_that_counts_after_one_that_did_not_is_taken_back_as_well() -> None:
+    facts = Facts()
+    facts.tasks[1] = task(1)
+    counted = facts.story[1]
+    spared = replace(counted, detail="not counted: it may not have begun")
+    found = entry(1, "found-again", SECOND)
+    facts.story[1:2] = [spared, counted, found]
+    assert facts.breaches() == []
+
+
 def no_result_of_the_first(facts: Facts) -> None:
     del facts.lines[2]
 

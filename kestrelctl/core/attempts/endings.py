@@ -289,7 +289,8 @@ def find_again(state: State, task: Task) -> None:
     task.lost_numbers = tuple(n for n in task.lost_numbers if n != attempt.number)
     state.totals.losses_found_again += 1
     state.tell(task.job, task.index, "found-again", number=attempt.number, worker=attempt.worker)
-    if attempt.number in task.spared_numbers:
+    if attempt.number in task.spared_numbers:  # its next loss may count, and be taken back as well
+        task.spared_numbers = tuple(n for n in task.spared_numbers if n != attempt.number)
         return
     task.losses -= 1
     remember(state, task, TaskState.WAITING, attempt.worker, None)

@@ -140,6 +140,20 @@ def test_an_attempt_that_is_found_again_was_not_lost() -> None:
     assert driver.pool.state.totals.attempts_lost == 0
 
 
+def test_a_loss_that_counts_is_taken_back_after_one_of_its_attempt_that_did_not() -> None:
+    driver = PoolDriver()
+    driver.join("a")
+    job = driver.submit(max_losses=2)
+    running = driver.held("a")
+    driver.lose("a", begun=False)
+    driver.join("a", holds=running)
+    for _ in range(3):
+        driver.lose("a")
+        driver.join("a", holds=running)
+    assert job in driver.pool.state.jobs
+    assert last_row(driver, 0).losses == 0
+
+
 def test_one_that_a_new_process_no_longer_has_stays_lost() -> None:
     driver = PoolDriver()
     driver.join("a")
