@@ -105,7 +105,12 @@ from kestrelctl.core.scheduling.imagined import ImaginedWorkers
 from kestrelctl.core.scheduling.lendable import LendableClass, LendableClasses
 from kestrelctl.core.scheduling.own_waiting import own_waiting
 from kestrelctl.core.scheduling.plan import Plan, plan
-from kestrelctl.core.scheduling.recall import guests_to_recall, recalls
+from kestrelctl.core.scheduling.recall import (
+    guests_to_recall,
+    newcomers,
+    recalls,
+    recalls_for,
+)
 from kestrelctl.core.scheduling.shortage import Shortage
 from kestrelctl.core.scheduling.unmet import Unmet, unmet
 
@@ -212,6 +217,8 @@ class Pool:
                 self._hand_out(now)
                 if wake_rest(state, lacking):
                     self._hand_out(now)
+                if state.demand and state.backlogged:
+                    self._let_in(now)
             if state.jobs and now >= state.next_recall_at:
                 state.next_recall_at = now + RECALL_ROUND_SECONDS
                 self._recall(now)
@@ -235,14 +242,29 @@ class Pool:
     def _plan(self, now: float) -> Plan:
         state = self.state
         due = now >= state.next_together_at
-        found = plan(state.demand, state.supply, state.config, now, together=due)
+        shared = now < state.shared_until
+        found = plan(state.demand, state.supply, state.config, now, together=due, shared=shared)
         while state.supply.newly_failed:
             holds.hold_failed(state)
             self._settle(now)
-            found = plan(state.demand, state.supply, state.config, now, together=due)
+            found = plan(state.demand, state.supply, state.config, now, together=due, shared=shared)
         if found.too_few and len(state.workers) > FEW_WORKERS:
             state.next_together_at = now + TOGETHER_ROUND_SECONDS
         return found
+
+    def _let_in(self, now: float) -> None:
+        """Shortens the queues of workers when somebody comes who has nothing anywhere."""
+        state = self.state
+        turns = newcomers(state.demand, state.supply)
+        if not turns:
+            return
+        state.shared_until = now + state.config.shared_seconds
+        workers = state.backlogged.values()
+        for worker, numbers in recalls_for(
+            turns, workers, state.demand, state.supply, state.config
+        ):
+            worker.recalling = worker.makes_room = True
+            state.emit(Recall(worker=worker.jid, numbers=numbers))
 
     def _recall(self, now: float) -> None:
         """Asks for what had better not wait where it does; most of the time nothing waits."""

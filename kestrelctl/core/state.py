@@ -73,6 +73,7 @@ class State:
         usage_recorded_at: when what users have used was last recorded.
         backlogged: workers at which something waits, by address; it may name others that had a
             backlog.
+        shared_until: until then little waits at workers, because others want in.
         stored_until: when the oldest of what users have stored counts no more; None of nothing.
         touched_jobs, touched_workers: what the event at hand changed, to be settled after it.
         touched_tokens: of tokens that came back since the last plan, how many of each were free
@@ -121,6 +122,7 @@ class State:
         self.named_deadlines: list[tuple[float, int]] = []
         self.next_recall_at = 0.0
         self.backlogged: dict[str, Worker] = {}
+        self.shared_until = 0.0
         self.kept: dict[Job, tuple[list[Worker], float]] = {}
         self.next_starving_at = 0.0
         self.next_together_at = 0.0

@@ -317,6 +317,14 @@ class PoolDriver:
             self.tell(ev.Heard(at=self.now, worker=name))
         return self.tell(ev.Lost(at=self.now, worker=name, cause="unavailable"))
 
+    def give_back(self) -> list[fx.Effect]:
+        """Workers give back what they were just asked for."""
+        found: list[fx.Effect] = []
+        for wish in self.of(fx.Recall):
+            event = ev.Returned(at=self.now, worker=wish.worker, numbers=wish.numbers)
+            found += self.tell(event)
+        return found
+
     def held(self, name: str) -> list[Attempt]:
         """What the pool thinks a worker has, oldest first."""
         worker = self.worker(name)

@@ -1,11 +1,12 @@
-"""Holds: nothing more of a job is handed out until it is released; what is under way goes on.
+"""Holds: nothing more of a job is handed out until it is released. What runs goes on, and what
+waits at workers is given back.
 
 HTCondor's `condor_hold` also kills what runs. Here that is what a cancel is for.
 """
 
 from __future__ import annotations
 
-from kestrelctl.core.effects import Answer
+from kestrelctl.core.effects import Answer, Recall
 from kestrelctl.core.events import PutOnHold, Release
 from kestrelctl.core.handlers.submission import hold_of_failed, refuse
 from kestrelctl.core.jobs.job import Job
@@ -103,6 +104,11 @@ def _hold(state: State, job: Job, hold: Hold, cause: str = "") -> None:
     state.tell(job, -1, "held", detail=hold.reason, cause=cause)
     state.record(job.record())
     state.touch_job(job)
+    for worker in state.backlogged.values():
+        waiting = [number for number in worker.queued_numbers() if worker.held[number].job is job]
+        if waiting and worker.synced:
+            worker.recalling = worker.makes_room = True
+            state.emit(Recall(worker=worker.jid, numbers=waiting))
 
 
 def _held_back(job: Job) -> int:

@@ -91,7 +91,7 @@ def on_joined(state: State, event: Joined) -> None:
     if event.said_at is not None:
         worker.skew.greet(event.said_at, event.at, state.wall_ahead_seconds)
     worker.synced = True
-    worker.recalling = False
+    worker.recalling = worker.makes_room = False
     worker.wants = event.wants
     worker.known_jobs.clear()
     kill = adopt(state, worker, event)

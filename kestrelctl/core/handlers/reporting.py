@@ -366,13 +366,15 @@ def on_returned(state: State, event: Returned) -> None:
     if worker is None:
         return
     what = "recalled" if worker.recalling else "given-back"
-    worker.recalling = False
+    makes_room = worker.makes_room
+    worker.recalling = worker.makes_room = False
     for number in reversed(event.numbers):
         task = worker.held.get(number)
         if task is None:
             continue
         end(state, worker, task)
-        state.tell(task.job, task.index, what, number=number, worker=worker.jid)
+        if not makes_room:  # that goes on as long as users come, and says nothing of the task
+            state.tell(task.job, task.index, what, number=number, worker=worker.jid)
         put_back(state, task, worker.jid)
         state.totals.tasks_recalled += 1
     state.touch(worker)

@@ -370,15 +370,23 @@ class Sharers:
         return forgotten
 
     def welcome(self, sharer: Sharer) -> None:
-        """Lets a user in who had nothing, and waits for something now."""
+        """Lets a user in who had nothing, and waits for something now.
+
+        He begins a little behind those who have something, so that among equals it is his turn.
+        """
         self.stale = True
         others = [
-            other.handed
+            other
             for other in self._astir
             if other.is_active and other is not sharer and other.at_home is sharer.at_home
         ]
         self._astir[sharer] = None
-        sharer.handed = max(sharer.handed, min(others, default=0.0))
+        running = [other.handed for other in others if other.running]
+        if running:
+            least = min(running) - COSTLESS / sharer.share
+        else:
+            least = min([other.handed for other in others], default=0.0)
+        sharer.handed = max(sharer.handed, least)
         sharer.ahead_seconds = sharer.lead = sharer.served = 0.0
         sharer.passed_over_seconds = 0.0
 

@@ -34,6 +34,8 @@ class Worker:
         wants: how many more attempts it asks for; None if it takes what it is sent.
         account: the address without the resource: one account may have many workers.
         streak: fast failures in a row.
+        recalling: it was asked for attempts that have not begun, and has not answered.
+        makes_room: it was asked because others came, and not for a fault of its own.
         kept_for: a job that starves: it takes nothing new but tasks of that shape.
         round_at: when something came back that had been handed out after the last such moment.
         heard_at: when it last said something.
@@ -65,6 +67,7 @@ class Worker:
         "lapses",
         "lease_until",
         "leaving",
+        "makes_room",
         "offline_since",
         "online",
         "outlines",
@@ -121,7 +124,7 @@ class Worker:
         self.away_until = 0.0
         self.heartbeat_seconds = 0.0
         self.silence = Silence(now)
-        self.recalling = False
+        self.recalling = self.makes_room = False
         self.skew = Skew()
         self.tasks_done = 0
         self.tasks_failed = 0

@@ -22,7 +22,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     #: Tasks that take this long on average are never queued behind another.
     short_seconds: float = 1.0
     #: The most tasks that wait at a worker, per task that it runs side by side.
-    ahead_per_slot: int = 32
+    ahead_per_slot: int = 384
+    #: The same for so long after somebody came who had nothing at any worker: he and those who come
+    #: after him find short queues.
+    shared_ahead_per_slot: int = 32
+    shared_seconds: float = 10.0
     #: What waits at a worker that reported nothing for this long, and for longer than is its
     #: habit, is recalled when others idle.
     stuck_seconds: float = 0.5

@@ -40,9 +40,10 @@ class Turn:
         lines: shape -> his jobs that ask like that, in order.
         shapes: the set of these shapes.
         short: those of them whose first job has short tasks: these may be queued at workers.
+        let_in: whether workers were asked once to make room for it.
     """
 
-    __slots__ = ("lines", "priority", "shapes", "sharer", "short")
+    __slots__ = ("let_in", "lines", "priority", "shapes", "sharer", "short")
 
     def __init__(self, priority: int, sharer: Sharer) -> None:
         self.priority = priority
@@ -50,6 +51,7 @@ class Turn:
         self.lines: dict[int, Line] = {}
         self.shapes = 0
         self.short = 0
+        self.let_in = False
 
     @property
     def order(self) -> tuple[int, float, float]:

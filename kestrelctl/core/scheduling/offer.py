@@ -14,9 +14,14 @@ from kestrelctl.core.scheduling.match import Terms
 
 
 class Offer:
-    """A worker as it would be after what the plan has given it so far."""
+    """A worker as it would be after what the plan has given it so far.
+
+    Args:
+        ahead_per_slot: how many short tasks may wait there for each that runs, at the most.
+    """
 
     __slots__ = (
+        "_ahead_per_slot",
         "_config",
         "_given",
         "_now",
@@ -26,8 +31,9 @@ class Offer:
         "worker",
     )
 
-    def __init__(self, worker: Worker, config: Config, now: float) -> None:
+    def __init__(self, worker: Worker, config: Config, now: float, ahead_per_slot: int = 0) -> None:
         self.worker = worker
+        self._ahead_per_slot = ahead_per_slot
         self._config = config
         self._now = now
         self.free = worker.free
@@ -73,14 +79,15 @@ class Offer:
         side_by_side = min(terms.side_by_side, free + self._short_tasks())
         if not side_by_side:
             return 0
-        per_slot = config.ahead_per_slot
+        per_slot = self._ahead_per_slot
         if mean * per_slot > config.ahead_seconds:
             behind = ceil(config.ahead_seconds / mean * side_by_side)
         else:
             behind = per_slot * side_by_side
         # Not more than a worker's share of what is left, so that the last tasks are spread evenly;
-        # but a quarter of the time to be bridged is not worth more messages.
-        most = max(waiting // members, behind // 4)
+        # but a quarter of a short queue is not worth more messages.
+        short_queue = min(behind, config.shared_ahead_per_slot * side_by_side)
+        most = max(waiting // members, short_queue // 4)
         if alone:
             behind = min(behind, most)
         if not free and queued > behind // 2:

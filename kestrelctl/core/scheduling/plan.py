@@ -202,12 +202,21 @@ class Planner:
     Args:
         now: seconds since the epoch.
         together: whether jobs that span workers are planned for, too.
+        shared: whether somebody came of late who had nothing, so that queues are to be short.
     """
 
     def __init__(
-        self, demand: Demand, supply: Supply, config: Config, now: float, *, together: bool
+        self,
+        demand: Demand,
+        supply: Supply,
+        config: Config,
+        now: float,
+        *,
+        together: bool,
+        shared: bool,
     ) -> None:
         self.found = Plan()
+        self._ahead_per_slot = config.shared_ahead_per_slot if shared else config.ahead_per_slot
         self._config = config
         self._now = now
         self._shapes = demand.shapes
@@ -271,7 +280,7 @@ class Planner:
             if not self._short and not usable & into(worker.free):
                 sated.append(worker)
             else:
-                yield Offer(worker, self._config, self._now)
+                yield Offer(worker, self._config, self._now, self._ahead_per_slot)
 
     def _tiers(self, classes: list[ClassSupply]) -> list[list[ClassSupply]]:
         """Classes that are filled side by side, those that go first before the others: the pool's
@@ -580,7 +589,13 @@ class Planner:
 
 
 def plan(
-    demand: Demand, supply: Supply, config: Config, now: float, *, together: bool = True
+    demand: Demand,
+    supply: Supply,
+    config: Config,
+    now: float,
+    *,
+    together: bool = True,
+    shared: bool = False,
 ) -> Plan:
     """Plans for all that waits and everybody who may take it.
 
@@ -588,8 +603,9 @@ def plan(
         now: seconds since the epoch.
         together: whether jobs that span workers are planned for, too: for each of these every
             worker is looked at.
+        shared: whether somebody came of late who had nothing, so that queues are to be short.
     """
-    return Planner(demand, supply, config, now, together=together).plan()
+    return Planner(demand, supply, config, now, together=together, shared=shared).plan()
 
 
 def _rank_of(cls: ClassSupply, shape: Shape) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.scheduling.demand import Demand
+from kestrelctl.core.scheduling.demand import Demand, Turn
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.supply import ClassSupply, Supply
 
@@ -37,6 +37,57 @@ def guests_to_recall(
             guests = [n for n in worker.queued_numbers() if held[n].job.spec.guest is not None]
             if guests:
                 found.append((worker, guests))
+    return found
+
+
+def newcomers(demand: Demand, supply: Supply) -> list[Turn]:
+    """Turns that have come since this was asked last, go first, and belong to users who have
+    nothing at any worker, or others go behind them: long queues at workers would keep them waiting.
+    """
+    fresh = [turn for turn in demand.turns() if not turn.let_in]
+    if not fresh:
+        return fresh
+    for turn in fresh:
+        turn.let_in = True
+    priorities = [turn.priority for turn in demand.turns()]
+    lowest, highest = min(priorities), max(priorities)
+    present = supply.present()
+    return [
+        turn
+        for turn in fresh
+        if turn.priority == highest
+        and (not turn.sharer.running or highest > lowest)
+        and any(cls.usable(demand.shapes, turn.shapes) for cls in present)
+    ]
+
+
+def recalls_for(
+    turns: Iterable[Turn],
+    workers: Iterable[Worker],
+    demand: Demand,
+    supply: Supply,
+    config: Config,
+) -> list[tuple[Worker, list[int]]]:
+    """What workers give back so that newcomers soon have their turn: what waits there beyond half
+    of a short queue, at as many workers as these have tasks for.
+
+    Returns:
+        Workers, and the numbers of attempts to recall from each.
+    """
+    shapes = wanted = 0
+    for turn in turns:
+        shapes |= turn.shapes
+        wanted += sum(job.takeable for line in turn.lines.values() for _, job in line)
+    found: list[tuple[Worker, list[int]]] = []
+    for worker in workers:
+        if wanted <= 0:
+            break
+        kept = config.shared_ahead_per_slot // 2 * worker.running
+        if worker.queued <= 2 * kept or not worker.synced or worker.recalling:
+            continue
+        if supply.of(worker).usable(demand.shapes, shapes):
+            found.append((worker, worker.queued_numbers()[kept:]))
+            wanted -= worker.running
     return found
 
 

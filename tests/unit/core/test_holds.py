@@ -1,4 +1,4 @@
-"""A job on hold hands nothing more out; what is under way goes on, and nothing is lost."""
+"""A job on hold hands nothing more out; what runs goes on, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -29,6 +29,28 @@ def told(driver: PoolDriver, what: str) -> list[tuple[str, str]]:
         for record in driver.records
         if isinstance(record, Happening) and record.what == what
     ]
+
+
+def test_what_waits_at_a_worker_is_given_back_and_counts_nothing() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    job = driver.submit(1_000)
+    driver.submit(100, owner="bob")
+    while set(driver.jobs_at("w")[1:]) != {1, 2}:
+        driver.report("w", driver.held("w")[0], seconds=0.01)
+    before = driver.held("w")
+    driver.hold(job)
+    [wish] = driver.of(fx.Recall)
+    assert wish.numbers == [number for number, its, _ in before[1:] if its == job]
+    driver.give_back()
+    assert [its for _, its, _ in driver.held("w")[1:] if its == job] == []
+    assert driver.pool.state.jobs[job].counts.failed == 0
+    assert told(driver, "recalled") == told(driver, "given-back") == []
+    driver.release(job)
+    for _ in range(2_000):
+        if driver.held("w"):
+            driver.report("w", driver.held("w")[0], seconds=0.01)
+    assert driver.pool.state.jobs == {}
 
 
 def test_a_held_job_hands_nothing_more_out_and_what_runs_goes_on() -> None:

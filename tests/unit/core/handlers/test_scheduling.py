@@ -13,8 +13,10 @@ from kestrelctl.core.handlers.reporting import LETS_OTHERS_BY
 from kestrelctl.core.jobs.fair_share import COMMANDS
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.records import Happening
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
+from kestrelctl.core.model.share_change import ShareChange
 
 GIB = 1 << 30
 
@@ -191,6 +193,7 @@ def test_short_tasks_of_one_user_wait_behind_those_of_another() -> None:
     driver.submit(10_000, owner="bob")
     for _ in range(40):
         driver.report("w", seconds=0.001)
+        driver.give_back()
     seen = []
     for _ in range(100):
         driver.report("w", seconds=0.001)
@@ -207,6 +210,7 @@ def test_nothing_is_sent_ahead_of_a_task_that_comes_first_and_cannot_wait_there(
     for _ in range(3):
         driver.report("w", seconds=0.001)
     urgent = driver.submit(1, cpus=0.5, priority=200, argv=("sleep", "60"))
+    driver.give_back()
     for _ in range(40):
         driver.report("w", seconds=0.001)
     assert urgent not in driver.pool.state.jobs
@@ -219,16 +223,127 @@ def test_a_short_task_of_another_shape_finds_its_place_among_many_short_ones() -
     for _ in range(3):
         driver.report("w", seconds=0.001)
     urgent = driver.submit(1, cpus=0.5, priority=200)
+    driver.give_back()
     for _ in range(40):
         driver.report("w", seconds=0.001)
     assert urgent not in driver.pool.state.jobs
+
+
+def flood(driver: PoolDriver, cpus: float = 1) -> None:
+    """A worker gets as much ahead as it may have of tasks that take a millisecond."""
+    driver.join("learner", cpus=cpus)
+    driver.submit(owner="ada")
+    driver.report("learner", seconds=0.001)
+    driver.submit(100_000, owner="ada")
+
+
+def flooded(cpus: float = 1, *names: str) -> PoolDriver:
+    """Workers have as much ahead as they may have of tasks that take a millisecond."""
+    driver = PoolDriver()
+    flood(driver, cpus)
+    if names:
+        driver.join(*names, cpus=cpus)
+    return driver
+
+
+def test_short_tasks_wait_at_a_worker_for_a_fifth_of_a_second() -> None:
+    driver = flooded()
+    assert len(driver.held("learner")) == 1 + 200
+    assert driver.of(fx.Recall) == []
+
+
+def test_for_somebody_who_comes_workers_give_back_what_would_keep_him_waiting() -> None:
+    driver = flooded()
+    his = driver.submit(owner="bob", argv=("sleep", "60"))
+    [wish] = driver.of(fx.Recall)
+    assert len(wish.numbers) == 200 - 16
+    driver.give_back()
+    for _ in range(1 + 16):
+        driver.report("learner", driver.held("learner")[0], seconds=0.001)
+    assert driver.jobs_at("learner")[0] == his
+
+
+def test_no_more_workers_are_asked_for_that_than_he_has_tasks_for() -> None:
+    driver = flooded(2, "a", "b", "c")
+    driver.submit(3, owner="bob", argv=("sleep", "60"))
+    assert len(driver.of(fx.Recall)) == 2, "two tasks run at each"
+
+
+def test_for_some_time_after_somebody_came_queues_are_short() -> None:
+    driver = flooded()
+    driver.submit(owner="bob")
+    driver.give_back()
+    for _ in range(40):
+        driver.report("learner", driver.held("learner")[0], seconds=0.001)
+    assert driver.jobs_at("learner").count(3) == 0, "his has ended"
+    assert 16 <= len(driver.held("learner")) <= 1 + 32
+    driver.wait(10.0)
+    for _ in range(40):
+        driver.report("learner", driver.held("learner")[0], seconds=0.001)
+    assert len(driver.held("learner")) > 1 + 100
+
+
+def test_a_worker_is_asked_for_that_once() -> None:
+    driver = flooded()
+    bound = ev.SetUser(
+        at=driver.now, cause="root", request="s", name="bob", change=ShareChange(max_running=0)
+    )
+    driver.tell(bound)
+    driver.submit(owner="bob")
+    assert len(driver.of(fx.Recall)) == 1
+    driver.give_back()
+    driver.wait(10.0)
+    for _ in range(100):
+        driver.report("learner", driver.held("learner")[0], seconds=0.001)
+        assert driver.of(fx.Recall) == []
+    assert len(driver.held("learner")) > 1 + 100, "he may have nothing"
+
+
+def test_the_first_job_of_a_higher_priority_finds_short_queues_too() -> None:
+    driver = flooded()
+    driver.submit(owner="ada", priority=200, argv=("sleep", "60"))
+    assert len(driver.of(fx.Recall)) == 1
+
+
+@pytest.mark.parametrize(
+    "his",
+    [
+        {"owner": "bob", "priority": 50},
+        {"owner": "bob", "cpus": 64},
+    ],
+    ids=["behind all others", "that nobody can run"],
+)
+def test_nothing_is_given_back_for_a_job(his: dict[str, Any]) -> None:
+    driver = flooded()
+    driver.submit(**his)
+    assert driver.of(fx.Recall) == []
+    for _ in range(120):
+        driver.report("learner", driver.held("learner")[0], seconds=0.001)
+    assert len(driver.held("learner")) > 1 + 100
+
+
+def test_nothing_is_given_back_for_one_who_has_something_running() -> None:
+    driver = PoolDriver()
+    driver.join("his")
+    driver.submit(owner="bob", argv=("sleep", "60"))
+    flood(driver)
+    driver.submit(owner="bob", argv=("sleep", "60"))
+    assert driver.of(fx.Recall) == []
+
+
+def test_that_a_task_made_room_is_no_part_of_its_story() -> None:
+    driver = flooded()
+    driver.submit(owner="bob")
+    driver.give_back()
+    assert [record for record in driver.records if isinstance(record, Happening)] == []
+    assert driver.pool.state.totals.tasks_recalled == 200 - 16
 
 
 def test_of_the_next_job_with_the_same_command_as_much_is_expected_as_the_one_before_took() -> None:
     driver = PoolDriver()
     driver.join("w")
     driver.submit()
-    driver.report("w", seconds=0.001)
+    driver.report("w", seconds=0.0001)
     again = driver.submit(1000)
     assert len(driver.held("w")) == 1 + driver.pool.state.config.ahead_per_slot
     assert driver.pool.state.jobs[again].mean_seconds is None
@@ -291,7 +406,7 @@ def test_an_earlier_job_of_unknown_run_time_is_not_passed_for_ever() -> None:
     earlier = driver.submit(1, cpus=0.5, argv=("sleep", "60"))
     state.jobs[short].line = driver.submit(1, cpus=64) + 1
     state.touch_job(state.jobs[short])
-    for _ in range(40):
+    for _ in range(1 + 200):  # what waits there before it: a fifth of a second's worth
         driver.report("w", seconds=0.001)
     assert earlier not in state.jobs
 
