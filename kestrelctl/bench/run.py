@@ -357,11 +357,11 @@ async def workers_of(connection: UserConnection) -> tuple[int, int]:
 
 
 def _cpu_seconds(local: PoolState | None) -> tuple[float, float, float]:
-    """CPU time so far of server, manager and worker agents (without their tasks)."""
+    """CPU time so far of server, manager and all processes of the workers, while no task runs."""
     if local is None:
         return 0.0, 0.0, 0.0
-    workers = [child for pid in local.worker_pids for child in psutil.Process(pid).children()]
-    agents = [process for process in workers if "python" in process.name()]
+    keepers = [psutil.Process(pid) for pid in local.worker_pids]
+    agents = [process for keeper in keepers for process in keeper.children(recursive=True)]
     return _own(local.server_pid), _own(local.manager_pid), sum(_own(p.pid) for p in agents)
 
 
