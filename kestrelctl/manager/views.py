@@ -150,11 +150,6 @@ def job_view(record: JobRecord, job: Job | None, unstored: Counts | None = None)
     )
 
 
-def home_of(spec: JobSpec) -> str:
-    """The domain of the pool whose guest a job is; empty for none."""
-    return spec.guest.pool if spec.guest else ""
-
-
 def summary(view: JobView) -> JobView:
     """What anybody may know of a job: whose it is, what it takes of the pool, and how far it is."""
     spec, guest = view.spec, view.spec.guest

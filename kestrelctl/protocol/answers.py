@@ -524,7 +524,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def guest_of(self) -> str:
         """The domain of the pool whose guest it is; empty for none."""
-        return self.spec.guest.pool if self.spec.guest else ""
+        return self.spec.guest_of
 
     @property
     def deadline_at(self) -> float | None:

@@ -19,7 +19,7 @@ from kestrelctl.core.model.worker.assets import natural
 from kestrelctl.core.pool import Pool
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.service import Service
-from kestrelctl.manager.views import home_of, shown
+from kestrelctl.manager.views import shown
 from kestrelctl.protocol.answers import JobLine, Overview, WorkerLine
 from kestrelctl.protocol.requests import ENDED_STATES
 
@@ -131,7 +131,7 @@ def _active(job: Job, unstored: Counts | None) -> JobLine:
         failed=counts.failed,
         lost=counts.lost,
         cancelled=counts.cancelled,
-        guest_of=home_of(job.spec),
+        guest_of=job.spec.guest_of,
     )
 
 
@@ -149,7 +149,7 @@ def _over(record: JobRecord) -> JobLine:
         lost=counts.lost,
         cancelled=counts.cancelled,
         ended_at=record.ended_at,
-        guest_of=home_of(spec),
+        guest_of=spec.guest_of,
     )
 
 

@@ -115,6 +115,11 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
         """
         return self.priority if self.guest is None else GUEST_PRECEDENCE
 
+    @property
+    def guest_of(self) -> str:
+        """The domain of the pool whose guest it is; empty for none."""
+        return self.guest.pool if self.guest else ""
+
     def deadline(self, submitted_at: float) -> float | None:
         """When what has not ended is stopped, in seconds since the epoch; None for never."""
         if self.deadline_seconds is not None:
