@@ -104,7 +104,7 @@ def _hold(state: State, job: Job, hold: Hold, cause: str = "") -> None:
     state.tell(job, -1, "held", detail=hold.reason, cause=cause)
     state.record(job.record())
     state.touch_job(job)
-    for worker in state.backlogged.values():
+    for worker in state.backlogged.values() if job.running else ():
         waiting = [number for number in worker.queued_numbers() if worker.held[number].job is job]
         if waiting and worker.synced:
             worker.recalling = worker.makes_room = True
