@@ -35,6 +35,8 @@ UNIT_TESTS = CHECKOUT / TESTS_OF_ROOMS
 UNHEARD_SECONDS = 60.0
 #: A lost signal is noticed after so long.
 LOOK_SECONDS = 1.0
+#: What keeps a session from being made nice is over soon.
+GIVE_WAY_TRIES, GIVE_WAY_PAUSE_SECONDS = 20, 0.1
 #: So many lines of what a failed stage said are shown.
 END_LINES = 200
 
@@ -182,11 +184,11 @@ class Check:
             if not self._interrupted:
                 self._carry_out(stage, nice)
 
-    def _ends_well(self, words: list[str], said: IO[str]) -> bool:
+    def _ends_well(self, words: list[str], nice: int, said: IO[str]) -> bool:
         # Each stage has a standard input of its own: what one does to it, such as making it
         # non-blocking, would be done to all, and Ansible refuses that.
         with subprocess.Popen(
-            words,
+            ["nice", "-n", str(nice), *words],
             cwd=CHECKOUT,
             stdin=subprocess.DEVNULL,
             stdout=said,
@@ -196,6 +198,7 @@ class Check:
             start_new_session=True,
         ) as process:
             self._running.append(process)
+            give_way(process.pid, nice)
             if self._interrupted:  # since this stage began
                 _interrupt(process)
             while True:
@@ -217,7 +220,7 @@ class Check:
             for command in stage.commands:
                 said.write(f"$ {command}\n")
                 said.flush()
-                good += self._ends_well(["nice", "-n", str(nice), *shlex.split(command)], said)
+                good += self._ends_well(shlex.split(command), nice, said)
         if self._interrupted:
             return
         text = file.read_text(encoding="utf-8", errors="replace")
@@ -235,6 +238,23 @@ class Check:
         failed = f", {count.failed} failed" if count.failed else ""
         tried = f"{count.passed:>6,} {stage.things}{failed}{skipped}"
         self._show(f"{stage.name:<12}{took:>6}  {tried}")
+
+
+def give_way(pid: int, nice: int) -> None:
+    """Makes a session as nice as its process is.
+
+    Where each session has its share of the processors (sched(7), autogroup), being nice counts
+    beside other processes of the same session alone.
+    """
+    for _ in range(GIVE_WAY_TRIES):
+        try:
+            Path(f"/proc/{pid}/autogroup").write_text(str(nice), encoding="ascii")
+        except BlockingIOError:  # users may do so ten times a second, all of them together
+            time.sleep(GIVE_WAY_PAUSE_SECONDS)
+        except OSError:  # this system has no such shares, or the process has ended
+            return
+        else:
+            return
 
 
 def _interrupt(process: subprocess.Popen[bytes]) -> None:

@@ -145,6 +145,14 @@ def test_a_stage_fails_if_any_of_its_commands_does(tmp_path: Path) -> None:
     assert (made.failed, made.count) == (["lint"], Count(1, 1))
 
 
+def test_a_stage_is_nice_to_other_sessions_too(tmp_path: Path) -> None:
+    """It ends when it is: a session has its share of the processors where there is such a file."""
+    shares = "/proc/self/autogroup"
+    waits = f"test ! -e {shares} || until grep -q 'nice 12' {shares}; do :; done; nice"
+    Check(lambda _: None, tmp_path).run([(12, [Stage("gentle", (f'sh -c "{waits}"',))])])
+    assert (tmp_path / "gentle.txt").read_text().splitlines()[-1] == "12"
+
+
 def test_lanes_run_beside_each_other(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     subprocess.run(["mkfifo", str(pipe)], check=True)
