@@ -41,8 +41,9 @@ GIVE_WAY_TRIES, GIVE_WAY_PAUSE_SECONDS = 20, 0.1
 END_LINES = 200
 
 PYTEST = "python -m pytest -q"
-#: What only computes gives way to real processes, whose tests wait for what happens.
-COMPUTING, HOSTS, PROCESSES = 15, 10, 0
+#: What only computes gives way to real processes, whose tests wait for what happens. It has half as
+#: much of the processors as each of these: with much less, a test of a minute would never end.
+COMPUTING, HOSTS, PROCESSES = 3, 2, 0
 
 _ENDED = re.compile(r"(\d+) (passed|failed|errors?|skipped)\b")
 _FAILURES = re.compile(r"=+ (FAILURES|ERRORS) =+$")
