@@ -67,7 +67,6 @@ def test_all_yaml_is_well_formed(tmp_path: Path) -> None:
     assert linted.returncode == 0, linted.stdout + linted.stderr
 
 
-@pytest.mark.timeout(300)
 def test_roles_and_playbooks_keep_the_rules_for_production(tmp_path: Path) -> None:
     linted = lint(ANSIBLE_LINT, REPOSITORY, tmp_path)
     assert linted.returncode == 0, linted.stdout + linted.stderr
