@@ -21,7 +21,7 @@ from kestrelctl.core.census import (
     take_shortage,
 )
 from kestrelctl.core.counting.totals import Totals
-from kestrelctl.core.effects import Effect, Recall, TasksEnded
+from kestrelctl.core.effects import Effect, TasksEnded
 from kestrelctl.core.events import (
     Bounced,
     Cancel,
@@ -263,8 +263,7 @@ class Pool:
         for worker, numbers in recalls_for(
             turns, workers, state.demand, state.supply, state.config
         ):
-            worker.recalling = worker.makes_room = True
-            state.emit(Recall(worker=worker.jid, numbers=numbers))
+            state.recall(worker, numbers, makes_room=True)
 
     def _recall(self, now: float) -> None:
         """Asks for what had better not wait where it does; most of the time nothing waits."""
@@ -279,9 +278,8 @@ class Pool:
         if state.guests:
             found = guests_to_recall(workers, state.demand, state.supply) + found
         for worker, numbers in found:
-            if not worker.recalling:
-                worker.recalling = True
-                state.emit(Recall(worker=worker.jid, numbers=numbers))
+            if not worker.recalls:
+                state.recall(worker, numbers)
 
     def _settle(self, now: float) -> None:
         """Looks again at all that an event has touched, once each."""

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from kestrelctl.core.counting.totals import Totals
-from kestrelctl.core.effects import Effect, MemberChanged, Note, Persist
+from kestrelctl.core.effects import Effect, MemberChanged, Note, Persist, Recall
 from kestrelctl.core.jobs.dependencies import Dependencies
 from kestrelctl.core.jobs.fair_share import Sharers
 from kestrelctl.core.jobs.job import Job
@@ -339,6 +339,15 @@ class State:
         if effect.after_commit:
             self._flush_records()
         self._effects.append(effect)
+
+    def recall(self, worker: Worker, numbers: list[int], *, makes_room: bool = False) -> None:
+        """Asks a worker to give back attempts that wait there.
+
+        Args:
+            makes_room: because others came, and not for a fault of its own.
+        """
+        worker.recalls = (*worker.recalls, makes_room)
+        self.emit(Recall(worker=worker.jid, numbers=numbers))
 
     def note(self, level: str, text: str) -> None:
         """Wants an operator to read something."""

@@ -26,8 +26,8 @@ from kestrelctl.manager.requests.descent import ended_pairs
 E = TypeVar("E", bound=fx.Effect)
 FRESH = Snapshot(epoch=1, secret=MemoryStore().secret, next_job_id=1, jobs=[], workers=[])
 
-#: All invariants are looked at after each of so many changes, and then, in what goes on for hours of
-#: pool time, after one of so many: books that are wrong stay wrong.
+#: All invariants are looked at after each of so many changes, and then, where hours pass, after one
+#: of so many: books that are wrong stay wrong.
 EACH, ONE_OF = 400, 8
 
 #: (attempt number, job id, index)

@@ -6,7 +6,7 @@ HTCondor's `condor_hold` also kills what runs. Here that is what a cancel is for
 
 from __future__ import annotations
 
-from kestrelctl.core.effects import Answer, Recall
+from kestrelctl.core.effects import Answer
 from kestrelctl.core.events import PutOnHold, Release
 from kestrelctl.core.handlers.submission import hold_of_failed, refuse
 from kestrelctl.core.jobs.job import Job
@@ -107,8 +107,7 @@ def _hold(state: State, job: Job, hold: Hold, cause: str = "") -> None:
     for worker in state.backlogged.values() if job.running else ():
         waiting = [number for number in worker.queued_numbers() if worker.held[number].job is job]
         if waiting and worker.synced:
-            worker.recalling = worker.makes_room = True
-            state.emit(Recall(worker=worker.jid, numbers=waiting))
+            state.recall(worker, waiting, makes_room=True)
 
 
 def _held_back(job: Job) -> int:

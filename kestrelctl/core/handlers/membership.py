@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from kestrelctl.core.attempts.adoption import adopt, end_unnamed
 from kestrelctl.core.attempts.losses import let_go
 from kestrelctl.core.attempts.table import note_stages, resize
-from kestrelctl.core.effects import AskWho, Recall, SetHeartbeat, Welcome
+from kestrelctl.core.effects import AskWho, SetHeartbeat, Welcome
 from kestrelctl.core.events import (
     Bounced,
     Disconnected,
@@ -91,7 +91,7 @@ def on_joined(state: State, event: Joined) -> None:
     if event.said_at is not None:
         worker.skew.greet(event.said_at, event.at, state.wall_ahead_seconds)
     worker.synced = True
-    worker.recalling = worker.makes_room = False
+    worker.recalls = ()
     worker.wants = event.wants
     worker.known_jobs.clear()
     kill = adopt(state, worker, event)
@@ -225,8 +225,7 @@ def on_drain(state: State, event: Drain) -> None:
     state.touch(worker)
     waiting = worker.queued_numbers()
     if waiting and worker.online:
-        worker.recalling = True
-        state.emit(Recall(worker=worker.jid, numbers=waiting))
+        state.recall(worker, waiting)
     move_copies(state, worker, f"it was drained by {event.by}")
     take_checkpoints(state, worker, f"it was drained by {event.by}")
 

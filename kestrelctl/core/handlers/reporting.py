@@ -365,9 +365,9 @@ def on_returned(state: State, event: Returned) -> None:
     worker = state.workers.get(event.worker)
     if worker is None:
         return
-    what = "recalled" if worker.recalling else "given-back"
-    makes_room = worker.makes_room
-    worker.recalling = worker.makes_room = False
+    what = "recalled" if worker.recalls else "given-back"
+    makes_room = any(worker.recalls[:1])
+    worker.recalls = worker.recalls[1:]
     for number in reversed(event.numbers):
         task = worker.held.get(number)
         if task is None:

@@ -34,8 +34,8 @@ class Worker:
         wants: how many more attempts it asks for; None if it takes what it is sent.
         account: the address without the resource: one account may have many workers.
         streak: fast failures in a row.
-        recalling: it was asked for attempts that have not begun, and has not answered.
-        makes_room: it was asked because others came, and not for a fault of its own.
+        recalls: for each time that it was asked for attempts that have not begun, and has not
+            answered: whether because others came, and not for a fault of its own.
         kept_for: a job that starves: it takes nothing new but tasks of that shape.
         round_at: when something came back that had been handed out after the last such moment.
         heard_at: when it last said something.
@@ -67,7 +67,6 @@ class Worker:
         "lapses",
         "lease_until",
         "leaving",
-        "makes_room",
         "offline_since",
         "online",
         "outlines",
@@ -76,7 +75,7 @@ class Worker:
         "quarantined_for",
         "quarantined_until",
         "quarantines",
-        "recalling",
+        "recalls",
         "round_at",
         "running",
         "running_of",
@@ -124,7 +123,7 @@ class Worker:
         self.away_until = 0.0
         self.heartbeat_seconds = 0.0
         self.silence = Silence(now)
-        self.recalling = self.makes_room = False
+        self.recalls: tuple[bool, ...] = ()
         self.skew = Skew()
         self.tasks_done = 0
         self.tasks_failed = 0

@@ -30,7 +30,7 @@ def guests_to_recall(
         return []
     found: list[tuple[Worker, list[int]]] = []
     for worker in workers:
-        if not worker.queued or not worker.synced or worker.recalling:
+        if not worker.queued or not worker.synced or worker.recalls:
             continue
         if supply.of(worker).usable(demand.shapes, own):
             held = worker.held
@@ -83,7 +83,7 @@ def recalls_for(
         if wanted <= 0:
             break
         kept = config.shared_ahead_per_slot // 2 * worker.running
-        if worker.queued <= 2 * kept or not worker.synced or worker.recalling:
+        if worker.queued <= 2 * kept or not worker.synced or worker.recalls:
             continue
         if supply.of(worker).usable(demand.shapes, shapes):
             found.append((worker, worker.queued_numbers()[kept:]))
@@ -109,7 +109,7 @@ def recalls(
         for worker in workers
         if worker.queued
         and worker.synced
-        and not worker.recalling
+        and not worker.recalls
         and worker.silence.is_stuck(now, config.stuck_seconds)
     ]
     if not stuck:

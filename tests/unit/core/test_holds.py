@@ -53,6 +53,22 @@ def test_what_waits_at_a_worker_is_given_back_and_counts_nothing() -> None:
     assert driver.pool.state.jobs == {}
 
 
+def test_what_a_drain_takes_back_is_told_though_the_worker_was_making_room() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    job = driver.submit(1_000)
+    while len(driver.held("w")) < 20:
+        driver.report("w", driver.held("w")[0], seconds=0.01)
+    driver.hold(job)
+    (for_room,) = driver.of(fx.Recall)
+    driver.tell(ev.Drain(at=driver.now, worker="w", by="admin"))
+    driver.tell(ev.Returned(at=driver.now, worker="w", numbers=for_room.numbers[:2]))
+    driver.tell(ev.Returned(at=driver.now, worker="w", numbers=for_room.numbers[2:]))
+    assert len(told(driver, "recalled")) == len(for_room.numbers) - 2
+    assert told(driver, "given-back") == []
+    assert not driver.pool.state.workers["w"].recalls
+
+
 def test_a_held_job_hands_nothing_more_out_and_what_runs_goes_on() -> None:
     driver = PoolDriver()
     driver.join("w")

@@ -27,7 +27,7 @@ def pool_where_two_report_every(seconds: float, *, ran: float = SHORT) -> PoolDr
 
 def seconds_until_recall(driver: PoolDriver) -> float:
     began = driver.now
-    while not any(worker.recalling for worker in driver.pool.state.workers.values()):
+    while not any(worker.recalls for worker in driver.pool.state.workers.values()):
         driver.live(0.1, step=0.1)
         assert driver.now < began + 60.0
     return driver.now - began
