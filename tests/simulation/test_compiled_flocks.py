@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import pytest
+from seeds import due
 
 from kestrel_experiments.flock_simulation.compiled import (
     OF_CORES,
@@ -21,15 +23,6 @@ from kestrel_experiments.flock_simulation.compiled import (
 
 MOVING = ["--pools", "30", "--scale", "0.1", "--failing", "10%", "--joining", "10%"]
 WITH_CORES = ["--pools", "10", "--scale", "0.03", "--core", "--reclaim", "5"]
-
-
-@pytest.fixture(scope="module")
-def compiled() -> Iterator[dict[str, str]]:
-    """The variables of a Python that has all of it compiled, in a hurry."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MYPYC_OPT_LEVEL", "0")
-        with compiled_copy([*OF_FLOCKS, *OF_CORES]) as copy:
-            yield environment_of(copy)
 
 
 def simulated(options: list[str], variables: Mapping[str, str], directory: Path) -> dict[str, Any]:
@@ -49,13 +42,36 @@ def simulated(options: list[str], variables: Mapping[str, str], directory: Path)
     return run
 
 
-@pytest.mark.parametrize(
-    ("flock", "least"), [(MOVING, 10_000), (WITH_CORES, 3_000)], ids=["models", "cores"]
-)
+class Flock(NamedTuple):
+    """A flock to simulate.
+
+    Attributes:
+        options: of the command that simulates it.
+        modules: what is compiled for it.
+        least: it has more tasks than this.
+    """
+
+    options: list[str]
+    modules: tuple[ModuleType, ...]
+    least: int
+
+
+FLOCKS = {
+    "models": Flock(MOVING, OF_FLOCKS, 10_000),
+    "cores": Flock(WITH_CORES, (*OF_FLOCKS, *OF_CORES), 3_000),
+}
+
+
+@pytest.mark.parametrize("name", [list(FLOCKS)[place] for place in due(2, parts=2)])
 def test_compiled_code_comes_to_the_same_figures(
-    flock: list[str], least: int, compiled: dict[str, str], tmp_path: Path
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = simulated([*flock, "--compiled"], compiled, tmp_path)
-    assert found == simulated(flock, os.environ, tmp_path)
+    """One of them in turn: compiling takes a minute or two."""
+    options, modules, least = FLOCKS[name]
+    expected = simulated(options, os.environ, tmp_path)
+    monkeypatch.setenv("MYPYC_OPT_LEVEL", "0")  # in a hurry
+    with compiled_copy(modules) as copy:
+        found = simulated([*options, "--compiled"], environment_of(copy), tmp_path)
+    assert found == expected
     assert found["lost"] == 0
     assert found["tasks"] > least
