@@ -356,6 +356,11 @@ def test_scenarios_that_have_changed_come_first_and_two_are_played() -> None:
     assert {name for some in three for name in some} == {"a", "c", "e"}
 
 
+def test_the_longest_scenario_is_played_in_its_turn_and_alone() -> None:
+    played = [due_scenarios.due(["a", "b", "pool"], [], turn) for turn in range(3)]
+    assert played == [["a", "b"], ["b", "a"], ["pool"]]
+
+
 # -- which scenarios have changed ----------------------------------------------------------------
 
 
