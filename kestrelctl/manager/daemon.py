@@ -7,7 +7,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
 import psutil
@@ -39,8 +39,7 @@ from kestrelctl.manager.requests.dispatch import RequestDispatcher
 from kestrelctl.manager.requests.enrollment import EnrollmentRequests
 from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.retention import retention
-from kestrelctl.manager.sending.paced_session import PacedSession
-from kestrelctl.manager.sending.work_window import WorkWindow
+from kestrelctl.manager.sending.queue import SendQueue
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.triggers.files import open_triggers, read_all_triggers
 from kestrelctl.metrics.endpoint import listen
@@ -184,27 +183,16 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
         ca_file=options.ca_file,
     )
     connection.on_conflict = listener.on_conflict
-    window = WorkWindow(connection, f"pool@{options.domain}")
-    service.session = listener.session = window
-    listener.on_away = window.forget_waiting
-    sends_waiting: Callable[[], Mapping[str, int]] = dict
-    if options.send_limits:
-        paced = PacedSession(window, options.send_limits, clock.now)
-        service.session = listener.session = paced
+    queue = SendQueue(connection, clock.now, options.send_limits)
+    service.session = listener.session = queue
+    listener.on_away = queue.forget_waiting
 
-        def forget_waiting() -> None:
-            paced.forget_waiting()
-            window.forget_waiting()
+    def forget_polls(told: MemberEvents) -> None:
+        for event in told.events:
+            if event.kind in GONE_KINDS:
+                queue.forget_polls(event.worker)
 
-        listener.on_away = forget_waiting
-
-        def forget_polls(told: MemberEvents) -> None:
-            for event in told.events:
-                if event.kind in GONE_KINDS:
-                    paced.forget_polls(event.worker)
-
-        service.listen(MemberEvents, forget_polls)
-        sends_waiting = paced.waiting
+    service.listen(MemberEvents, forget_polls)
     environments: EnvironmentService | None = None
     if options.environments:
         classes, recipes = prepared.classes
@@ -250,7 +238,7 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
                 prepared.readers,
                 service,
                 flock.numbers,
-                sends_waiting,
+                queue.waiting,
                 lambda: dispatcher.properties.summaries(options.property_metrics),
                 environments,
             )

@@ -31,7 +31,7 @@ async def serve_metrics(
         listening: where.
         readers: who may read them.
         flock: how that of the pool stands; asked once for each scrape.
-        sends_waiting: by kind, what waits because of a limit on what is sent.
+        sends_waiting: by kind, what waits for a limit or for room in the connection.
         environments: None if the pool has none.
         properties: what those add up to that were chosen; asked once for each scrape.
     """

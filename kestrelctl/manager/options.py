@@ -8,9 +8,8 @@ from pathlib import Path
 
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.neighbour import RECLAIM_MINUTES
-from kestrelctl.core.pacing.send_limit import SendLimit
+from kestrelctl.core.pacing.send_limit import SendKind, SendLimit
 from kestrelctl.manager.mail.server import MailServer
-from kestrelctl.manager.sending.send_kind import SendKind
 
 #: Ended jobs are kept for 90 days, and no more than so many.
 KEEP_SECONDS = 90 * 86_400.0

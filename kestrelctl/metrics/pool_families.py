@@ -68,7 +68,7 @@ class ManagerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
         certificate: (host, end) of the server's certificate, if the connection has one.
         mails: what became of mails to users.
         flock: that the pool is in.
-        sends_waiting: by kind, messages that wait because of a limit on what is sent.
+        sends_waiting: by kind, messages that wait for a limit or for room in the connection.
         environments: by class.
         properties: (property, group of workers, what it adds up to) of those that were chosen.
     """
@@ -415,7 +415,7 @@ def _surroundings(numbers: ManagerProcessNumbers) -> Iterator[Metric]:
     yield certificate_family(numbers.certificate)
     yield gauges(
         "kestrel_sends_waiting",
-        "Messages of the manager that wait because of a limit on what is sent.",
+        "Messages that wait at the manager, for a limit or for room in its connection.",
         ("kind",),
         by(numbers.sends_waiting),
     )

@@ -8,10 +8,9 @@ from typing import TypeVar
 
 import click
 
-from kestrelctl.core.pacing.send_limit import SendLimit
+from kestrelctl.core.pacing.send_limit import SendKind, SendLimit
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.grammar.quantities import parse_size
-from kestrelctl.manager.sending.send_kind import SendKind
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import enum
 from math import inf
 
 import msgspec
 
 #: So much of a second's worth may be sent at once after a rest: a low limit has no large bursts.
 BURST_SECONDS = 0.1
+
+
+class SendKind(enum.StrEnum):
+    """What may have a limit of its own."""
+
+    WORK = "work"  #: from `pool@`: what workers shall do, and what they are told
+    FLOCK = "flock"  #: from `flock@`: to other pools
+    ANSWERS = "answers"  #: all else: to users
+    POLLS = "polls"  #: to workers, for values that they tell anyway
+    ALL = "all"  #: everything together
 
 
 class SendLimit(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What the manager sends goes no faster than it may: messages and bytes, by kind and in all."""
+"""What the manager sends goes when it may: by its limits, and work while there is room for it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ import pytest
 from neighbourskit import on_its_own_clock
 
 from kestrelctl.cli.manager.send_limit_option import parse_send_limits
-from kestrelctl.core.pacing.send_limit import Bucket, SendLimit
+from kestrelctl.core.pacing.send_limit import Bucket, SendKind, SendLimit
 from kestrelctl.errors import UsageError
-from kestrelctl.manager.sending.paced_session import SHORTEST_PAUSE_SECONDS, PacedSession
-from kestrelctl.manager.sending.send_kind import SendKind
+from kestrelctl.manager.sending.outbox import Outbox
+from kestrelctl.manager.sending.queue import (
+    LOOK_SECONDS,
+    MOST_BYTES,
+    SHORTEST_PAUSE_SECONDS,
+    SendQueue,
+)
 
 POOL, JOBS, FLOCK = "pool@p", "jobs@p", "flock@p"
 POLL = '{"type":"read_properties"}'
@@ -47,10 +52,10 @@ class Connection:
         self.stopped = True
 
 
-def paced(**limits: SendLimit) -> tuple[PacedSession, Connection]:
+def paced(**limits: SendLimit) -> tuple[SendQueue, Connection]:
     connection: Any = Connection()
     by_kind: Mapping[SendKind, SendLimit] = {SendKind(kind): n for kind, n in limits.items()}
-    return PacedSession(connection, by_kind, connection.loop.time), connection
+    return SendQueue(connection, connection.loop.time, by_kind), connection
 
 
 @on_its_own_clock
@@ -128,23 +133,24 @@ async def test_what_waits_holds_back_the_outbox() -> None:
 @on_its_own_clock
 async def test_what_waits_when_the_connection_is_lost_is_never_sent() -> None:
     """A worker that says hello again is told anew what is true then."""
-    session, connection = paced(work=SendLimit(1.0))
+    session, connection = paced(work=SendLimit(1.0), answers=SendLimit(1.0))
     for n in range(5):
         session.send(str(n), "w", POOL)
+        session.send(f"answer {n}", "u", JOBS)
     session.forget_waiting()
-    assert session.backlog_bytes() == 7
+    assert session.backlog_bytes() == connection.backlog_bytes()
     session.send("new", "w", POOL)
     await asyncio.sleep(10)
-    assert [text for _, _, text in connection.sent] == ["0", "new"]
+    assert [text for _, _, text in connection.sent] == ["0", "answer 0", "new"]
 
 
 @on_its_own_clock
 async def test_what_was_sent_counts_as_taken_only_after_it_went() -> None:
-    session, connection = paced(work=SendLimit(1.0))
+    session, connection = paced(answers=SendLimit(1.0))
     done: list[int] = []
     session.when_taken(lambda: done.append(0))
-    session.send("first", "w", POOL)
-    session.send("second", "w", POOL)
+    session.send("first", "u", JOBS)
+    session.send("second", "u", JOBS)
     session.when_taken(lambda: done.append(len(connection.sent)))
     await asyncio.sleep(3)
     assert done == [0, 2]
@@ -234,3 +240,99 @@ async def test_polls_have_a_line_of_their_own_in_which_each_waits_once() -> None
     assert max(Counter(int(at) for at in polls[1:]).values()) <= 11
     assert 60 * 10 <= len(polls) <= 60 * 10 + 301
     assert other in [text for _, _, text in connection.sent]
+
+
+# -- room in the connection ------------------------------------------------------------------------
+
+#: As of a task with large arguments.
+WORK = "x" * 100_000
+FIT = MOST_BYTES // len(WORK) + 1
+
+
+class SlowConnection:
+    """A connection that holds what it is given until the server deals with it."""
+
+    online = True
+    refused = None
+    link = "connected"
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str | None, str]] = []
+        self.held_bytes = 0
+
+    def send(self, payload: str, to: str, sender: str | None = None) -> None:
+        self.sent.append((sender, to))
+        self.held_bytes += len(payload)
+
+    send_body = send
+
+    def backlog_bytes(self) -> int:
+        return self.held_bytes
+
+    def when_taken(self, done: Callable[[], None]) -> None:
+        done()
+
+
+def behind_it() -> tuple[SendQueue, SlowConnection]:
+    connection: Any = SlowConnection()
+    return SendQueue(connection, asyncio.get_running_loop().time), connection
+
+
+def hand_out(session: SendQueue, workers: int) -> None:
+    for number in range(workers):
+        session.send(WORK, f"w{number}", POOL)
+
+
+@on_its_own_clock
+async def test_an_answer_waits_for_little_work_however_much_is_handed_out() -> None:
+    session, connection = behind_it()
+    hand_out(session, 900)
+    assert connection.held_bytes <= MOST_BYTES + len(WORK)
+    session.send("answer", "ada", JOBS)
+    assert connection.sent[-1] == (JOBS, "ada")
+    assert len(connection.sent) == FIT + 1
+
+
+@on_its_own_clock
+async def test_work_goes_on_in_its_order_as_the_server_deals_with_it() -> None:
+    session, connection = behind_it()
+    hand_out(session, 50)
+    session.send_body("kill", "w0", POOL)
+    for _ in range(60):
+        connection.held_bytes = max(0, connection.held_bytes - len(WORK))
+        session.send("later", "w49", POOL)
+        await asyncio.sleep(LOOK_SECONDS * 1.5)
+    order = [to for _, to in connection.sent]
+    assert order == [*(f"w{number}" for number in range(50)), "w0", *["w49"] * 60]
+
+
+@on_its_own_clock
+async def test_the_outbox_sees_what_is_before_answers_and_not_the_work_that_waits() -> None:
+    session, connection = behind_it()
+    outbox = Outbox(lambda: session, JOBS, lambda: None)
+    hand_out(session, 900)
+    connection.held_bytes = 0
+    assert session.backlog_bytes() == 0
+    outbox.put("ada", "answer", typed=False)
+    assert connection.sent[-1] == (JOBS, "ada")
+
+
+@on_its_own_clock
+async def test_work_that_waits_when_the_connection_is_lost_is_never_sent() -> None:
+    session, connection = behind_it()
+    hand_out(session, 50)
+    session.forget_waiting()
+    connection.held_bytes = 0
+    session.send("hello again", "w0", POOL)
+    await asyncio.sleep(1)
+    assert len(connection.sent) == FIT + 1
+
+
+@on_its_own_clock
+async def test_a_mark_behind_an_answer_waits_for_no_work_that_waits() -> None:
+    session, _ = behind_it()
+    hand_out(session, 900)
+    session.send("answer", "ada", JOBS)
+    done: list[str] = []
+    session.when_taken(lambda: done.append("taken"))
+    assert done == ["taken"]
