@@ -13,7 +13,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
+
+from kestrelctl.clock_and_session import Session
 
 #: An answer that is not larger goes out at once while the connection has room.
 SMALL_BYTES = 16 * 1024
@@ -28,23 +30,6 @@ MOST_BYTES = 4 << 20
 MOST_ANSWERS = 1000
 #: How often the connection is looked at while answers wait.
 LOOK_SECONDS = 0.005
-
-
-class Way(Protocol):
-    """Where answers go: a `ports.Session`."""
-
-    def send(self, payload: str, to: str, sender: str | None = None) -> None:
-        """Sends a JSON payload."""
-
-    def send_body(self, text: str, to: str, sender: str | None = None) -> None:
-        """Sends a chat message."""
-
-    def when_taken(self, done: Callable[[], None]) -> None:
-        """Calls `done` when the server has dealt with all that was sent so far."""
-
-    def backlog_bytes(self) -> int:
-        """What was given to the connection and is not written yet."""
-        ...
 
 
 class _Answer(NamedTuple):
@@ -73,7 +58,7 @@ class Outbox:
     """
 
     def __init__(
-        self, session: Callable[[], Way], sender: str, drained: Callable[[], None]
+        self, session: Callable[[], Session], sender: str, drained: Callable[[], None]
     ) -> None:
         self._session = session
         self._sender = sender
