@@ -771,3 +771,35 @@ AnyRequest = (
 
 ENDED_STATES = ("done", "failed", "cancelled")
 JOB_STATES = ("active", *ENDED_STATES)
+
+_READING = (
+    AskFlock
+    | ListNeighbours
+    | ListFlockRules
+    | ListEvents
+    | ListWorkerGroups
+    | ListEnvironments
+    | ListJobs
+    | ListTasks
+    | ListOutputs
+    | Logs
+    | ExplainJob
+    | DrawGraph
+    | TellStory
+    | ListWorkers
+    | PoolStatus
+    | PoolOverview
+    | PoolTraffic
+    | ListPolicies
+    | ListAssets
+    | UserUsage
+    | ListUsers
+    | ListGroups
+)
+
+
+def may_repeat(request: AnyRequest) -> bool:
+    """Whether it does no harm if a request is done twice: it reads, or has a key of its own."""
+    if isinstance(request, SubmitJob | SubmitJobs):
+        return bool(request.key)
+    return isinstance(request, _READING)

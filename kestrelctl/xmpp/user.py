@@ -24,7 +24,7 @@ from kestrelctl.errors import (
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import AnyAnswer, Ended, Failed
 from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
-from kestrelctl.protocol.requests import AnyRequest
+from kestrelctl.protocol.requests import AnyRequest, may_repeat
 from kestrelctl.protocol.upload_slots import Slot
 from kestrelctl.xmpp import slots, xmpp_session
 
@@ -32,6 +32,9 @@ from kestrelctl.xmpp import slots, xmpp_session
 PATIENCE_SECONDS = 10.0
 #: The longest pause between two tries to reach a manager that is away.
 LONGEST_PAUSE_SECONDS = 1.0
+#: A request that may be done twice is sent again after so long without an answer: a manager that
+#: was killed a moment ago may have taken it along, and the server cannot know.
+REPEAT_SECONDS = 10.0
 #: Conditions of a request that the server returned because nobody is where the manager should be.
 #: Prosody says the first while a component is not connected.
 AWAY = ("remote-server-timeout", "remote-server-not-found", "service-unavailable")
@@ -169,10 +172,14 @@ class UserConnection:
         payload = _payload(msgspec.structs.replace(request, id=request_id))
         future: asyncio.Future[AnyAnswer] = asyncio.get_running_loop().create_future()
         self._pending[request_id] = future
-        self.session.send(payload, self._pool)
+        pause_seconds = REPEAT_SECONDS if may_repeat(request) else None
         try:
             async with asyncio.timeout(timeout_seconds):
-                answer = await future
+                while True:
+                    self.session.send(payload, self._pool)
+                    with contextlib.suppress(TimeoutError):
+                        answer = await asyncio.wait_for(asyncio.shield(future), pause_seconds)
+                        break
         except TimeoutError:
             raise TimedOut(
                 f"the pool did not answer within {timeout_seconds:g} s",

@@ -102,8 +102,9 @@ class Page:
         await self.until(f"{element} !== null")
         async with asyncio.timeout(SECONDS):
             # What moves the focus as it appears can get the first of it.
-            while await self.evaluate(f"{element}.value") != text:
-                await self.evaluate(f"{element}.focus(), {element}.select()")
+            # And what draws the page anew may take it away for a moment.
+            while await self.evaluate(f"{element}?.value") != text:
+                await self.evaluate(f"{element}?.focus(), {element}?.select()")
                 await self._tell("Input.insertText", text=text)
 
     async def enters(self, selector: str, text: str) -> None:
@@ -113,7 +114,7 @@ class Page:
         enter = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13}
         async with asyncio.timeout(SECONDS):
             while await self.evaluate(f"{field}?.value") == text:
-                await self.evaluate(f"{field}.focus()")
+                await self.evaluate(f"{field}?.focus()")
                 await self._tell("Input.dispatchKeyEvent", type="keyDown", text="\r", **enter)
                 await self._tell("Input.dispatchKeyEvent", type="keyUp", **enter)
                 await asyncio.sleep(1)

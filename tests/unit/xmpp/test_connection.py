@@ -9,15 +9,24 @@ from types import SimpleNamespace
 from xml.etree.ElementTree import Element, fromstring
 
 import pytest
+from jobkit import job_spec
+from neighbourskit import on_its_own_clock
 
-from kestrelctl.errors import Busy, Undelivered, Unreachable, Untrusted, UsageError
+from kestrelctl.errors import Busy, TimedOut, Undelivered, Unreachable, Untrusted, UsageError
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import Changed, Failed, Reply
 from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
 from kestrelctl.protocol.codec import MAX_PAYLOAD_BYTES
-from kestrelctl.protocol.requests import CancelJobs
+from kestrelctl.protocol.requests import (
+    AnyRequest,
+    CancelJobs,
+    PoolStatus,
+    SubmitJob,
+    SubmitJobs,
+    UploadItems,
+)
 from kestrelctl.xmpp import xmpp_session
-from kestrelctl.xmpp.user import AWAY, UserConnection
+from kestrelctl.xmpp.user import AWAY, REPEAT_SECONDS, UserConnection
 from kestrelctl.xmpp.xmpp_session import ECHO_CHARACTERS, MOST_STANZA_BYTES, IqRefused
 
 
@@ -383,6 +392,58 @@ async def test_a_request_that_the_server_refuses_is_not_a_manager_that_is_away()
         await user.ask(CancelJobs(jobs="7"))
     assert "policy-violation" in (refused.value.cause or "")
     assert "manager" not in f"{refused.value.message} {refused.value.hint}"
+
+
+class Silent:
+    """A user whose manager answers the last of so many requests only."""
+
+    def __init__(self, times: int) -> None:
+        self.user = UserConnection("x")
+        self.user.session = SimpleNamespace(send=self._send)  # type: ignore[assignment]
+        self.user.on_online()
+        self.times = times
+        self.asked: list[tuple[str, float]] = []
+        self._began = asyncio.get_running_loop().time()
+
+    def _send(self, text: str, to: str) -> None:
+        request = codec.requests.decode(text)
+        self.asked.append((request.id, asyncio.get_running_loop().time() - self._began))
+        if len(self.asked) == self.times:
+            answer = Changed(id=request.id, what=[])
+            self.user.on_payload("jobs@x", "ada@x/1", codec.encode(answer))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [PoolStatus(), SubmitJob(spec=job_spec(), key="k"), SubmitJobs(upload="u", key="k")],
+    ids=lambda request: type(request).__name__,
+)
+def test_what_may_be_done_twice_is_asked_again_under_the_same_id(request_: AnyRequest) -> None:
+    """A manager that was killed has taken the first along; either answer will do."""
+
+    @on_its_own_clock
+    async def asks() -> None:
+        silent = Silent(times=3)
+        await silent.user.ask(request_, 30.0)
+        assert silent.asked == [("1", 0.0), ("1", REPEAT_SECONDS), ("1", 2 * REPEAT_SECONDS)]
+
+    asks()
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [CancelJobs(jobs="7"), SubmitJob(spec=job_spec()), UploadItems(upload="u", lines=["a"])],
+    ids=lambda request: type(request).__name__,
+)
+def test_what_would_be_done_twice_is_asked_once(request_: AnyRequest) -> None:
+    @on_its_own_clock
+    async def asks() -> None:
+        silent = Silent(times=2)
+        with pytest.raises(TimedOut):
+            await silent.user.ask(request_, 3 * REPEAT_SECONDS)
+        assert len(silent.asked) == 1
+
+    asks()
 
 
 # -- a pool that is away for a moment --------------------------------------------------------------
