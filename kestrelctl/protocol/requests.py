@@ -799,7 +799,10 @@ _READING = (
 
 
 def may_repeat(request: AnyRequest) -> bool:
-    """Whether it does no harm if a request is done twice: it reads, or has a key of its own."""
-    if isinstance(request, SubmitJob | SubmitJobs):
-        return bool(request.key)
+    """Whether it does no harm if a request is done twice: it reads, or has a key of its own.
+
+    What was uploaded for a job is taken once: without it, another time would be refused.
+    """
+    if isinstance(request, SubmitJob):
+        return bool(request.key) and not request.upload
     return isinstance(request, _READING)

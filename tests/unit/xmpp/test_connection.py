@@ -415,7 +415,7 @@ class Silent:
 
 @pytest.mark.parametrize(
     "request_",
-    [PoolStatus(), SubmitJob(spec=job_spec(), key="k"), SubmitJobs(upload="u", key="k")],
+    [PoolStatus(), SubmitJob(spec=job_spec(), key="k")],
     ids=lambda request: type(request).__name__,
 )
 def test_what_may_be_done_twice_is_asked_again_under_the_same_id(request_: AnyRequest) -> None:
@@ -432,8 +432,14 @@ def test_what_may_be_done_twice_is_asked_again_under_the_same_id(request_: AnyRe
 
 @pytest.mark.parametrize(
     "request_",
-    [CancelJobs(jobs="7"), SubmitJob(spec=job_spec()), UploadItems(upload="u", lines=["a"])],
-    ids=lambda request: type(request).__name__,
+    [
+        CancelJobs(jobs="7"),
+        SubmitJob(spec=job_spec()),
+        SubmitJob(spec=job_spec(), key="k", upload="u"),
+        SubmitJobs(upload="u", key="k"),
+        UploadItems(upload="u", lines=["a"]),
+    ],
+    ids=["cancel", "no key", "upload", "graph", "items"],
 )
 def test_what_would_be_done_twice_is_asked_once(request_: AnyRequest) -> None:
     @on_its_own_clock
