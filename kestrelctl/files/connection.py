@@ -140,9 +140,6 @@ class Line:
         headers = {"Range": f"bytes={from_bytes}-"} if from_bytes else {}
         try:
             connection.request("GET", _path(url), headers=headers)
-            # The server writes what it says of a file, and then the file, which would wait for an
-            # acknowledgement that waits for company: 40 ms for each small file (tcp(7)).
-            connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
             answer = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             raise self._failed(address, error) from None

@@ -78,7 +78,8 @@ c2s_direct_tls_ports = {{ }}
 component_interfaces = {{ "{loopback}" }}
 component_ports = {{ {component_port} }}
 network_backend = "epoll"
-network_settings = {{ tcp_backlog = 1024 }}
+-- A large stanza is written in pieces. The last would wait 40 ms for the answer to those before.
+network_settings = {{ tcp_backlog = 1024; nagle = false }}
 c2s_stanza_size_limit = {max_stanza_bytes}
 component_stanza_size_limit = {max_stanza_bytes}
 
