@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -111,6 +112,14 @@ def in_use_by(root: Path) -> list[str]:
     return found
 
 
+def assert_unused(root: Path) -> None:
+    """A process that was killed takes a moment to end."""
+    give_up_at = time.monotonic() + 10
+    while (found := in_use_by(root)) and time.monotonic() < give_up_at:
+        time.sleep(0.05)
+    assert found == []
+
+
 KINDS = ("venv", "chroot", "nspawn", "podman")
 
 
@@ -121,7 +130,7 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
         before = request.getfixturevalue("podman")
         wanted = EnvironmentClass(name="e", kind="podman", image=IMAGE)
         yield Kind(ContainerDriver("podman", root, OWNER, before=before), wanted, root)
-        assert in_use_by(root) == []
+        assert_unused(root)
         return
     recipe = ""
     if request.param != "venv":
@@ -135,7 +144,7 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
     }  # fmt: skip
     wanted = EnvironmentClass(name="e", kind=request.param, recipe=recipe)
     yield Kind(drivers[request.param](root), wanted, root)
-    assert in_use_by(root) == []
+    assert_unused(root)
 
 
 @pytest.fixture

@@ -94,7 +94,8 @@ async def main():
         if {how == "plain"}:
             print((await run_program([{str(place)!r}, "plain"], "int", 20.0, at=7.0)).value)
         print(other.returncode, len(_children()), flush=True)
-    print((await run_program([{str(place)!r}, {how!r}], "int", 20.0, at=7.0)).value)
+    value = (await run_program([{str(place)!r}, {how!r}], "int", 20.0, at=7.0)).value
+    print(value, flush=True)
     sys.stdin.read()
 
 asyncio.run(main())
