@@ -1,9 +1,13 @@
-"""Writes the version into what is built: it has no git any more where it is installed."""
+"""Writes the version into what is built: it has no git any more where it is installed.
+
+Builds the launcher for each kind of processor, too, if the compiler is here that can.
+"""
 
 from __future__ import annotations
 
 import re
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -25,6 +29,16 @@ class VersionHook(BuildHookInterface):
         self.made = Path(tempfile.mkdtemp())
         (self.made / "__init__.py").write_text(text, encoding="utf-8")
         build_data["force_include"][str(self.made / "__init__.py")] = PLACE
+        sys.path.insert(0, self.root)
+        from kestrelctl.worker.launch import native_program
+
+        if not native_program.builds_for_all():
+            self.app.display_warning("without ziglang workers start tasks in Python")
+            return
+        for machine in native_program.MACHINES:
+            made = native_program.build(machine, self.made)
+            place = f"kestrelctl/worker/launch/compiled/{made.name}"
+            build_data["force_include"][str(made)] = place
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         if version != "editable":

@@ -54,6 +54,7 @@ class SimulatedExecutor:
         guest_job: Callable[[int], int | None],
     ) -> None:
         self.start_seconds = Histogram(START_BOUNDS)
+        self.most_ahead = 0
         self._worker = worker
         self._clock = clock
         self._random = random
@@ -169,6 +170,12 @@ class SimulatedExecutor:
         if stage.name == OUT:
             self._audit.stages.only_out_failed(number)
         self._ends(number, Outcome.FAILED, in_stage(stage.name, "exit code 3"), 0)
+
+    def begin(self, number: int) -> None:
+        """None waits here."""
+
+    def withdraw(self, number: int) -> None:
+        """None waits here."""
 
     def kill(self, number: int, reason: ReasonText = CANCELLED) -> bool:
         if number not in self._began_at:

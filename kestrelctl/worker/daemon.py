@@ -77,6 +77,7 @@ from kestrelctl.worker.isolation.plain import Plain
 from kestrelctl.worker.isolation.probe import choose
 from kestrelctl.worker.isolation.rung import Rung, TaskLimits
 from kestrelctl.worker.keeper import keep_the_keeper
+from kestrelctl.worker.launch import native_program
 from kestrelctl.worker.options import WorkerOptions
 from kestrelctl.worker.plugins.definition_files import read_all_commands, read_all_definitions
 from kestrelctl.worker.plugins.plugin_process import PluginProcess
@@ -98,7 +99,11 @@ STOPPED = 143
 
 
 def _add_sessions(
-    process: WorkerProcess, options: WorkerOptions, machine: Machine, rung: Rung
+    process: WorkerProcess,
+    options: WorkerOptions,
+    machine: Machine,
+    rung: Rung,
+    native: Path | None,
 ) -> None:
     n, lifetime = options.sessions, options.lifetime_seconds
     wanted = offered_assets(options.assets)
@@ -119,7 +124,7 @@ def _add_sessions(
             *((workdir.TAG,) if options.any_workdir else ()),
             *(_input_tags(options) if _fetches_inputs(options) else ()),
             *(_environment_tags(options) if options.executor == "process" else ()),
-            *(_process_tags(options) if options.executor == "process" else ()),
+            *(_process_tags(options, native) if options.executor == "process" else ()),
         ),
         host=machine.hostname,
         os=machine.os,
@@ -157,9 +162,13 @@ def _environment_tags(options: WorkerOptions) -> tuple[str, ...]:
     )
 
 
-def _process_tags(options: WorkerOptions) -> tuple[str, ...]:
+def _process_tags(options: WorkerOptions, native: Path | None) -> tuple[str, ...]:
     writes_files = options.any_workdir or bool(options.shared_outputs)
-    return (*_PROCESS_TAGS, *((output_addresses.FILE_TAG,) if writes_files else ()))
+    return (
+        *_PROCESS_TAGS,
+        *((output_addresses.FILE_TAG,) if writes_files else ()),
+        "launcher:python" if native is None else "launcher:native",
+    )
 
 
 def _fetches_inputs(options: WorkerOptions) -> bool:
@@ -221,9 +230,10 @@ def _executor(
     options: WorkerOptions,
     machine: Machine,
     rung: Rung,
+    native: Path | None,
     inside: TaskEnvironments,
     sessions: Sequence[WorkerSession],
-    on_stage: Callable[[int, str], None],
+    process: Callable[[], WorkerProcess],
     on_completion: Callable[[Completion], None],
 ) -> Executor:
     if options.executor == "inline":
@@ -253,9 +263,12 @@ def _executor(
         rung=rung,
         task_limits=limits,
         any_workdir=options.any_workdir,
-        on_stage=on_stage,
+        on_stage=lambda number, name: process().on_stage(number, name),
+        on_begun=lambda number, at: process().on_begun(number, at),
+        on_withdrawn=lambda number: process().on_withdrawn(number),
         output_stage=stage,
         log_stage=LogStage(share),
+        native=native,
     )
 
     async def find(number: int, files: ParentFiles) -> Left:
@@ -374,6 +387,7 @@ async def serve(options: WorkerOptions) -> int:
     """
     machine = discover()
     rung = _rung(options, machine)
+    native = native_program.find() if options.executor == "process" else None
     sessions: list[WorkerSession] = []
     inside = TaskEnvironments(_environments_of(options) / "recipes")
     process: WorkerProcess = WorkerProcess(
@@ -384,9 +398,10 @@ async def serve(options: WorkerOptions) -> int:
             options,
             machine,
             rung,
+            native,
             inside,
             sessions,
-            lambda number, name: process.on_stage(number, name),
+            lambda: process,
         ),
         clock,
         Random(),
@@ -400,7 +415,7 @@ async def serve(options: WorkerOptions) -> int:
     loop.add_signal_handler(signal.SIGHUP, process.stop)
     metrics_server = keeping = environments = collecting = plugins = plugins_here = None
     try:
-        _add_sessions(process, options, machine, rung)
+        _add_sessions(process, options, machine, rung, native)
         sessions += process.sessions
         # What may fail comes first: the rest sets right what an earlier process has left.
         if options.metrics:

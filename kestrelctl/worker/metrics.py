@@ -45,7 +45,7 @@ def numbers(process: WorkerProcess) -> WorkerProcessNumbers:
         sessions=len(sessions),
         welcomed=sum(agent.welcomed for agent in agents),
         running=sum(len(agent.running) for agent in agents),
-        queued=sum(len(agent.queue) for agent in agents),
+        queued=sum(agent.waiting for agent in agents),
         finished=process.finished,
         unreported=sum(len(agent.unacknowledged) for agent in agents),
         spool_bytes=process.spool_bytes,

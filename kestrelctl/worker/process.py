@@ -186,6 +186,8 @@ class WorkerProcess:
                 self.executor.kill(command.number)
         self._computed.clear()
         for worker in self.sessions:
+            if self.executor.most_ahead:
+                worker.most_ahead = max(1, self.executor.most_ahead // len(self.sessions))
             worker.session.start()
             if len(self.sessions) > 1:
                 with contextlib.suppress(TimeoutError):
@@ -200,6 +202,20 @@ class WorkerProcess:
         session_of = self._session_of.pop(end.number, None)
         if session_of is not None:
             session_of.on_completion(end)
+            if self._draining:
+                self.on_progress()
+
+    def on_begun(self, number: int, at: float) -> None:
+        """What the executor is to call when an attempt has started that waited there."""
+        session_of = self._session_of.get(number)
+        if session_of is not None:
+            session_of.on_begun(number, at)
+
+    def on_withdrawn(self, number: int) -> None:
+        """What the executor is to call when it has forgotten an attempt that waited there."""
+        session_of = self._session_of.pop(number, None)
+        if session_of is not None:
+            session_of.on_withdrawn(number)
             if self._draining:
                 self.on_progress()
 
@@ -325,7 +341,7 @@ class WorkerProcess:
             return
         if all(worker.agent.idle for worker in self.sessions):
             self.done.set()
-        elif not any(worker.agent.running for worker in self.sessions):
+        elif not any(worker.agent.running or worker.agent.ahead for worker in self.sessions):
             self._loop.call_later(UNHEARD_SECONDS, self.done.set)
 
     def on_signal(self) -> None:

@@ -63,7 +63,8 @@ def machine(tmp_path: Path) -> Machine:
     checkout, tools = tmp_path / "checkout", tmp_path / "tools"
     checkout.mkdir()
     tools.mkdir()
-    for name in ("kestrel", "pyproject.toml", "requirements.lock", "requirements-run.lock"):
+    locks = ("requirements.lock", "requirements-run.lock", "requirements-build.lock")
+    for name in ("kestrel", "pyproject.toml", *locks):
         shutil.copy(CHECKOUT / name, checkout)
     (checkout / "experiments").mkdir()
     shutil.copy(CHECKOUT / "experiments/pyproject.toml", checkout / "experiments")
@@ -105,7 +106,7 @@ def test_it_tells_the_program_how_it_was_called(machine: Machine) -> None:
 def test_ansible_comes_with_it(machine: Machine) -> None:
     played = machine.kestrel("ansible-playbook", "-i", "inventory/mine", "site.yml")
     assert played.stdout == "ansible-playbook -i inventory/mine site.yml\n"
-    assert machine.installations() == ["requirements-run.lock", "experiments"]
+    assert machine.installations() == ["requirements-build.lock", "experiments"]
 
 
 def test_molecule_comes_with_the_tests(machine: Machine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tarfile
@@ -26,6 +27,30 @@ def test_a_wheel_says_its_license(tmp_path: Path) -> None:
         assert "License-Expression: Apache-2.0\n" in archive.read(info).decode()
         license_file = info.replace("METADATA", "licenses/LICENSE")
         assert archive.read(license_file) == (CHECKOUT / "LICENSE").read_bytes()
+
+
+def test_a_wheel_has_a_launcher_for_each_kind_of_machine_which_runs_where_it_is_installed(
+    tmp_path: Path,
+) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=CHECKOUT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    place = tmp_path / "installed"
+    install = [sys.executable, "-m", "pip", "install", "--no-deps", "--target", str(place), wheel]
+    subprocess.run(install, check=True, capture_output=True)
+    made = {file.name: file for file in (place / "kestrelctl/worker/launch/compiled").iterdir()}
+    assert made.keys() == {"kestrel-launcher-x86_64", "kestrel-launcher-aarch64"}
+    kinds = {name: file.read_bytes()[18:20] for name, file in made.items()}  # e_machine (elf(5))
+    assert kinds == {
+        "kestrel-launcher-x86_64": b"\x3e\x00",
+        "kestrel-launcher-aarch64": b"\xb7\x00",
+    }
+    find = "from kestrelctl.worker.launch.native_program import find; print(find())"
+    environment = {"PYTHONPATH": str(place)}
+    found = subprocess.run(
+        [sys.executable, "-c", find], env=environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert found.stdout.strip() == str(made[f"kestrel-launcher-{os.uname().machine}"])
 
 
 @pytest.fixture

@@ -304,7 +304,7 @@ def ad_bytes(directory: Path) -> int:
         def add_session(self, _pool: str, ad: Any, *_: Any, **__: Any) -> None:
             ads.append(ad)
 
-    daemon._add_sessions(Process(), options, DEBIAN, Plain())  # type: ignore[arg-type]
+    daemon._add_sessions(Process(), options, DEBIAN, Plain(), None)  # type: ignore[arg-type]
     [ad] = ads
     return len(msgspec.json.encode(ad))
 

@@ -102,6 +102,7 @@ class Hands:
 
     def __init__(self, on_completion: Callable[[Completion], None]) -> None:
         self.start_seconds = Histogram(START_BOUNDS)
+        self.most_ahead = 0
         self.running: dict[int, CommandSpec] = {}
         self.started: list[CommandSpec] = []
         self.complete = on_completion

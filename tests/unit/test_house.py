@@ -99,6 +99,7 @@ def test_modules_start_with_a_docstring() -> None:
 
 DEPLOYED = [
     "requirements-run.lock",
+    "requirements-build.lock",
     "requirements-manager.lock",
     "requirements-worker.lock",
     "requirements-worker-s3.lock",

@@ -43,7 +43,7 @@ class Executor:
         limits_bytes: of memory and disk, of what was started.
         joined: whether its standard error goes into its standard output, of each.
         stages: of each that has some.
-        killed: numbers.
+        killed, begun, withdrawn: numbers.
         held: what would let another process hold each of those that started.
         places: to which addresses they leave files, and whose they are.
         commands: all that started.
@@ -56,6 +56,7 @@ class Executor:
         computed: list[HeldAttempt],
     ) -> None:
         self.start_seconds = Histogram(START_BOUNDS)
+        self.most_ahead = 0
         self.started: list[int] = []
         self.limits_bytes: list[tuple[int, int]] = []
         self.joined: list[bool] = []
@@ -63,6 +64,8 @@ class Executor:
         self.complete = on_completion
         self.broken_for: set[int] = set()
         self.killed: list[int] = []
+        self.begun: list[int] = []
+        self.withdrawn: list[int] = []
         self.held: list[HeldAttempt | None] = []
         self.places: list[tuple[str, str]] = []
         self.commands: list[CommandSpec] = []
@@ -80,6 +83,12 @@ class Executor:
         self.held.append(command.held)
         self.places.append((command.program.output_to, command.owner))
         self.commands.append(command)
+
+    def begin(self, number: int) -> None:
+        self.begun.append(number)
+
+    def withdraw(self, number: int) -> None:
+        self.withdrawn.append(number)
 
     def kill(self, number: int, reason: str = "cancelled") -> bool:
         self.killed.append(number)

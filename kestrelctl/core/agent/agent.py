@@ -42,6 +42,7 @@ class LocalAttempt:
         limits: how much of the assets it may use that the worker watches over.
         seal: shows the pool that it was handed to this worker.
         waited_seconds: from its arrival to its start; 0 until then.
+        is_ahead: whether its executor has it, and starts it when an attempt like it has ended.
         count: which attempt of its task it is, from 1.
         checkpoint: what it goes on from; None to begin anew.
         hosts: where the members of its job run, if that spans workers.
@@ -54,6 +55,7 @@ class LocalAttempt:
         "count",
         "hosts",
         "index",
+        "is_ahead",
         "item",
         "limits",
         "number",
@@ -87,6 +89,7 @@ class LocalAttempt:
         self.seal = seal
         self.arrived_at = now
         self.waited_seconds = 0.0
+        self.is_ahead = False
 
 
 class Agent:
@@ -113,6 +116,9 @@ class Agent:
         self.free = dict(self.capacity)
         self.templates: dict[int, Template] = {}
         self.queue: deque[LocalAttempt] = deque()
+        #: First of all that wait: the executor has them. In the order in which they are to start.
+        self.ahead: dict[int, LocalAttempt] = {}
+        self._recalled: set[int] = set()  # of these, the ones that are not to start any more
         self.running: dict[int, LocalAttempt] = {}
         self.unacknowledged: dict[int, Result] = {}
         self._seals: dict[int, Seal] = {}  # of those, by attempt number
@@ -235,6 +241,7 @@ class Agent:
         before, self._indexed = self.capacity, units or ()
         self.capacity = with_units(amounts(assets), units or {})
         self.free = resized(self.free, before, self.capacity)
+        self._recalled.update(self.ahead)  # there may be no place for one when another ends
         made = {a.claim: claim_of(a.claim.amounts, self._indexed) for a in self.queue}
         for attempt in self.queue:
             attempt.claim = made[attempt.claim]
@@ -247,7 +254,8 @@ class Agent:
             wall: the same moment by the machine's clock, for their results.
 
         Returns:
-            Those that run, to be killed; they are reported when they have ended.
+            Those that run or that the executor has, to be killed; they are reported when they have
+            ended.
         """
         wanted = set(numbers)
         kept: deque[LocalAttempt] = deque()
@@ -266,11 +274,15 @@ class Agent:
             )
             self._keep(result, attempt.seal, now)
         self.queue = kept
-        return [number for number in self.running if number in wanted]
+        return [number for number in (*self.running, *self.ahead) if number in wanted]
 
     def on_recall(self, numbers: Iterable[int]) -> list[int]:
-        """Gives back those of these attempts that have not started."""
+        """Gives back those of these attempts that have not started.
+
+        Those that the executor has are to be withdrawn from it (`to_withdraw`).
+        """
         wanted = set(numbers)
+        self._recalled.update(self.ahead.keys() & wanted)
         returned = [attempt.number for attempt in self.queue if attempt.number in wanted]
         if returned:
             self.queue = deque(a for a in self.queue if a.number not in wanted)
@@ -286,6 +298,7 @@ class Agent:
     def drain(self) -> list[int]:
         """Takes nothing new from now on; returns what has not started."""
         self.draining = True
+        self._recalled.update(self.ahead)
         returned = [attempt.number for attempt in self.queue]
         self.queue.clear()
         return returned
@@ -301,10 +314,10 @@ class Agent:
         self.welcomed = False
         self.greeting += 1
         if self.wanted is not None:
-            self.wanted = 0 if self.draining else max(0, self._wanted_at_most - len(self.queue))
+            self.wanted = 0 if self.draining else max(0, self._wanted_at_most - self.waiting)
         self.templates.clear()
         claims: dict[Claim, int] = {}
-        going = [*self.running.values(), *self.queue]
+        going = [*self.running.values(), *self.ahead.values(), *self.queue]
         held = [
             (a.number, a.template.job_id, a.index, claims.setdefault(a.claim, len(claims)))
             for a in going
@@ -317,19 +330,31 @@ class Agent:
 
     @property
     def can_start(self) -> bool:
-        """Whether the first attempt in the queue fits into what is free."""
-        return bool(self.queue) and self.queue[0].claim.fits(self.free)
+        """Whether the first attempt that waits fits into what is free."""
+        if not self.ahead:
+            return bool(self.queue) and self.queue[0].claim.fits(self.free)
+        first = self._first()
+        return first is not None and first.claim.fits(self.free)
+
+    def _first(self) -> LocalAttempt | None:
+        for number, attempt in self.ahead.items():
+            if number not in self._recalled:
+                return attempt
+        return self.queue[0] if self.queue else None
 
     def start_next(self, now: float) -> LocalAttempt | None:
-        """Takes the first attempt out of the queue and charges its claim.
+        """Takes the first attempt that waits and charges its claim.
 
-        The caller starts it at once: it counts as running from now on.
+        The caller starts it at once, or has the executor do so: it counts as running from now on.
 
         Returns:
             None if there is no attempt, or the first one does not fit.
         """
-        while self.can_start:
-            attempt = self.queue.popleft()
+        while (attempt := self._first()) is not None and attempt.claim.fits(self.free):
+            if attempt.is_ahead:
+                del self.ahead[attempt.number]
+                break
+            self.queue.popleft()
             # No manager that is right sends one twice; its place would never be free again.
             if attempt.number not in self.running and attempt.number not in self.unacknowledged:
                 break
@@ -342,6 +367,67 @@ class Agent:
             attempt.claim.charge(self.free)
         self.running[attempt.number] = attempt
         return attempt
+
+    def can_hand(self, most: int) -> bool:
+        """Whether the first attempt in the queue may wait at the executor.
+
+        It may if it takes nothing but what one like it takes that runs, so that it can start in the
+        place of that: the order in which attempts start stays the same.
+
+        Args:
+            most: how many may wait there.
+        """
+        if not self.queue or len(self.ahead) >= most:
+            return False
+        first = self.queue[0]
+        return (
+            first.template.program.is_one_process
+            and not first.claim.takes_units
+            and any(
+                each.claim.amounts == first.claim.amounts and each.template.program.is_one_process
+                for each in self.running.values()
+            )
+        )
+
+    def hand_next(self, most: int) -> LocalAttempt | None:
+        """Takes the first attempt out of the queue, to wait at the executor.
+
+        Nothing is charged for it; `on_begun` follows, or `on_withdrawn`, or its completion.
+
+        Returns:
+            None if it may not.
+        """
+        while self.can_hand(most):
+            attempt = self.queue.popleft()
+            number = attempt.number
+            if number in self.ahead or number in self.running or number in self.unacknowledged:
+                continue
+            attempt.is_ahead = True
+            self.ahead[number] = attempt
+            return attempt
+        return None
+
+    def on_begun(self, number: int, at: float) -> None:
+        """An attempt that waited at the executor has started, in the place of one like it.
+
+        What that took is released by its completion, which may follow.
+        """
+        attempt = self.ahead.pop(number, None)
+        if attempt is None:
+            return  # `start_next` has taken it
+        self._recalled.discard(number)
+        attempt.waited_seconds = at - attempt.arrived_at
+        attempt.claim.charge(self.free)
+        self.running[number] = attempt
+
+    def to_withdraw(self) -> list[int]:
+        """The attempts that are not to start any more, and that the executor has."""
+        return [number for number in self.ahead if number in self._recalled]
+
+    def on_withdrawn(self, number: int) -> None:
+        """The executor has not started an attempt and does not have it any more."""
+        del self.ahead[number]
+        self._recalled.discard(number)
 
     def resume(self, attempt: LocalAttempt) -> bool:
         """Holds an attempt as running that an earlier process of this worker had begun.
@@ -364,8 +450,12 @@ class Agent:
         Raises:
             KeyError: no such attempt runs.
         """
-        attempt = self.running.pop(result.number)
-        attempt.claim.release(self.free)
+        number = result.number
+        attempt = self.running.pop(number, None)
+        if attempt is not None:
+            attempt.claim.release(self.free)
+        else:
+            attempt = self.ahead.pop(number)
         waited_seconds = round(attempt.waited_seconds, 6)
         result = msgspec.structs.replace(result, waited_seconds=waited_seconds)
         self._keep(result, attempt.seal, now)
@@ -383,7 +473,7 @@ class Agent:
         """
         if self.wanted is None or self.draining or not self.welcomed:
             return 0
-        missing = self._wanted_at_most - self.wanted - len(self.queue)
+        missing = self._wanted_at_most - self.wanted - self.waiting
         if missing * 2 < self._wanted_at_most:
             return 0
         self.wanted += missing
@@ -395,13 +485,21 @@ class Agent:
         return {number: at for number, at in started if at <= moment}
 
     def identity(self, number: int) -> tuple[int, int]:
-        """(job id, index) of a running attempt.
+        """(job id, index) of an attempt that runs, or that the executor has.
 
         Raises:
             KeyError: no such attempt runs.
         """
-        attempt = self.running[number]
+        attempt = self.taken(number)
         return attempt.template.job_id, attempt.index
+
+    def taken(self, number: int) -> LocalAttempt:
+        """An attempt that runs, or that the executor has.
+
+        Raises:
+            KeyError: there is no such attempt.
+        """
+        return self.running.get(number) or self.ahead[number]
 
     def _keep(self, result: Result, seal: Seal, now: float) -> None:
         self.unacknowledged[result.number] = result
@@ -421,8 +519,9 @@ class Agent:
         """
         if self.fresh_since is None or not self.welcomed:
             return None
-        half_done = len(self.fresh) >= len(self.queue) - self.can_start
-        if not self.queue or (half_done and not self._asked):
+        waiting = len(self.queue) + len(self.ahead)
+        half_done = len(self.fresh) >= waiting - self.can_start
+        if not waiting or (half_done and not self._asked):
             return self.fresh_since
         return self.fresh_since + COMPANY_SECONDS
 
@@ -452,9 +551,14 @@ class Agent:
     @property
     def attempts(self) -> int:
         """How many wait, run, or have a result that is still to be acknowledged."""
-        return len(self.queue) + len(self.running) + len(self.unacknowledged)
+        return self.waiting + len(self.running) + len(self.unacknowledged)
+
+    @property
+    def waiting(self) -> int:
+        """How many have not started."""
+        return len(self.queue) + len(self.ahead)
 
     @property
     def idle(self) -> bool:
         """Nothing runs, waits, or has to be reported."""
-        return not (self.running or self.queue or self.unacknowledged)
+        return not self.attempts

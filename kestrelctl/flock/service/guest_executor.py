@@ -55,6 +55,7 @@ class GuestExecutor:
         self._carrying: dict[int, asyncio.Task[None]] = {}
         self._closed = False
         self.start_seconds = Histogram(START_BOUNDS)
+        self.most_ahead = 0
         self._service = service
         self._by = by
         self._on_completion = on_completion
@@ -130,6 +131,12 @@ class GuestExecutor:
             return None
         found = self._service.store.tasks(job_id, limit=1)
         return found[0] if found else _never_begun(job_id)
+
+    def begin(self, number: int) -> None:
+        """None waits here."""
+
+    def withdraw(self, number: int) -> None:
+        """None waits here."""
 
     def kill(self, number: int, reason: ReasonText = CANCELLED) -> bool:
         """Has an attempt ended; its completion follows."""

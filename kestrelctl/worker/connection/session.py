@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import math
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from kestrelctl.clock_and_session import Clock, Session
-from kestrelctl.core.agent.agent import Agent
+from kestrelctl.core.agent.agent import Agent, LocalAttempt
 from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.counting.stored_totals import StoredTotals
 from kestrelctl.core.model.end_reason import EndKind, EndReason
@@ -58,6 +59,7 @@ REPORT_BYTES = 100_000
 REPORT_RESULTS = 512
 #: What a stored file takes there, and each of its pieces, with its address.
 FILE_BYTES = 150
+_lanes = itertools.count(1)  # of all sessions, which share an executor
 PIECE_BYTES = 400
 
 
@@ -91,12 +93,28 @@ class SessionHost(Protocol):
         """A session may have become idle."""
 
 
+class _Return:
+    """Attempts that are to be given back.
+
+    Args:
+        numbers: of those that have not started.
+        open: of those of which that is not known yet.
+    """
+
+    __slots__ = ("numbers", "open")
+
+    def __init__(self, numbers: list[int], open: set[int]) -> None:
+        self.numbers = numbers
+        self.open = open
+
+
 class WorkerSession:
     """A worker, as the pool sees it.
 
     Attributes:
         hears: reads what the pool says to it.
         most_attempts: it takes no more than so many at a time.
+        most_ahead: so many may wait at the executor.
     """
 
     def __init__(
@@ -104,6 +122,7 @@ class WorkerSession:
     ) -> None:
         self.hears: codec.Codec[codec.ToAnyWorker] = codec.to_worker
         self.most_attempts = workers.MOST_ATTEMPTS
+        self.most_ahead = 0
         #: The template that was looked at last, and what is wrong with it.
         self._checked: tuple[Template | None, str] = (None, "")
         self.agent = agent
@@ -125,6 +144,8 @@ class WorkerSession:
         self._heartbeat_timer: asyncio.TimerHandle | None = None
         self._hello_timer: asyncio.TimerHandle | None = None
         self._unanswered = 0
+        self._lanes: dict[tuple[tuple[str, int], ...], int] = {}
+        self._returns: list[_Return] = []
         self._heartbeat_seconds = 0.0
         self._usage = UsageReports(agent, host, self._send)
         self._spoke_at = self._heartbeat_planned_at = 0.0
@@ -321,7 +342,7 @@ class WorkerSession:
 
     def _go_on(self) -> None:
         """Lines up if something can start, and has results reported in time."""
-        if self.agent.can_start:
+        if self.agent.can_start or (self.most_ahead and self.agent.can_hand(self.most_ahead)):
             self._host.wants_to_start(self)
         if attempts := self.agent.ask():
             self._send(workers.Want(attempts=attempts))
@@ -330,14 +351,22 @@ class WorkerSession:
     def next_command(self) -> CommandSpec | None:
         """Takes the next attempt out of the queue, to be executed at once.
 
-        Its claim is charged from now on: whoever calls must end it with a `Completion`, even if it
-        cannot be started. If there is more to start, the session lines up again.
+        Its claim is charged from now on, unless it is to wait: whoever calls must end it with a
+        `Completion`, even if it cannot be started. If there is more to start, the session lines up
+        again.
 
         Returns:
             None if nothing can start any more.
         """
         attempt = self.agent.start_next(self._now())
+        waits = attempt is None
         if attempt is None:
+            attempt = self.agent.hand_next(self.most_ahead) if self.most_ahead else None
+            if attempt is None:
+                return None
+        elif attempt.is_ahead:
+            self._host.executor.begin(attempt.number)
+            self._go_on()
             return None
         self._go_on()
         template = attempt.template
@@ -360,6 +389,8 @@ class WorkerSession:
             command = replace(command, checkpoints=self._checkpoints.order(attempt))
         files = template.owner or program.outputs or program.keep_logs or program.checkpoints
         if not (files or program.join or program.stages or program.environment):
+            if self.most_ahead and program.is_one_process and not attempt.claim.takes_units:
+                command = replace(command, lane=self._lane(attempt), waits=waits)
             return command  # most: it has none of the rest
         return replace(
             command,
@@ -367,6 +398,53 @@ class WorkerSession:
             group=template.group,
             held=HeldAttempt.of(attempt, self.account),
         )
+
+    def _lane(self, attempt: LocalAttempt) -> int:
+        """The same for attempts of this session that are charged alike."""
+        amounts = tuple(sorted(attempt.claim.amounts.items()))
+        lane = self._lanes.get(amounts)
+        if lane is None:
+            lane = self._lanes[amounts] = next(_lanes)
+        return lane
+
+    def on_begun(self, number: int, at: float) -> None:
+        """An attempt of this session has started that waited at the executor."""
+        self.agent.on_begun(number, at)
+        self._settled(number)
+        self._go_on()
+
+    def on_withdrawn(self, number: int) -> None:
+        """The executor has forgotten an attempt of this session that waited there."""
+        self.agent.on_withdrawn(number)
+        self._settled(number, returned=True)
+
+    def _return(self, numbers: list[int]) -> None:
+        """Gives attempts back, with those that have to be withdrawn from the executor first.
+
+        The pool is told in one message, when it is known which of these have not started.
+        """
+        withdrawn = [n for n in self.agent.to_withdraw() if not self._is_returning(n)]
+        if not withdrawn:
+            self._send(workers.Returned(numbers=numbers))
+            return
+        self._returns.append(_Return(numbers, set(withdrawn)))
+        for number in withdrawn:
+            self._host.executor.withdraw(number)
+
+    def _is_returning(self, number: int) -> bool:
+        return any(number in each.open for each in self._returns)
+
+    def _settled(self, number: int, *, returned: bool = False) -> None:
+        """It is known now whether an attempt has started that was to be withdrawn."""
+        for each in self._returns:
+            if number in each.open:
+                each.open.discard(number)
+                if returned:
+                    each.numbers.append(number)
+        while self._returns and not self._returns[0].open:  # in the order of the questions
+            numbers = self._returns.pop(0).numbers
+            if self.session.online:
+                self._send(workers.Returned(numbers=numbers))
 
     def _problem_with(self, template: Template) -> str:
         """What is wrong with a job, whatever its manager has thought; empty if all is well.
@@ -384,7 +462,7 @@ class WorkerSession:
     def on_completion(self, end: Completion) -> None:
         """An attempt of this session has ended."""
         job_id, index = self.agent.identity(end.number)
-        template = self.agent.running[end.number].template
+        template = self.agent.taken(end.number).template
         result = Result(
             number=end.number,
             job_id=job_id,
@@ -420,6 +498,8 @@ class WorkerSession:
             result = replace(result, checkpoint=end.checkpoint)
         self._checkpoints.ended(end.number)
         self._spool(self.agent.on_completion(result, self._now()))
+        if self._returns:
+            self._settled(end.number)
         self._go_on()
 
     def _on_kill(self, message: workers.Kill) -> None:
@@ -448,7 +528,7 @@ class WorkerSession:
         self._go_on()
 
     def _on_recall(self, message: workers.Recall) -> None:
-        self._send(workers.Returned(numbers=self.agent.on_recall(message.numbers)))
+        self._return(self.agent.on_recall(message.numbers))
         self._go_on()
 
     def _on_ack(self, message: workers.Ack) -> None:
@@ -488,8 +568,8 @@ class WorkerSession:
         self._environments.offer(ad)
         if self.session.online:  # also before a welcome: the hello under way has the ad of before
             self._send(workers.Resized(ad=ad, request=request))
-            if returned:
-                self._send(workers.Returned(numbers=returned))
+            if returned or self.agent.to_withdraw():
+                self._return(returned)
         self._go_on()
 
     # -- reports -----------------------------------------------------------------------------------
@@ -561,8 +641,8 @@ class WorkerSession:
         returned = self.agent.drain()
         if self.session.online:
             self._send(workers.Leaving())
-            if returned:
-                self._send(workers.Returned(numbers=returned))
+            if returned or self.agent.to_withdraw():
+                self._return(returned)
 
     def announce_end(self) -> None:
         """Says that this worker is about to stop, so that it does not count as lost to a fault."""
@@ -571,7 +651,7 @@ class WorkerSession:
 
     def give_back(self) -> None:
         """Stops what runs. The pool did not ask for that, so it has these tasks run again."""
-        for number in list(self.agent.running):
+        for number in [*self.agent.running, *self.agent.ahead]:
             self._host.executor.kill(number)
 
     def _send(self, message: workers.Message) -> None:

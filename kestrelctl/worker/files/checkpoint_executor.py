@@ -68,6 +68,7 @@ class CheckpointExecutor:
         self._stage = stage
         self._fetch = fetch()
         self.start_seconds = self._inner.start_seconds
+        self.most_ahead = self._inner.most_ahead
         self._loop = asyncio.get_running_loop()
         self._kept: dict[int, _Kept] = {}
 
@@ -90,6 +91,14 @@ class CheckpointExecutor:
             self._begin(kept, command)
         else:
             kept.fetching = self._loop.create_task(self._go_on(kept, order.given))
+
+    def begin(self, number: int) -> None:
+        """Start a command that waits."""
+        self._inner.begin(number)
+
+    def withdraw(self, number: int) -> None:
+        """Forget a command that waits."""
+        self._inner.withdraw(number)
 
     def kill(self, number: int, reason: ReasonText = CANCELLED) -> bool:
         """End a command, also one whose checkpoint is under way."""

@@ -54,6 +54,7 @@ class StagingExecutor:
         self._find = find
         self._inside = inside
         self.start_seconds = self._inner.start_seconds
+        self.most_ahead = self._inner.most_ahead
         self._loop = asyncio.get_running_loop()
         self._staging: dict[int, asyncio.Task[None]] = {}
         self._taken: dict[int, list[_GivesBack]] = {}
@@ -126,6 +127,14 @@ class StagingExecutor:
     def _let_go(self, taken: list[_GivesBack]) -> None:
         while taken:
             taken.pop()()
+
+    def begin(self, number: int) -> None:
+        """Start a command that waits."""
+        self._inner.begin(number)
+
+    def withdraw(self, number: int) -> None:
+        """Forget a command that waits."""
+        self._inner.withdraw(number)
 
     def kill(self, number: int, reason: ReasonText = CANCELLED) -> bool:
         """End a command, also one whose inputs are under way."""

@@ -16,20 +16,17 @@ from pathlib import Path
 
 from kestrelctl.core.model.end_reason import EndKind, ReasonText
 from kestrelctl.worker.isolation.file_view import FileView
-from kestrelctl.worker.isolation.rung import (
-    Ending,
+from kestrelctl.worker.isolation.rung import Ending, Namespaced, Start, told_code
+from kestrelctl.worker.launch.launcher import (
+    OPTIONS_DESCRIPTOR,
+    STATUS_DESCRIPTOR,
     Launch,
-    Namespaced,
-    Start,
-    init_of,
-    told_code,
+    Tree,
+    read_status,
 )
 from kestrelctl.worker.run.orphans import ATTEMPT_VARIABLE
+from kestrelctl.worker.run.process_tree import init_of
 from kestrelctl.worker.run.programs import check_executable
-
-OPTIONS_DESCRIPTOR = 3
-STATUS_DESCRIPTOR = 4
-STATUS_FILE = "bwrap-status"
 
 MOST_WORDS = 9000
 """More options and arguments together are an error to bwrap (MAX_ARGS in bubblewrap.c)."""
@@ -47,7 +44,6 @@ _FLAGS = (
     str(STATUS_DESCRIPTOR),
 )
 _NOT_EXECUTED = re.compile(r"bwrap: execvp (?P<program>.*): (?P<why>[^:]+)\n?\Z", re.DOTALL)
-_CHILD = re.compile(r'"child-pid": (\d+)')
 _MESSAGE_BYTES = 4096
 _HIDDEN = "the isolation of tasks hides that place; the worker may share it: --share"
 _IN_MEMORY = ("tmp", "var/tmp", "dev/shm")
@@ -57,6 +53,7 @@ class Bubblewrap(Namespaced):
     """Rung `bubblewrap`."""
 
     name = "bubblewrap"
+    tree = Tree.INIT
     hides_files = True
     #: Exit codes by which what runs ahead of the task may say that it has failed itself.
     own_failures = frozenset({1})
@@ -71,9 +68,9 @@ class Bubblewrap(Namespaced):
 
     def launch(self, place: str, start: Start) -> Launch:
         program, argv, env, _, workdir, inputs_dir = start
-        check_executable(program)
         scratch = f"{place}/scratch"
-        directory = os.getcwd() if workdir else ""  # without the links that have led there
+        check_executable(program, workdir or scratch)
+        directory = os.path.realpath(workdir) if workdir else ""
         before, after = self._around_scratch(directory)
         inputs = ("--ro-bind", inputs_dir, inputs_dir) if inputs_dir else ()
         words = [*before, "--bind", scratch, scratch, *inputs, *after]
@@ -91,25 +88,8 @@ class Bubblewrap(Namespaced):
         options = os.fsencode("\0".join(words)) + b"\0"
         if options.count(b"\0") != len(words):  # it would end one option and begin another
             raise ValueError("embedded null byte")
-        status = f"{place}/{STATUS_FILE}"
-        descriptor = os.memfd_create("bwrap-options")
-        os.write(descriptor, options)
-        os.lseek(descriptor, 0, os.SEEK_SET)
         return Launch(
-            self.program,
-            command,
-            {ATTEMPT_VARIABLE: env.get(ATTEMPT_VARIABLE, "")},
-            (
-                (os.POSIX_SPAWN_DUP2, descriptor, OPTIONS_DESCRIPTOR),
-                (
-                    os.POSIX_SPAWN_OPEN,
-                    STATUS_DESCRIPTOR,
-                    status,
-                    os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
-                    0o600,
-                ),
-            ),
-            descriptor,
+            self.program, command, {ATTEMPT_VARIABLE: env.get(ATTEMPT_VARIABLE, "")}, options
         )
 
     def _around_scratch(self, workdir: str) -> tuple[list[str], list[str]]:
@@ -135,22 +115,8 @@ class Bubblewrap(Namespaced):
                 total += _used_bytes(f"/proc/{init}/root/{directory}", f"/{directory}")
         return total
 
-    def left_behind(self, place: str) -> int:
-        # The monitor ends with the task, and does not wait for the init. That dies of it
-        # (--die-with-parent), with all that the task has left, and is the one who knows how much
-        # processor time was used.
-        told = _CHILD.search(_tail(f"{place}/{STATUS_FILE}"))
-        if told is None:  # bwrap has failed before it made one
-            return 0
-        init = int(told[1])
-        try:
-            os.waitid(os.P_PID, init, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:  # the monitor has seen it die
-            return 0
-        return init
-
     def ended(self, place: str, code: int, *, asked: bool) -> Ending:
-        if code not in self.own_failures or asked or _has_exit_code(f"{place}/{STATUS_FILE}"):
+        if code not in self.own_failures or asked or _has_exit_code(place):
             return Ending(told_code(code))
         said = _tail(f"{place}/stderr") or _tail(f"{place}/stdout")  # where they are joined
         missing = _NOT_EXECUTED.search(said)
@@ -185,9 +151,9 @@ def _used_bytes(path: str, machines_path: str) -> int:
         os.close(directory)
 
 
-def _has_exit_code(status: str) -> bool:
+def _has_exit_code(place: str) -> bool:
     """Whether the program was executed; bwrap says so in a file that the program cannot reach."""
-    return '"exit-code"' in _tail(status)
+    return b'"exit-code"' in read_status(place)
 
 
 def _tail(file: str) -> str:

@@ -17,7 +17,8 @@ from kestrelctl.core.model.end_reason import EndKind
 from kestrelctl.errors import KestrelError
 from kestrelctl.worker.isolation.bubblewrap import Bubblewrap
 from kestrelctl.worker.isolation.file_view import FileView
-from kestrelctl.worker.isolation.rung import Ending, Launch, Start, TaskLimits
+from kestrelctl.worker.isolation.rung import Ending, Start, TaskLimits
+from kestrelctl.worker.launch.launcher import Launch
 
 CONTROLLERS = ("memory", "pids")
 _OWN_GROUP = "worker"

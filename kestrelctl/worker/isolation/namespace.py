@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import shutil
 
-from kestrelctl.worker.isolation.rung import Ending, Launch, Namespaced, Start, told_code
-from kestrelctl.worker.run.orphans import kill_group
+from kestrelctl.worker.isolation.rung import Ending, Namespaced, Start, told_code
+from kestrelctl.worker.launch.launcher import Launch, Tree
 from kestrelctl.worker.run.programs import check_executable
 
 #: Variables by which the dynamic linker, the C library (ld.so(8); glibc ignores the same ones in
@@ -39,6 +39,10 @@ class Namespace(Namespaced):
     """Rung `namespace`."""
 
     name = "namespace"
+    #: Unshare 2.38 complains in the task's stderr when the init is killed, so the monitor is: it
+    #: has asked the kernel to kill the init after itself (--kill-child). The launcher is handed the
+    #: init then, and lets nobody write where that may still write to.
+    tree = Tree.MONITOR
 
     def __init__(self, program: str | None = None) -> None:
         self.program = program or shutil.which("unshare") or "/usr/bin/unshare"
@@ -59,8 +63,8 @@ class Namespace(Namespaced):
         )
 
     def launch(self, place: str, start: Start) -> Launch:
-        program, argv, env, *_ = start
-        check_executable(program)
+        program, argv, env, _, workdir, _ = start
+        check_executable(program, workdir or f"{place}/scratch")
         if any(not name or "=" in name for name in env):
             raise ValueError("illegal environment variable name")
         outside, inside = {}, []
@@ -75,12 +79,6 @@ class Namespace(Namespaced):
                 raise ValueError(f"no `=` in the name of a program with {inside[0]!r}")
             words = ("env", "--", *inside, *words)
         return Launch(self.program, (*self._prefix, *words), outside)
-
-    def kill(self, pid: int) -> None:
-        # The init would be the better mark, but unshare 2.38 complains in the task's stderr when
-        # that is killed. It has asked the kernel to kill the init after itself (--kill-child); the
-        # worker is handed the init then, and lets nobody write where that may still write to.
-        kill_group(pid)
 
     def ended(self, place: str, code: int, *, asked: bool) -> Ending:
         return Ending(told_code(code))

@@ -17,6 +17,7 @@ from kestrelctl.worker.isolation.file_view import FileView
 from kestrelctl.worker.isolation.namespace import Namespace
 from kestrelctl.worker.isolation.plain import Plain
 from kestrelctl.worker.isolation.rung import Rung, Start, TaskLimits
+from kestrelctl.worker.launch.python_launcher import options_of
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +114,7 @@ def _check(rung: Rung, script: str, words: tuple[str, ...], data_dir: Path | Non
         launch = rung.launch(place, Start("/bin/sh", argv, env, _LIMITS))
         output = Path(place, "output")
         append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        try:
+        with options_of(launch, place) as options:
             pid = os.posix_spawn(
                 launch.program,
                 launch.argv,
@@ -122,13 +123,10 @@ def _check(rung: Rung, script: str, words: tuple[str, ...], data_dir: Path | Non
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                     (os.POSIX_SPAWN_OPEN, 1, str(output), append, 0o600),
                     (os.POSIX_SPAWN_DUP2, 1, 2),
-                    *launch.file_actions,
+                    *options,
                 ),
                 setsid=True,
             )
-        finally:
-            if launch.descriptor >= 0:
-                os.close(launch.descriptor)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         rung.ended(place, code, asked=True)
         said = output.read_text(errors="replace").strip()

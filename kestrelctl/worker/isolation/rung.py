@@ -8,16 +8,12 @@ lets the monitor know after the last one has gone.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from kestrelctl.core.model.end_reason import NO_REASON, ReasonText
-from kestrelctl.worker.run.orphans import kill_group
-from kestrelctl.worker.run.process_tree import children, descendants
-from kestrelctl.worker.run.sandbox import FileActions
+from kestrelctl.worker.launch.launcher import Launch, Tree
+from kestrelctl.worker.run.process_tree import descendants, init_of
 
 MOST_PROCESSES = 4096
 """Of one task, threads included."""
@@ -44,8 +40,7 @@ class Start(NamedTuple):
 
     Attributes:
         program: the file to be executed, wherever `argv[0]` was found.
-        workdir: where the task is to start, which is this process's current directory now; empty
-            for its scratch directory.
+        workdir: where the task is to start; empty for its scratch directory.
         inputs_dir: a directory of the worker's that the task may read; empty for none.
     """
 
@@ -55,20 +50,6 @@ class Start(NamedTuple):
     limits: TaskLimits
     workdir: str = ""
     inputs_dir: str = ""
-
-
-class Launch(NamedTuple):
-    """What is to be spawned for a task.
-
-    Attributes:
-        descriptor: to be closed once it is spawned; -1 for none.
-    """
-
-    program: str
-    argv: tuple[str, ...]
-    env: dict[str, str]
-    file_actions: FileActions = ()
-    descriptor: int = -1
 
 
 class Ending(NamedTuple):
@@ -91,11 +72,10 @@ class Rung(Protocol):
     """One way to run tasks. `place` is the directory of a sandbox; a task's own is `scratch`."""
 
     name: str
+    #: Where the processes of a task are.
+    tree: Tree
     #: Whether the kernel enforces the limits of memory and processes.
     has_kernel_limits: bool
-    #: Whether all of a task's process group that is asked to end has its grace, or only until its
-    #: first process ends.
-    group_has_grace: bool
     #: Whether a task reaches no files of other tasks.
     hides_files: bool
 
@@ -110,22 +90,11 @@ class Rung(Protocol):
             ValueError: it holds what no kernel accepts.
         """
 
-    def signal(self, pid: int, number: int) -> None:
-        """Sends a signal to the task's first process group. A task that has not begun yet, because
-        its sandbox is still being made, is ended at once."""
-
-    def kill(self, pid: int) -> None:
-        """Ends the task and whatever it has started, as far as the rung can, at once."""
-
     def processes(self, pid: int, most: int) -> list[int]:
         """The task's processes; not much more than `most`, which keeps a fork bomb cheap to see."""
 
     def memory_files_bytes(self, pid: int) -> int:
         """What the task keeps in file systems that are made of memory."""
-
-    def left_behind(self, place: str) -> int:
-        """What has to end after the spawned process, as this process's child, before the task has;
-        0 for nothing."""
 
     def ended(self, place: str, code: int, *, asked: bool) -> Ending:
         """What the end of the spawned process says about the task.
@@ -136,48 +105,20 @@ class Rung(Protocol):
         """
 
 
-def init_of(monitor: int) -> int:
-    """The init of a task's namespace; 0 if there is none (yet)."""
-    return next(iter(children(monitor)), 0)
-
-
 class Namespaced:
     """What all rungs with a process namespace have in common."""
 
     has_kernel_limits = False
-    group_has_grace = False  # the end of the first process ends the init, and with it all others
     hides_files = False
 
     def shows(self, path: str) -> bool:
         return True
-
-    def signal(self, pid: int, number: int) -> None:
-        init = init_of(pid)
-        if not init or not children(init):
-            self.kill(pid)
-            return
-        # The task's group is also the init's, which takes no notice (pid_namespaces(7)).
-        with contextlib.suppress(ProcessLookupError):
-            kill_group(os.getpgid(init), number)
-
-    def kill(self, pid: int) -> None:
-        init = init_of(pid)
-        if not init:
-            kill_group(pid)
-            return
-        try:
-            os.kill(init, signal.SIGKILL)
-        except ProcessLookupError:
-            return
 
     def processes(self, pid: int, most: int) -> list[int]:
         init = init_of(pid)
         return descendants(init, most) if init else []
 
     def memory_files_bytes(self, pid: int) -> int:
-        return 0
-
-    def left_behind(self, place: str) -> int:
         return 0
 
 

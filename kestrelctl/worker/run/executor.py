@@ -65,6 +65,9 @@ class CommandSpec(msgspec.Struct, frozen=True):
         refusal: why it is not to be executed; empty if it is.
         resume_dir: absolute path of the directory whose entries are moved into its scratch
             directory; empty for none.
+        lane: of commands that take the same of the machine, and that nothing has to be done for
+            before and after; 0 for none.
+        waits: until `begin`, or until another of its lane has ended that had started.
     """
 
     number: int
@@ -82,6 +85,8 @@ class CommandSpec(msgspec.Struct, frozen=True):
     resume_dir: str = ""
     group: str = ""
     refusal: str = ""
+    lane: int = 0
+    waits: bool = False
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):
@@ -143,12 +148,14 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
 
 
 class Executor(Protocol):
-    """What runs commands. It has no queue: whoever calls `start` has decided that there is room.
+    """What runs commands. Whoever calls `start` has decided that there is room.
 
-    Each start is followed by one `Completion`, never from inside `start` or `kill`.
+    Each start is followed by one `Completion`, never from inside `start` or `kill`. Commands that
+    wait are the exception: they may be withdrawn, and it is told when they start.
     """
 
     start_seconds: Histogram  #: how long starts took
+    most_ahead: int  #: how many commands may wait here; 0 for none
 
     def start(self, command: CommandSpec) -> None:
         """Starts a command. If that cannot be done, its completion says why.
@@ -157,6 +164,15 @@ class Executor(Protocol):
 
         Raises:
             ValueError: the number is in use. After an exception no completion follows.
+        """
+
+    def begin(self, number: int) -> None:
+        """Starts a command that waits. Nothing happens if it has started."""
+
+    def withdraw(self, number: int) -> None:
+        """Forgets a command that waits, which is told, and no completion follows.
+
+        Nothing happens if it has started, which is told, too.
         """
 
     def kill(self, number: int, reason: ReasonText = CANCELLED) -> bool:

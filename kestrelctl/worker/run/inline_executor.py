@@ -21,6 +21,7 @@ class InlineExecutor:
 
     def __init__(self, on_completion: Callable[[Completion], None]) -> None:
         self.start_seconds = Histogram(START_BOUNDS)
+        self.most_ahead = 0
         self._on_completion = on_completion
         self._loop = asyncio.get_running_loop()
         self._started: dict[int, float] = {}
@@ -35,6 +36,12 @@ class InlineExecutor:
         started, self._started = self._started, {}
         for number, started_at in started.items():
             self._on_completion(Completion(number, 0, started_at=started_at))
+
+    def begin(self, number: int) -> None:
+        """None waits."""
+
+    def withdraw(self, number: int) -> None:
+        """None waits."""
 
     def kill(self, number: int, reason: ReasonText = CANCELLED) -> bool:
         """End a command that was started in this iteration."""

@@ -6,12 +6,13 @@ import asyncio
 import math
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from kestrelctl.core.model.end_reason import NO_REASON, EndKind, ReasonText
 from kestrelctl.core.model.job.ending_rules import DEFAULT_GRACE_SECONDS, stop_signal_number
 from kestrelctl.core.model.job.stage import RUN
 from kestrelctl.worker.isolation.rung import Rung
+from kestrelctl.worker.launch.launcher import Launcher
 from kestrelctl.worker.run.process_tree import (
     exact_memory,
     held_bytes,
@@ -41,15 +42,10 @@ class LimitEnforcer:
     """Looks at the running processes from time to time, and only while there are any.
 
     Args:
-        running: by process id.
+        running: by attempt; those that have ended are taken out.
         rung: how they run.
+        launcher: has started them.
         output_limit_bytes: a task that writes more to stdout or stderr is killed.
-        reap: takes the processes that have ended out of `running`.
-        orphans_of: the processes of an attempt that lost their parent to the worker.
-
-    Attributes:
-        in_grace: leaders of groups that were asked to end and may still take their time, where the
-            rung leaves that to all of a group. Whoever reaps one takes it out.
     """
 
     def __init__(
@@ -57,26 +53,23 @@ class LimitEnforcer:
         loop: asyncio.AbstractEventLoop,
         running: Mapping[int, RunningProcess],
         rung: Rung,
+        launcher: Launcher,
         output_limit_bytes: int,
-        reap: Callable[[], None],
-        orphans_of: Callable[[int], list[int]],
     ) -> None:
         self._loop = loop
         self._running = running
         self._rung = rung
+        self._launcher = launcher
         self._output_limit_bytes = output_limit_bytes
-        self._reap = reap
-        self._orphans_of = orphans_of
-        self.in_grace: set[int] = set()
         self._usage_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
-    def watch(self, process: RunningProcess, time_limit_seconds: float | None) -> None:
-        """Takes care of a process that has just started."""
-        now = time.monotonic()
-        process.terminated = False
-        process.deadline = math.inf if time_limit_seconds is None else now + time_limit_seconds
-        self._look_by(min(process.deadline, now + WATCH_SECONDS))
+    def watch(self, process: RunningProcess) -> None:
+        """Takes care of a process that has started."""
+        limit_seconds = process.limit_seconds
+        if limit_seconds is not None and not process.terminated:
+            process.deadline = process.since + limit_seconds
+        self._look_by(min(process.deadline, process.since + WATCH_SECONDS))
 
     def terminate(self, process: RunningProcess, reason: ReasonText) -> None:
         """Ends a task: its stop signal to its process group, SIGKILL after its grace.
@@ -86,8 +79,7 @@ class LimitEnforcer:
         """
         process.reason = process.reason or reason
         if process.terminated:
-            self.in_grace.discard(process.pid)
-            self._rung.kill(process.pid)
+            self._launcher.kill(process.command.number)
             process.deadline = math.inf
             return
         program = process.command.program
@@ -95,16 +87,10 @@ class LimitEnforcer:
         if process.part == RUN:
             number = stop_signal_number(program.stop_signal)
             grace_seconds = program.stop_grace_seconds or DEFAULT_GRACE_SECONDS
-        self._rung.signal(process.pid, number)
+        self._launcher.signal(process.command.number, number)
         process.terminated = True
         process.deadline = time.monotonic() + grace_seconds
-        if self._rung.group_has_grace:
-            self.in_grace.add(process.pid)
         self._look_by(process.deadline)
-
-    def look_soon(self) -> None:
-        """Has `reap` called again, though perhaps nothing runs."""
-        self._look_by(time.monotonic() + WATCH_SECONDS)
 
     def close(self) -> None:
         """Looks no more."""
@@ -120,7 +106,7 @@ class LimitEnforcer:
 
     def _look(self) -> None:
         self._timer = None
-        self._reap()  # in case a thread without our signal mask swallowed the signal
+        self._launcher.hear()  # what has ended in time has kept its limits
         began = now = time.monotonic()
         again = now + WATCH_SECONDS
         with_usage = self._usage_at <= now
@@ -149,7 +135,7 @@ class LimitEnforcer:
         limits = process.limits
         if not self._rung.has_kernel_limits:
             pids = self._rung.processes(process.pid, limits.processes)
-            pids += self._orphans_of(process.command.number)
+            pids += self._launcher.orphans_of(process.command.number)
             if max(len(pids), thread_count(pids)) > limits.processes:
                 detail = f"more than {limits.processes:,} processes and threads"
                 return EndKind.PROCESS_LIMIT.text(detail)

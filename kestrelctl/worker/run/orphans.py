@@ -206,10 +206,10 @@ def group_of(pid: int) -> int:
         return 0
 
 
-def kill(pid: int) -> None:
-    """SIGKILL to one process; no error if it is gone or not ours to kill."""
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    """Signal one process; no error if it is gone or not ours to kill."""
     try:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
         return
 

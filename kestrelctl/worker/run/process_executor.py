@@ -1,10 +1,4 @@
-"""Runs commands as processes of this machine, accounts for them, and leaves nothing behind.
-
-The executor reaps every child of this process, so `subprocess` beside it works but learns no exit
-status. It kills every orphan handed to this process; children that were there before it are left
-alone, and so are later ones that stay in this process's session. It lives in the main thread, on
-the running event loop, and changes the current directory of the process.
-"""
+"""Runs commands as processes of this machine, accounts for them, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -16,13 +10,13 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from resource import struct_rusage
 from typing import Any
 
 from msgspec.structs import replace
 
+from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.end_reason import (
     CANCELLED,
     MOVED,
@@ -39,24 +33,32 @@ from kestrelctl.worker.files.task_outputs import store_outputs
 from kestrelctl.worker.isolation.keyring import close_session_keyring
 from kestrelctl.worker.isolation.plain import Plain
 from kestrelctl.worker.isolation.rung import Rung, TaskLimits
+from kestrelctl.worker.launch.launcher import Launcher, NotStarted, ProgramEnded, Started
+from kestrelctl.worker.launch.native_launcher import NativeLauncher
+from kestrelctl.worker.launch.python_launcher import PythonLauncher
 from kestrelctl.worker.own_files import OwnDirectory
-from kestrelctl.worker.run.child_signal import ChildSignal
 from kestrelctl.worker.run.computed_attempts import ComputedAttempt, ComputedAttempts
 from kestrelctl.worker.run.disk_space import why_unwritable
-from kestrelctl.worker.run.executor import CommandSpec, Completion
-from kestrelctl.worker.run.limits import GRACE_SECONDS, LimitEnforcer
-from kestrelctl.worker.run.orphans import PR_SET_CHILD_SUBREAPER, Orphans, kill_group, prctl
+from kestrelctl.worker.run.executor import START_BOUNDS, CommandSpec, Completion
+from kestrelctl.worker.run.limits import LimitEnforcer
 from kestrelctl.worker.run.output import STREAMS, KeptOutputs
 from kestrelctl.worker.run.process_tree import descendants
 from kestrelctl.worker.run.running_process import CLEANUP, RunningProcess
-from kestrelctl.worker.run.sandbox import JOINED, FileActions, Sandbox, reading
-from kestrelctl.worker.run.spawner import Spawner
+from kestrelctl.worker.run.sandbox import Sandbox
 from kestrelctl.worker.run.stage_runner import StageRunner
-from kestrelctl.worker.run.usage import own_peak, used_now
+from kestrelctl.worker.run.starter import (
+    Starter,
+    raise_descriptor_limit,
+    seal_descriptors,
+    switch_core_dumps_off,
+)
+from kestrelctl.worker.run.usage import used_now
 from kestrelctl.worker.trash import Trash
 
 log = logging.getLogger(__name__)
 
+MOST_AHEAD = 20
+"""Commands that wait to be started when another has ended, without this process."""
 CLEANUP_SECONDS = 60.0
 """Time limit of a cleanup command."""
 ROOM_SECONDS = 0.05
@@ -78,6 +80,9 @@ class ProcessExecutor:
         on_completion: called on the event loop with each `Completion`.
         on_stage: called there with the number of an attempt and the name of each stage that it
             begins, where its command has stages.
+        on_begun: called there with the number of an attempt that waited, and when it started
+            (monotonic).
+        on_withdrawn: called there with the number of one that was withdrawn.
         output_limit_bytes: a task that writes more to stdout or stderr is killed.
         kept_bytes: room for outputs that are longer than their tail; the oldest go first.
         kept_files: the same, in number.
@@ -86,6 +91,7 @@ class ProcessExecutor:
         any_workdir: whether a command may say in which directory it starts.
         output_stage: stores what commands leave; None where that is not possible.
         log_stage: the same of what they print.
+        native: the program that starts tasks; None to have this process do it.
     """
 
     def __init__(
@@ -94,6 +100,8 @@ class ProcessExecutor:
         on_completion: Callable[[Completion], None],
         *,
         on_stage: Callable[[int, str], None] = lambda number, name: None,
+        on_begun: Callable[[int, float], None] = lambda number, at: None,
+        on_withdrawn: Callable[[int], None] = lambda number: None,
         output_limit_bytes: int = 64 << 20,
         kept_bytes: int = 1 << 30,
         kept_files: int = 10_000,
@@ -102,19 +110,23 @@ class ProcessExecutor:
         any_workdir: bool = False,
         output_stage: OutputStage | None = None,
         log_stage: LogStage | None = None,
+        native: Path | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._child_signal = ChildSignal(self._loop, self._reap)  # before Trash has threads
         self._on_completion = on_completion
+        self._on_begun = on_begun
+        self._on_withdrawn = on_withdrawn
         self._output_limit_bytes = output_limit_bytes
         directory = directory.absolute()
         self._directory = OwnDirectory(directory)
+        self._sandboxes = OwnDirectory(directory / "sandboxes")
+        self._rung = rung or Plain()
+        for prepare in (raise_descriptor_limit, switch_core_dumps_off, seal_descriptors):
+            prepare()  # for tasks, which inherit it
+        self._launcher = self._make_launcher(native)
         self._trash = Trash(directory / "trash")
         self._computed = ComputedAttempts(directory / "computed")
         kept = {each.sandbox for each in self._computed.left.values()}
-        if not kept:
-            self._trash.discard("sandboxes", self._directory.fd)
-        self._sandboxes = OwnDirectory(directory / "sandboxes")
         for name in set(os.listdir(self._sandboxes.fd)) - kept:
             with contextlib.suppress(OSError):  # whoever gets that name makes do
                 self._trash.discard(name, self._sandboxes.fd)
@@ -126,30 +138,23 @@ class ProcessExecutor:
         )
 
         self._processes: dict[int, RunningProcess] = {}  # by attempt: from start to completion
-        self._by_pid: dict[int, RunningProcess] = {}  # in order of start
+        self._running: dict[int, RunningProcess] = {}  # those of which a program runs
         self._free_sandboxes: list[Sandbox] = []
         self._room_until = 0.0
         self._looking: set[asyncio.Task[None]] = set()
         self._output_stage = output_stage
         self._log_stage = log_stage
         self._sandbox_names = (n for n in map(str, itertools.count()) if n not in kept)
-        self._rung = rung or Plain()
         if self._rung.hides_files:
             close_session_keyring()
         self._task_limits = task_limits or TaskLimits()
-        prctl(PR_SET_CHILD_SUBREAPER, 1)
-        self._orphans = Orphans()
         self._limits = LimitEnforcer(
-            self._loop,
-            self._by_pid,
-            self._rung,
-            output_limit_bytes,
-            self._reap,
-            self._orphans.of,
+            self._loop, self._running, self._rung, self._launcher, output_limit_bytes
         )
-        self._spawner = Spawner(self._rung, any_workdir=any_workdir)
+        self._starter = Starter(self._launcher, self._rung, any_workdir=any_workdir)
         self._stages = StageRunner(self._loop, self, on_stage)
-        self.start_seconds = self._spawner.start_seconds
+        self.start_seconds = Histogram(START_BOUNDS)
+        self.most_ahead = MOST_AHEAD
 
     # ---- asked from outside
 
@@ -175,6 +180,20 @@ class ProcessExecutor:
         else:
             self._stages.go_on(process)
 
+    def begin(self, number: int) -> None:
+        """Start a command that waits. Nothing happens if it has started."""
+        process = self._processes.get(number)
+        if process is not None and process.waits:
+            process.waits = False
+            self._launcher.begin(number)
+
+    def withdraw(self, number: int) -> None:
+        """Forget a command that waits."""
+        process = self._processes.get(number)
+        if process is not None and process.waits:
+            process.withdrawn = True
+            self._launcher.withdraw(number)
+
     def kill(self, number: int, reason: ReasonText = CANCELLED) -> bool:
         """End a task: its stop signal to its process group, SIGKILL after its grace.
 
@@ -190,7 +209,9 @@ class ProcessExecutor:
             self._stop_staging(process, reason)
         elif process.pause is not None:
             self._stages.kill(process)
-        elif self._has_process(number):
+        elif process.waits and process.lives:
+            self._launcher.withdraw(number)
+        elif process.lives:
             self._limits.terminate(process, reason)
         else:
             return False
@@ -211,7 +232,7 @@ class ProcessExecutor:
         process = self._processes.get(number)
         if process is None or process.part != RUN or process.completion is not None:
             return False
-        return self._has_process(number)
+        return process.lives
 
     def open_scratch(self, number: int) -> int:
         """The open scratch directory of a task. OSError if it put another one into its place."""
@@ -221,13 +242,11 @@ class ProcessExecutor:
         """What tasks use that run, from /proc; of their stages and cleanups, nothing."""
         found: dict[int, tuple[float, int]] = {}
         for number in numbers:
-            process = self._processes.get(number)
-            if process is None or not process.pid or process.completion is not None:
-                continue
-            if process.part != RUN:
+            process = self._running.get(number)
+            if process is None or process.completion is not None or process.part != RUN:
                 continue
             pids = [process.pid, *descendants(process.pid, process.limits.processes)]
-            cpu_seconds, memory_bytes = used_now([*pids, *self._orphans.of(number)])
+            cpu_seconds, memory_bytes = used_now([*pids, *self._launcher.orphans_of(number)])
             memory_bytes += self._rung.memory_files_bytes(process.pid)
             found[number] = (process.cpu_seconds + cpu_seconds, memory_bytes)
         return found
@@ -245,7 +264,9 @@ class ProcessExecutor:
             NotFound: that output is not here.
         """
         process = self._processes.get(number)
-        if process is not None and (process.pid or process.ran) and stream in STREAMS:
+        if process is not None and (process.lives or process.ran) and stream in STREAMS:
+            if not (process.pid or process.ran):
+                return b""  # it is about to start
             with contextlib.suppress(OSError):
                 return process.sandbox.read(stream, offset, limit)
         return self._kept.read(number, stream, offset, limit)
@@ -255,16 +276,8 @@ class ProcessExecutor:
         if self._on_completion is _ignore:
             return
         self._on_completion = _ignore
-        give_up = time.monotonic() + GRACE_SECONDS
-        while (self._by_pid or self._orphans) and time.monotonic() < give_up:
-            for process in self._by_pid.values():
-                program = replace(process.command.program, cleanup=())
-                process.command = replace(process.command, program=program)
-                process.killed = process.killed or CANCELLED
-                self._limits.in_grace.discard(process.pid)
-                self._rung.kill(process.pid)
-            self._orphans.kill_all()
-            await asyncio.sleep(0.005)
+        self._limits.close()
+        await self._launcher.close()
         for process in self._processes.values():
             self._stop_staging(process, CANCELLED)
             if process.pause is not None:
@@ -274,11 +287,6 @@ class ProcessExecutor:
         if self._output_stage is not None:
             self._output_stage.close()
         await self._trash.close()
-        self._child_signal.close()
-        self._orphans.close()
-        prctl(PR_SET_CHILD_SUBREAPER, 0)
-        self._limits.close()
-        self._spawner.close()
         self._kept.close()
         self._computed.close()
         self._sandboxes.close()
@@ -290,22 +298,19 @@ class ProcessExecutor:
         """Start the task's own program."""
         command = process.command
         process.begin_command(time.time())
-        actions = process.file_actions
-        if command.stdin_path:
-            actions = (*actions, reading(command.stdin_path))
-        why_not = self._spawn(
-            process, command.program.argv, actions, command.program.time_limit_seconds
-        )
+        why_not = self._spawn(process, command.program.argv, command.program.time_limit_seconds)
         if why_not:
-            process.pid = 0
-            completion = Completion(command.number, reason=why_not, started_at=process.started_at)
-            self._loop.call_soon(self.after_stages, process, completion)
+            self._loop.call_soon(self._never_ran, process, why_not)
+
+    def _never_ran(self, process: RunningProcess, why: ReasonText) -> None:
+        process.reason = why
+        self.after_stages(process, process.never_ran())
 
     def start_stage(
         self, process: RunningProcess, argv: tuple[str, ...], limit_seconds: float | None
     ) -> ReasonText:
         """Start the program of a stage. Returns why that could not be done, or nothing."""
-        return self._spawn(process, argv, process.file_actions, limit_seconds)
+        return self._spawn(process, argv, limit_seconds)
 
     def _resume(self, computed: ComputedAttempt) -> None:
         """Do what is left of an attempt that an earlier process of the worker has computed."""
@@ -339,11 +344,15 @@ class ProcessExecutor:
             with contextlib.suppress(OSError):
                 self._trash.discard(computed.sandbox, self._sandboxes.fd)
 
+    def _make_launcher(self, native: Path | None) -> Launcher:
+        if native is None:
+            return PythonLauncher(self._sandboxes, self._rung.tree, self)
+        return NativeLauncher(native, self._sandboxes, self._rung.tree, self)
+
     def _new_sandbox(self, *names: str) -> Sandbox:
         return Sandbox(
             self._sandboxes,
             itertools.chain(names, self._sandbox_names),
-            self._spawner.null,
             self._trash.discard,
             reuses_files=not self._rung.hides_files,
         )
@@ -359,95 +368,87 @@ class ProcessExecutor:
         )
 
     def _spawn(
-        self,
-        process: RunningProcess,
-        argv: tuple[str, ...],
-        file_actions: FileActions,
-        time_limit_seconds: float | None,
+        self, process: RunningProcess, argv: tuple[str, ...], time_limit_seconds: float | None
     ) -> ReasonText:
-        """Start one of the programs of an attempt. Returns why that could not be done, or nothing.
+        """Start one of the programs of an attempt.
 
         Args:
             time_limit_seconds: None for no limit.
+
+        Returns:
+            Why that cannot be done; nothing if the launcher is to say what comes of it.
         """
-        if process.command.program.join:
-            file_actions = (*file_actions, JOINED)
-        why_not = self._spawner.spawn(process, argv, file_actions)
-        if not why_not:
-            self._by_pid[process.pid] = process
-            self._limits.watch(process, time_limit_seconds)
+        process.pid = 0
+        process.limit_seconds = time_limit_seconds
+        process.deadline = math.inf
+        process.terminated = False
+        why_not = self._starter.start(process, argv)
+        process.lives = not why_not
         return why_not
+
+    # ---- told by the launcher
+
+    def on_begun(self, number: int, at: float) -> None:
+        """A command that waited is being started."""
+        process = self._processes[number]
+        if not process.waits:
+            return  # `begin` was called meanwhile
+        process.waits = False
+        self._on_begun(number, at)
+        if process.killed:
+            self._limits.terminate(process, process.killed)
+
+    def on_started(self, started: Started) -> None:
+        """A program of an attempt runs."""
+        process = self._running[started.number] = self._processes[started.number]
+        process.pid, process.since = started.pid, started.at
+        if process.part == RUN:
+            process.started_at = started.wall
+        self.start_seconds.observe(started.took_seconds)
+        self._limits.watch(process)
+
+    def on_withdrawn(self, number: int) -> None:
+        """A command that waited has not been started."""
+        process = self._processes[number]
+        process.lives = False
+        if process.killed:
+            self._never_ran(process, process.killed)
+        else:
+            del self._processes[number]
+            self._free_sandboxes.append(process.sandbox)
+            self._on_withdrawn(number)
+
+    def on_not_started(self, failure: NotStarted) -> None:
+        """A program of an attempt could not be started: perhaps it can be elsewhere."""
+        process = self._processes[failure.number]
+        if process.waits and process.withdrawn:
+            self.on_withdrawn(failure.number)
+            return
+        why_not = process.killed or self._starter.retry(process, failure)
+        if not why_not:
+            return
+        process.lives = False
+        if process.part == RUN:
+            self._never_ran(process, why_not)
+        elif process.part == CLEANUP:
+            assert process.completion is not None
+            self._complete(process, _with_cleanup(process.completion, why_not))
+        else:
+            self._stages.not_started(process, why_not)
+
+    def on_ended(self, ended: ProgramEnded) -> None:
+        """A program of an attempt has ended, and nothing is left to be waited for."""
+        process = self._running.pop(ended.number)
+        process.lives = False
+        process.add(ended)
+        self._ended(process, ended)
 
     # ---- ending
 
-    def _reap(self) -> None:
-        ended: list[RunningProcess] = []
-        if self._limits.in_grace:
-            for child in self._ended_beside_graces():
-                self._take(*child, ended)
-        else:
-            with contextlib.suppress(ChildProcessError):
-                while True:
-                    pid, status, usage = os.wait4(-1, os.WNOHANG)
-                    if not pid:
-                        break
-                    self._take(pid, status, usage, ended)
-        now = time.monotonic()
-        self._orphans.look(self._by_pid, now)
-        inherited = own_peak()
-        for process in ended:
-            if self._orphans and self._orphans.may_write(process.command.number):
-                process.left_something = True
-            self._ended(process, inherited, now)
-        if self._orphans:
-            oldest = next((process.since for process in self._by_pid.values()), math.inf)
-            self._orphans.kill_finished(self._has_process, oldest)
-            self._limits.look_soon()
-
-    def _take(
-        self, pid: int, status: int, usage: struct_rusage, ended: list[RunningProcess]
-    ) -> None:
-        """Notes the end of a child; adds its task to `ended` if that is over."""
-        process = self._by_pid.pop(pid, None)
-        if process is None:
-            self._orphans.reaped(pid)
-            return
-        # At once, before the group's id can belong to anybody else.
-        process.left_something |= kill_group(pid)
-        process.add(usage)
-        if self._is_over(process, os.waitstatus_to_exitcode(status)):
-            ended.append(process)
-
-    def _ended_beside_graces(self) -> Iterator[tuple[int, int, struct_rusage]]:
-        """Waits for the children that have ended (wait4), while groups have their grace.
-
-        The leader of such a group is waited for when nobody else of it lives: until then nobody
-        else can have the group's id, and the task is not over.
-        """
-        in_grace = self._limits.in_grace
-        for pid in {*self._orphans.children(), *self._by_pid}:
-            if pid not in in_grace:
-                yield from _waited_for(pid)
-        ended = {pid for pid in in_grace if _has_ended(pid)}
-        for pid in ended - self._orphans.living_groups(ended, self._by_pid):
-            in_grace.discard(pid)
-            yield from _waited_for(pid)
-
-    def _is_over(self, process: RunningProcess, code: int) -> bool:
-        """Whether the task is over, now that a process of it is."""
-        if process.code is None:
-            process.code = code
-            left = self._rung.left_behind(process.sandbox.place)
-            if left:
-                process.pid = left
-                self._by_pid[left] = process
-                return False
-        return True
-
-    def _ended(self, process: RunningProcess, inherited: int, now: float) -> None:
-        assert process.code is not None
-        ending = self._rung.ended(process.sandbox.place, process.code, asked=bool(process.reason))
-        process.code = None
+    def _ended(self, process: RunningProcess, ended: ProgramEnded) -> None:
+        process.reason = process.reason or ended.reason
+        asked = bool(process.reason)
+        ending = self._rung.ended(process.sandbox.place, ended.code, asked=asked)
         process.reason = process.reason or ending.reason
         code = ending.code
         if process.part == CLEANUP:
@@ -460,19 +461,14 @@ class ProcessExecutor:
         if process.part != RUN:
             self._stages.ended(process, process.reason, code)
         elif not ending.ran:
-            process.pid = 0
             self.after_stages(process, process.never_ran())
         else:
             process.peak_bytes = max(process.peak_bytes, ending.peak_bytes)
-            completion = process.completed(code, inherited, now)
+            completion = process.completed(code, ended.at)
             if process.course is None:
                 self.after_stages(process, completion)
             else:
                 self._stages.computed(process, completion)
-
-    def _has_process(self, number: int) -> bool:
-        process = self._processes.get(number)
-        return process is not None and self._by_pid.get(process.pid) is process
 
     def keep(
         self, process: RunningProcess, completion: Completion, *, cleaned: bool = False
@@ -497,7 +493,7 @@ class ProcessExecutor:
             process.completion = completion
             process.part = CLEANUP
             process.reason = NO_REASON
-            why_not = self._spawn(process, cleanup, process.sandbox.for_cleanup, CLEANUP_SECONDS)
+            why_not = self._spawn(process, cleanup, CLEANUP_SECONDS)
             if not why_not:
                 return
             completion = _with_cleanup(completion, why_not)
@@ -622,22 +618,6 @@ class ProcessExecutor:
         return replace(
             completion, stdout=stdout, stderr=stderr, stdout_bytes=sizes[0], stderr_bytes=sizes[1]
         )
-
-
-def _has_ended(pid: int) -> bool:
-    """Whether a child has ended, which is not waited for."""
-    with contextlib.suppress(ChildProcessError):
-        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return os.waitid(os.P_PID, pid, options) is not None
-    return True
-
-
-def _waited_for(pid: int) -> Iterator[tuple[int, int, struct_rusage]]:
-    """Waits for a child that has ended: none if it has not."""
-    with contextlib.suppress(ChildProcessError):
-        child = os.wait4(pid, os.WNOHANG)
-        if child[0]:
-            yield child
 
 
 def _ignore(completion: Completion) -> None:

@@ -41,6 +41,11 @@ def descendants(pid: int, most: int) -> list[int]:
     return found
 
 
+def init_of(monitor: int) -> int:
+    """The init of a task's process namespace, whose monitor this is; 0 if there is none (yet)."""
+    return next(iter(children(monitor)), 0)
+
+
 def thread_count(pids: list[int]) -> int:
     """Threads of all of them: a process is one at least. Each takes a process id of the machine."""
     total = 0

@@ -76,12 +76,16 @@ class Programs:
         self._found.pop((name, os.defpath if path is None else path), None)
 
 
-def check_executable(program: str) -> None:
+def check_executable(program: str, directory: str) -> None:
     """Finds out ahead what execve(2) would say to a file, for a program that is started by another.
+
+    Args:
+        directory: from where it is looked for, unless its path is absolute.
 
     Raises:
         OSError: as execve would.
     """
+    program = os.path.join(directory, program)
     if os.path.exists(program) and not os.path.isfile(program):  # opening a FIFO would wait
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), program)
     if not os.access(program, os.F_OK | os.X_OK):
@@ -94,19 +98,20 @@ def check_executable(program: str) -> None:
         return
     if line.startswith(b"#!"):
         interpreter = os.fsdecode(line[2:].split()[0]) if line[2:].split() else ""
-        if not os.access(interpreter, os.X_OK):
+        if not interpreter or not os.access(os.path.join(directory, interpreter), os.X_OK):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
     elif not line.startswith(b"\x7fELF") and not os.path.exists(_OTHER_FORMATS):
         raise OSError(errno.ENOEXEC, os.strerror(errno.ENOEXEC), program)
 
 
-def why_not_started(error: Exception, program: str, workdir: str = "") -> ReasonText:
+def why_not_started(error: Exception, program: str, workdir: str, scratch: str) -> ReasonText:
     """A reason for the report, which blames the machine or the task.
 
     Args:
         error: what posix_spawn or the preparation raised.
         program: first word of the command.
         workdir: where the task was to start; empty for its scratch directory.
+        scratch: that directory.
     """
     if not isinstance(error, OSError):
         # ValueError and TypeError name the fault: embedded null byte, illegal variable name, ...
@@ -116,7 +121,8 @@ def why_not_started(error: Exception, program: str, workdir: str = "") -> Reason
         return EndKind.NO_SPACE.text(str(error.strerror))
     if error.errno in _MACHINE_SHORT:
         return EndKind.NO_RESOURCES.text(text)
-    if error.errno == errno.ENOENT and "/" in program and os.path.exists(program):
+    there = os.path.join(workdir or scratch, program)
+    if error.errno == errno.ENOENT and "/" in program and os.path.exists(there):
         text += " (the interpreter named in its first line is missing)"
     elif error.errno == errno.ENOENT and "/" in program and not program.startswith("/"):
         text += (

@@ -6,17 +6,16 @@ import asyncio
 import errno
 import math
 import os
-import resource
 import time
 from collections.abc import Iterator
 
 from kestrelctl.core.model.end_reason import NO_REASON
 from kestrelctl.core.model.job.stage import RUN
 from kestrelctl.worker.isolation.rung import TaskLimits
+from kestrelctl.worker.launch.launcher import ProgramEnded
 from kestrelctl.worker.run.executor import CommandSpec, Completion
-from kestrelctl.worker.run.sandbox import FileActions, Sandbox
+from kestrelctl.worker.run.sandbox import Sandbox
 from kestrelctl.worker.run.stage_state import StageState
-from kestrelctl.worker.run.usage import peak_bytes
 
 _BLOCK_BYTES = 512  # unit of st_blocks (stat(2))
 _SLICE_FILES = 64
@@ -84,23 +83,46 @@ class ScratchSize:
 CLEANUP = "cleanup"
 
 
+class Starting:
+    """One program of an attempt that is to be started, and what was tried for it.
+
+    Attributes:
+        program: the file that is executed; what the command says as long as it is not found.
+        through: the sandbox program that executes it; empty for none.
+        resumes: whether the files of an earlier attempt are moved to it: once.
+        may_renew: whether another sandbox may be taken.
+        anew: whether the scratch directory is to be made again.
+    """
+
+    __slots__ = ("anew", "argv", "may_renew", "program", "remade", "resumes", "through")
+
+    def __init__(self, argv: tuple[str, ...], *, resumes: bool, may_renew: bool) -> None:
+        self.argv = argv
+        self.program = argv[0] if argv else ""
+        self.through = ""
+        self.resumes = resumes
+        self.may_renew = may_renew
+        self.anew = self.remade = False
+
+
 class RunningProcess:
     """The process of an attempt: that of the task itself, of a stage before or after it, or of its
     cleanup.
     """
 
     __slots__ = (
-        "code",
         "command",
         "completion",
         "course",
         "cpu_seconds",
         "deadline",
         "furnished",
+        "kernel_peak_bytes",
         "killed",
         "left_something",
+        "limit_seconds",
         "limits",
-        "max_rss",
+        "lives",
         "part",
         "pause",
         "peak_bytes",
@@ -112,8 +134,11 @@ class RunningProcess:
         "since",
         "staging",
         "started_at",
+        "starting",
         "summed_bytes",
         "terminated",
+        "waits",
+        "withdrawn",
     )
 
     def __init__(
@@ -125,7 +150,12 @@ class RunningProcess:
         self.scratch = ScratchSize(f"{sandbox.place}/scratch")
         self.course = StageState(command.program.stages) if command.program.stages else None
         self.part = RUN  # what runs now: a stage, or CLEANUP
-        self.pid = 0  # of that; 0 if nothing could be started
+        self.starting: Starting | None = None  # of that
+        self.waits = command.waits  # that is to start when another of its lane has ended
+        self.withdrawn = False  # it is not to start any more
+        self.lives = False  # it was handed to the launcher, which has not told its end
+        self.pid = 0  # of that, once it has started
+        self.limit_seconds: float | None = None  # of that
         self.furnished = False  # its scratch directory has what it is to find there
         self.ran = False  # a program of it did, so that its files are its own
         self.killed = NO_REASON  # what `kill` was given
@@ -135,19 +165,13 @@ class RunningProcess:
         self.deadline = math.inf
         self.terminated = False  # SIGTERM was sent; SIGKILL is next
         self.reason = NO_REASON
-        self.code: int | None = None  # of a process that leaves one behind which is to end first
         self.cpu_seconds = 0.0
-        self.max_rss = 0  # as the kernel counts it, in its unit
-        self.peak_bytes = 0
+        self.kernel_peak_bytes = 0  # of one of its processes; 0 if the kernel does not tell
+        self.peak_bytes = 0  # of all, as far as it was measured
         self.summed_bytes = 0  # resident memory of all processes when the peak was last measured
         self.left_something = False
         self.completion: Completion | None = None  # of the task itself, while more is done for it
         self.staging: asyncio.Task[None] | None = None  # while what it left is stored
-
-    @property
-    def file_actions(self) -> FileActions:
-        """Those of its next program, which goes on writing after what has run of it before."""
-        return self.sandbox.for_cleanup if self.ran else self.sandbox.for_task
 
     def begin_command(self, wall: float) -> None:
         """What is measured from now on is the task's own.
@@ -159,19 +183,19 @@ class RunningProcess:
         self.reason = NO_REASON
         self.started_at = wall
         self.cpu_seconds = 0.0
-        self.max_rss = self.peak_bytes = self.summed_bytes = 0
+        self.kernel_peak_bytes = self.peak_bytes = self.summed_bytes = 0
 
-    def add(self, usage: resource.struct_rusage) -> None:
-        """Counts what a process of the task has used, as wait4 tells it."""
-        self.cpu_seconds += usage.ru_utime + usage.ru_stime
-        self.max_rss = max(self.max_rss, usage.ru_maxrss)
+    def add(self, ended: ProgramEnded) -> None:
+        """Counts what a program of the attempt has used."""
+        self.cpu_seconds += ended.cpu_seconds
+        self.kernel_peak_bytes = max(self.kernel_peak_bytes, ended.peak_bytes)
+        self.left_something |= ended.left_something
 
-    def completed(self, code: int, inherited: int, now: float) -> Completion:
+    def completed(self, code: int, now: float) -> Completion:
         """How the task ended, still without its outputs.
 
         Args:
             code: exit code, or minus the signal.
-            inherited: see `peak_bytes`.
             now: monotonic seconds.
         """
         return Completion(
@@ -182,7 +206,7 @@ class RunningProcess:
             self.started_at,
             now - self.since,
             self.cpu_seconds,
-            peak_bytes(self.max_rss, inherited, self.peak_bytes),
+            self.kernel_peak_bytes or self.peak_bytes,
         )
 
     def never_ran(self) -> Completion:

@@ -5,8 +5,8 @@ exec, for each task again: 1,000 open files cost a task 0.08 ms, opening two of 
 the child 0.02 ms.
 
 A task can replace all of it by something else. So each directory is looked up in an open one
-without following links, and a scratch directory is entered or emptied only if it is the very one
-that was made here: its device and inode are remembered.
+without following links, and a task is started in a scratch directory, and that is emptied, only if
+it is the very one that was made here: its device and inode are remembered.
 """
 
 from __future__ import annotations
@@ -43,12 +43,7 @@ but not the time of that change (st_ctime), so it betrays the task, unless the d
 emptied within the same tick."""
 
 _FEW_FILES = 64
-
-FileActions = tuple[tuple[int, ...] | tuple[int, int, str, int, int], ...]
-
-JOINED = (os.POSIX_SPAWN_DUP2, 1, 2)
-"""The last file action of a task whose standard error goes into its standard output. The file of
-the former is opened before, and so emptied of what an earlier task wrote there."""
+_NOWHERE = (0, 0, 0, 0)
 
 
 class Sandbox:
@@ -57,7 +52,6 @@ class Sandbox:
     Args:
         parent: the directory that it is in.
         names: names that are free there.
-        stdin: descriptor of /dev/null.
         discard: takes what is called so in an open directory and is to vanish, and removes it
             without delaying the caller. OSError if it cannot be moved.
         reuses_files: whether a task gets the same directory and output files as the one before,
@@ -74,15 +68,12 @@ class Sandbox:
         "_parent",
         "_reuses_files",
         "_spoiled",
-        "for_cleanup",
-        "for_task",
     )
 
     def __init__(
         self,
         parent: OwnDirectory,
         names: Iterator[str],
-        stdin: int,
         discard: Callable[[str, int], None],
         *,
         reuses_files: bool = True,
@@ -92,21 +83,19 @@ class Sandbox:
         self._name = next(names)
         self._discard = discard
         self._reuses_files = reuses_files
-        self._emptied = (0, 0, 0, 0)
+        self._emptied = _NOWHERE
         self._entered_ns = 0
         self._spoiled = False
-        append = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-        self.for_task = _file_actions(stdin, append | os.O_TRUNC)
-        """File actions of posix_spawn: descriptors 0, 1 and 2 of a task. They are looked up from
-        the scratch directory, which is the current one. O_NONBLOCK means nothing for a file, and
-        an error where a FIFO would keep this process until somebody reads it."""
-        self.for_cleanup = _file_actions(stdin, append)
-        """The same for a command that goes on writing after the task."""
 
     @property
     def name(self) -> str:
         """What its directory is called."""
         return self._name
+
+    @property
+    def device(self) -> int:
+        """That of the scratch directory."""
+        return self._emptied[0]
 
     @property
     def inode(self) -> int:
@@ -133,19 +122,22 @@ class Sandbox:
         self._emptied = (state.st_dev, inode, 0, 0)
         return True
 
-    def enter(self) -> None:
-        """Make the scratch directory the current one. OSError if the machine cannot."""
+    def is_there(self) -> bool:
+        """Whether the scratch directory is the one that was made here."""
         try:
-            scratch = os.open(f"{self._name}/scratch", _PATH, dir_fd=self._parent.fd)
+            state = os.stat(f"{self._name}/scratch", dir_fd=self._parent.fd, follow_symlinks=False)
         except OSError:
-            scratch = self._make_scratch()
-        try:
-            if not self._is_ours(os.fstat(scratch)):
-                os.close(scratch)
-                scratch = self._make_scratch()
-            os.fchdir(scratch)
-        finally:
-            os.close(scratch)
+            return False
+        return self._is_ours(state)
+
+    def prepare(self, *, anew: bool = False) -> None:
+        """Have a scratch directory for what is to be started. OSError if the machine cannot.
+
+        Args:
+            anew: though there seems to be one: a task has put something else in its place.
+        """
+        if anew or not self.inode:
+            os.close(self._make_scratch())
         self._entered_ns = time.time_ns()
 
     def open_scratch(self) -> int:
@@ -158,24 +150,10 @@ class Sandbox:
             raise NotADirectoryError(errno.ENOTDIR, "the task replaced its scratch directory")
         return scratch
 
-    def from_elsewhere(self, actions: FileActions) -> FileActions:
-        """The same file actions for a process that does not start in the scratch directory.
-
-        They name the whole path, so whoever may replace a directory on it can lead them astray:
-        only for workers all of whose tasks are their owner's.
-        """
-        place = self.place
-        return tuple(
-            (kind, descriptor, place + str(more[0]).removeprefix(".."), *more[1:])
-            if kind == os.POSIX_SPAWN_OPEN and not str(more[0]).startswith("/")
-            else (kind, descriptor, *more)
-            for kind, descriptor, *more in actions
-        )
-
     def renew(self) -> None:
         """Start over with another directory: a task may have made this one unusable."""
         self._spoiled = False
-        self._emptied = (0, 0, 0, 0)
+        self._emptied = _NOWHERE
         try:
             self._discard(self._name, self._parent.fd)
         except OSError as error:
@@ -270,24 +248,25 @@ class Sandbox:
                 self.renew()
                 return
             try:
-                if not self._take_out_few(place) or not self._may_stay(place):
+                if not self._take_out_few(place):
                     self._discard("scratch", place)
+                    self._emptied = _NOWHERE
+                elif not self._reuses_files:
+                    self._take_away(place)
             except OSError:
                 self.renew()
             finally:
                 os.close(place)
 
-    def _may_stay(self, place: int) -> bool:
-        """Whether the emptied scratch directory is for the next task, or has gone already."""
-        if self._reuses_files:
-            return True
+    def _take_away(self, place: int) -> None:
+        """Remove the emptied scratch directory, which is not for the next task."""
+        self._emptied = _NOWHERE
         try:
             os.rmdir("scratch", dir_fd=place)
         except FileNotFoundError:
-            return True
+            return
         except OSError:  # somebody put something into it
-            return False
-        return True
+            self._discard("scratch", place)
 
     # ---- the scratch directory
 
@@ -381,11 +360,6 @@ _SPOILED = {
 }
 
 
-def reading(path: str) -> tuple[int, int, str, int, int]:
-    """The file action of a task whose standard input is the file at this absolute path."""
-    return (os.POSIX_SPAWN_OPEN, 0, path, os.O_RDONLY | os.O_NOFOLLOW, 0)
-
-
 def is_spoiled(error: Exception) -> bool:
     """Whether a start may have failed because an earlier task made the sandbox unusable."""
     return isinstance(error, OSError) and error.errno in _SPOILED
@@ -399,12 +373,3 @@ def _marks(state: os.stat_result) -> tuple[int, int, int, int]:
 def _few(directory: int) -> list[str]:
     with os.scandir(directory) as entries:
         return [entry.name for entry in itertools.islice(entries, _FEW_FILES)]
-
-
-def _file_actions(stdin: int, flags: int) -> FileActions:
-    stdout, stderr = (f"../{stream}" for stream in STREAMS)
-    return (
-        (os.POSIX_SPAWN_DUP2, stdin, 0),
-        (os.POSIX_SPAWN_OPEN, 1, stdout, flags, 0o600),
-        (os.POSIX_SPAWN_OPEN, 2, stderr, flags, 0o600),
-    )

@@ -113,8 +113,14 @@ class StageRunner:
         process.reason = NO_REASON
         why_not = self._host.start_stage(process, stage.argv, stage.time_limit_seconds)
         if why_not:  # whoever starts an attempt is not told of its end at once
-            process.pid = 0
             process.pause = self._loop.call_soon(self._failed, process, why_not, why_not)
+
+    def not_started(self, process: RunningProcess, why: ReasonText) -> None:
+        """The program of a try could not be started."""
+        if process.killed:
+            self._stop(process)
+        else:
+            self._failed(process, why, why)
 
     def _failed(self, process: RunningProcess, reason: ReasonText, how: str) -> None:
         """Has a stage tried again, if it may be.
@@ -123,7 +129,6 @@ class StageRunner:
             reason: what ended its last try but an exit.
             how: the same, or the exit in words.
         """
-        process.pid = 0
         pause_seconds = _course(process).try_again()
         if pause_seconds is not None:
             process.pause = self._loop.call_later(pause_seconds, self._try, process)

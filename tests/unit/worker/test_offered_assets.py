@@ -37,7 +37,7 @@ def ads(directory: Path, **options: Any) -> list[WorkerAd]:
         add_session=lambda pool, ad, jid, connect, pulls: found.append(ad)
     )
     settings = WorkerOptions(pool="pool", credentials=credentials, data_dir=directory, **options)
-    daemon._add_sessions(process, settings, MACHINE, Plain())
+    daemon._add_sessions(process, settings, MACHINE, Plain(), None)
     return found
 
 

@@ -76,6 +76,21 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     keep_logs: bool = False
     environment: TaskEnvironment | None = None
 
+    @property
+    def is_one_process(self) -> bool:
+        """Whether nothing has to be done for a task before and after its command."""
+        return not (
+            self.cleanup
+            or self.inputs
+            or self.parent_files
+            or self.stdin
+            or self.outputs
+            or self.stages
+            or self.checkpoints
+            or self.keep_logs
+            or self.environment
+        )
+
     def commands(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Its commands, each with what it is called."""
         yield "command", self.argv

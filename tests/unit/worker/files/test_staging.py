@@ -37,6 +37,7 @@ class Runner:
 
     def __init__(self, on_completion: Callable[[Completion], None]) -> None:
         self.start_seconds = Histogram(START_BOUNDS)
+        self.most_ahead = 0
         self.complete = on_completion
         self.started: list[CommandSpec] = []
         self.killed: list[tuple[int, str]] = []

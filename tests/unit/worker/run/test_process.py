@@ -387,3 +387,100 @@ async def test_a_worker_that_is_stopped_says_so_first() -> None:
     worker = Worker(sessions=2)
     worker.process.stop()
     assert worker.said == [workers.Leaving(), workers.Leaving()]
+
+
+# ---- what waits at the executor
+
+
+async def ahead(attempts: int = 5) -> Worker:
+    """A session of one processor, at whose executor some attempts wait behind the first."""
+    worker = Worker(sessions=1)
+    worker.executor.most_ahead = 3
+    worker.process.sessions[0].most_ahead = 3
+    worker.give(attempts=attempts)
+    while await worker.turn():
+        pass
+    return worker
+
+
+async def test_attempts_wait_at_the_executor_behind_one_of_their_lane() -> None:
+    worker = await ahead()
+    assert worker.executor.started == [0, 1, 2, 3]
+    assert [command.waits for command in worker.executor.commands] == [False, True, True, True]
+    [lane] = {command.lane for command in worker.executor.commands}
+    assert lane > 0
+
+
+async def test_sessions_have_lanes_of_their_own() -> None:
+    worker = Worker(sessions=2)
+    for session in worker.process.sessions:
+        session.most_ahead = 1
+    worker.give(attempts=2)
+    while await worker.turn():
+        pass
+    lanes = {command.number: command.lane for command in worker.executor.commands}
+    assert lanes[0] == lanes[1] != lanes[10] == lanes[11]
+
+
+async def test_another_waits_there_when_one_has_begun() -> None:
+    worker = await ahead()
+    worker.process.on_begun(1, 2000.0)
+    worker.executor.complete(Completion(0, 0))
+    assert await worker.turn() == [4]
+    assert worker.executor.begun == []
+
+
+async def test_the_executor_is_told_to_begin_when_nothing_has_followed() -> None:
+    worker = await ahead()
+    worker.executor.complete(Completion(0, 0))
+    assert await worker.turn() == [4]
+    assert worker.executor.begun == [1]
+    assert sorted(worker.process.sessions[0].agent.running) == [1]
+
+
+async def test_a_recall_is_answered_once_and_when_it_is_known_what_has_begun() -> None:
+    worker = await ahead()
+    session = worker.process.sessions[0]
+    worker.tell(session, workers.Recall(numbers=[1, 2, 3, 4]))
+    assert worker.executor.withdrawn == [1, 2, 3]
+    assert worker.said == []
+    worker.process.on_begun(1, 2000.0)
+    worker.process.on_withdrawn(2)
+    worker.process.on_withdrawn(3)
+    assert worker.said == [workers.Returned(numbers=[4, 2, 3])]
+
+
+async def test_recalls_are_answered_in_their_order() -> None:
+    worker = await ahead()
+    session = worker.process.sessions[0]
+    worker.tell(session, workers.Recall(numbers=[3, 4]))
+    worker.tell(session, workers.Recall(numbers=[2]))
+    worker.process.on_withdrawn(2)
+    assert worker.said == []
+    worker.process.on_withdrawn(3)
+    assert worker.said == [workers.Returned(numbers=[4, 3]), workers.Returned(numbers=[2])]
+
+
+async def test_a_drain_gives_back_what_waits_at_the_executor() -> None:
+    worker = await ahead()
+    worker.process.drain()
+    assert worker.said == [workers.Leaving()]
+    for number in (1, 2, 3):
+        worker.process.on_withdrawn(number)
+    assert worker.said == [workers.Leaving(), workers.Returned(numbers=[4, 1, 2, 3])]
+    assert not worker.process.done.is_set()
+    worker.executor.complete(Completion(0, 0))
+    assert worker.process.sessions[0].agent.running == {}
+
+
+async def test_what_waits_at_the_executor_is_killed_there() -> None:
+    worker = await ahead()
+    worker.tell(worker.process.sessions[0], workers.Kill(numbers=[2, 4]))
+    assert worker.executor.killed == [2]
+    worker.executor.complete(Completion(2, reason="cancelled"))
+    await worker.turn()
+    [report] = [said for said in worker.said if isinstance(said, workers.Report)]
+    assert {result.number: result.outcome for result in report.results} == {
+        2: Outcome.KILLED,
+        4: Outcome.KILLED,
+    }

@@ -39,11 +39,13 @@ from kestrelctl.worker.run.programs import Programs, why_not_started
     ],
 )
 def test_a_reason_names_whose_fault_it_is(code: int, reason: str) -> None:
-    assert why_not_started(OSError(code, os.strerror(code)), "tool") == reason
+    assert why_not_started(OSError(code, os.strerror(code)), "tool", "", "/") == reason
 
 
 def test_a_program_in_the_current_directory_is_not_there() -> None:
-    reason = why_not_started(FileNotFoundError(errno.ENOENT, "No such file"), "./tool")
+    reason = why_not_started(
+        FileNotFoundError(errno.ENOENT, "No such file"), "./tool", "", "/nonexistent"
+    )
     assert reason == (
         "cannot-start: No such file: './tool'"
         " (a task begins in an empty directory; name the program by its whole path)"
@@ -51,7 +53,7 @@ def test_a_program_in_the_current_directory_is_not_there() -> None:
 
 
 def test_what_is_no_system_error_speaks_for_itself() -> None:
-    reason = why_not_started(ValueError("embedded null byte"), "tool")
+    reason = why_not_started(ValueError("embedded null byte"), "tool", "", "/")
     assert reason == "cannot-start: embedded null byte"
 
 
