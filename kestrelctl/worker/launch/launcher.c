@@ -52,7 +52,9 @@ enum {
     LEAST_OWN_DESCRIPTOR = 10,     /* those of this program are above what tasks are given */
     STACK_BYTES = 16384,           /* of a child before it executes its program */
 };
+static const uint64_t NO_NUMBER = UINT64_MAX;
 static const double COMPANY_SECONDS = 0.005; /* an answer waits so long for others */
+static const double SLOW_SECONDS = 0.1;      /* who has not begun by then may take very long */
 static const double ORPHAN_SECONDS = 0.25;   /* so often orphans are looked at while there are any */
 
 /* Where the processes of a task are. */
@@ -146,7 +148,7 @@ static struct {
     size_t in_bytes, in_room, out_bytes, out_room;
     size_t ends_untold;
     bool tell_now, is_watching_room;
-    double untold_since;
+    double untold_since, last_start_at;
 } self;
 
 /* ---- small things */
@@ -172,10 +174,18 @@ static double seconds(clockid_t clock) {
     return now.tv_sec + now.tv_nsec * 1e-9;
 }
 
+/* The same file by a descriptor that no task is given; -1 with an errno if there is none. */
 static int above(int descriptor) {
-    int high = fcntl(descriptor, F_DUPFD_CLOEXEC, LEAST_OWN_DESCRIPTOR);
-    if (high < 0) give_up("descriptor");
+    if (descriptor < 0) return -1;
+    int high = fcntl(descriptor, F_DUPFD_CLOEXEC, LEAST_OWN_DESCRIPTOR), error = errno;
     close(descriptor);
+    errno = error;
+    return high;
+}
+
+static int needed(int descriptor, const char *what) {
+    int high = above(descriptor);
+    if (high < 0) give_up(what);
     return high;
 }
 
@@ -432,10 +442,10 @@ static int open_scratch(const char *sandbox, uint64_t device, uint64_t inode) {
     }
     int scratch = openat(self.directory, path, flags);
     if (scratch < 0 && errno == ENOENT && !fstat(self.directory, &state) && !state.st_nlink) {
-        int made = open(self.directory_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        int made = above(open(self.directory_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
         if (made < 0) return -1; /* somebody removed it, and the worker has not made it again */
         close(self.directory);
-        self.directory = above(made);
+        self.directory = made;
         scratch = openat(self.directory, path, flags);
     }
     if (scratch < 0) return -1;
@@ -547,6 +557,7 @@ static bool start(char *request, size_t size) {
     };
     put_in(task);
     self.starting_count++;
+    self.last_start_at = it->since;
     return true;
 }
 
@@ -565,7 +576,10 @@ static void tell_start(struct task *task) {
         said->at = it->since;
         said->took_seconds = seconds(CLOCK_MONOTONIC) - it->since;
     }
-    task->has_failed = it->error != 0;
+    if (it->error) {
+        task->has_failed = true;
+        task->number = NO_NUMBER; /* the worker may try again before the child is waited for */
+    }
     forget_starting(it);
 }
 
@@ -983,7 +997,7 @@ static void run(void) {
         bool late = self.out_bytes && now >= self.untold_since + COMPANY_SECONDS;
         if (self.out_bytes && !self.is_watching_room && (self.tell_now || full || late)) tell();
         int pause = -1;
-        if (self.starting_count) pause = 1;
+        if (self.starting_count) pause = now - self.last_start_at < SLOW_SECONDS ? 1 : 100;
         else if (self.out_bytes && !self.is_watching_room)
             pause = until(self.untold_since + COMPANY_SECONDS, now);
         if (self.orphan_count) {
@@ -1022,25 +1036,21 @@ int main(int count, char **words) {
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
     for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL);
-    self.worker = above(atoi(words[1]));
+    self.worker = needed(atoi(words[1]), "descriptor");
     self.tree = atoi(words[2]);
     self.directory_path = words[3];
-    int directory = open(words[3], O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (directory < 0) give_up(words[3]);
-    self.directory = above(directory);
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (null < 0) give_up("/dev/null");
-    self.null = above(null);
+    const int directory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    self.directory = needed(open(words[3], directory), words[3]);
+    self.null = needed(open("/dev/null", O_RDWR | O_CLOEXEC), "/dev/null");
     char path[64];
     snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    int children = open(path, O_RDONLY | O_CLOEXEC);
-    self.children = children < 0 ? -1 : above(children);
+    self.children = above(open(path, O_RDONLY | O_CLOEXEC)); /* some kernels do not have it */
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* tasks of the same user may not trace this program */
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
-    self.child_signal = above(signalfd(-1, &child, SFD_NONBLOCK | SFD_CLOEXEC));
-    self.poll = above(epoll_create1(EPOLL_CLOEXEC));
+    self.child_signal = needed(signalfd(-1, &child, SFD_NONBLOCK | SFD_CLOEXEC), "signalfd");
+    self.poll = needed(epoll_create1(EPOLL_CLOEXEC), "epoll");
     watch(self.child_signal);
     watch(self.worker);
     struct rusage own;

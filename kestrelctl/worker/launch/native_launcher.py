@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+import math
 import os
 import signal
 import socket
@@ -55,7 +56,11 @@ PATIENCE_SECONDS = 5.0
 not answer, it is continued, because a task of the same user may have stopped it; after GIVE_UP of
 these it is replaced."""
 GIVE_UP = 4
+PAUSE_SECONDS = 1.0
+"""Between two starts of the program, if the first ends at once."""
 _CLOSE_SECONDS = 15.0
+_NAME = "kestrel-launche"
+"""Of the program and of what it has not executed yet; the kernel keeps 15 characters."""
 _MANY = 100_000
 
 
@@ -85,13 +90,18 @@ class NativeLauncher:
         self._running: dict[int, None] = {}
         self._orphans: dict[int, set[int]] = {}  # by attempt
         self._timer: asyncio.TimerHandle | None = None
+        self._starts_again: asyncio.TimerHandle | None = None
         self._heard_at = 0.0
         self._unanswered = 0
         self._watches_room = False
         prctl(PR_SET_CHILD_SUBREAPER, 1)  # for what a program that was killed has left
+        self._socket: socket.socket | None = None
+        self._begun_at = -math.inf
         self._begin()
 
     def _begin(self) -> None:
+        self._begun_at = self._heard_at = self._loop.time()
+        self._unanswered = 0
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         try:
@@ -108,6 +118,20 @@ class NativeLauncher:
         self._received = b""
         self._watches_room = False
         self._loop.add_reader(ours, self.hear)
+        self._flush()
+
+    def _begin_again(self) -> None:
+        """Starts another program, but not many of them in a second."""
+        soon = self._begun_at + PAUSE_SECONDS - self._loop.time()
+        if soon <= 0:
+            try:
+                self._begin()
+            except OSError as error:
+                log.error("the launcher does not start: %s", error)
+                soon = PAUSE_SECONDS
+            else:
+                return
+        self._starts_again = self._loop.call_later(soon, self._begin_again)
 
     # ---- asking
 
@@ -144,6 +168,8 @@ class NativeLauncher:
         self._unsent += (_LENGTH.pack(len(request)), request)
 
     def _flush(self) -> None:
+        if self._socket is None:
+            return  # until another program is there
         data = b"".join(self._unsent)
         self._unsent.clear()
         while data:
@@ -165,6 +191,8 @@ class NativeLauncher:
     # ---- hearing
 
     def hear(self) -> None:
+        if self._socket is None:
+            return
         with contextlib.suppress(BlockingIOError):
             while True:
                 try:
@@ -232,7 +260,7 @@ class NativeLauncher:
         self._timer = None
         if not (self._ordered or self._running):
             return
-        if self._loop.time() - self._heard_at >= PATIENCE_SECONDS:
+        if self._socket is not None and self._loop.time() - self._heard_at >= PATIENCE_SECONDS:
             if self._unanswered >= GIVE_UP:
                 self._replace("does not answer")
                 return
@@ -249,7 +277,7 @@ class NativeLauncher:
         kill(self._process.pid)
         for pid in below:
             kill(pid)
-        _end_adopted(self._process)
+        self._end_adopted()
         code = self._process.poll()
         how = "" if code is None else f": signal {-code}" if code < 0 else f": exit code {code}"
         why = EndKind.NO_RESOURCES.text(f"the launcher {what}{how}")
@@ -258,7 +286,6 @@ class NativeLauncher:
         running, self._running = self._running, {}
         self._orphans.clear()
         self._unsent.clear()
-        self._begin()
         for number, waits in ordered.items():
             if waits:
                 self._ordered[number] = waits
@@ -268,14 +295,19 @@ class NativeLauncher:
         for number in running:
             now = time.monotonic()
             self._events.on_ended(ProgramEnded(number, -signal.SIGKILL, now, 0.0, 0, True, why))
+        self._begin_again()
 
     def _give_back(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._starts_again):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._starts_again = None
+        if self._socket is None:
+            return
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
         self._socket.close()
+        self._socket = None
 
     async def close(self) -> None:
         self._give_back()  # it ends with that, and everything that runs with it
@@ -286,33 +318,34 @@ class NativeLauncher:
         if self._process.poll() is None:
             for pid in [*descendants(self._process.pid, _MANY), self._process.pid]:
                 kill(pid)
-        _end_adopted(self._process)
+        self._end_adopted()
         prctl(PR_SET_CHILD_SUBREAPER, 0)
 
+    def _end_adopted(self) -> None:
+        """Kills and waits for the children that this process was handed by a program that ended.
 
-def _end_adopted(launcher: subprocess.Popen[bytes]) -> None:
-    """Kills and waits for the children that this process has been handed by a launcher that ended.
+        Those of its own session it has started itself, unless they are that program's, which have
+        not become a task yet.
+        """
+        for _ in range(1000):
+            has_ended = self._process.poll() is not None
+            adopted = [pid for pid in children(os.getpid()) if self._is_adopted(pid)]
+            if has_ended and not adopted:
+                return
+            for pid in adopted:
+                kill(pid)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.001)
 
-    Those of its own session it has started itself.
-    """
-    own_session = os.getsid(0)
-    for _ in range(1000):
-        launcher.poll()
-        adopted = [pid for pid in children(os.getpid()) if _session_of(pid) != own_session]
-        if not adopted and launcher.returncode is not None:
-            return
-        for pid in adopted:
-            kill(pid)
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
-        time.sleep(0.001)
-
-
-def _session_of(pid: int) -> int:
-    try:
-        return os.getsid(pid)
-    except ProcessLookupError:
-        return 0
+    def _is_adopted(self, pid: int) -> bool:
+        if pid == self._process.pid:
+            return False
+        try:
+            name = Path(f"/proc/{pid}/comm").read_text()
+            return os.getsid(pid) != os.getsid(0) or name.startswith(_NAME)
+        except (OSError, ValueError):
+            return True  # it is over, but perhaps not waited for
 
 
 def _encoded(order: Order) -> bytes:
