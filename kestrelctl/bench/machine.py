@@ -12,13 +12,15 @@ from pathlib import Path
 import msgspec
 
 from kestrelctl.checkout import described_version
+from kestrelctl.worker.launch import native_program
 from kestrelctl.xmpp.prosody import find_prosody
 
 
 class BenchMachine(msgspec.Struct, frozen=True):
     """Enough about a machine to judge a figure; `cores` are those this process may use.
 
-    `prosody` is empty where the server was not one of this machine.
+    `prosody` is empty where the server was not one of this machine. `launcher` says how workers of
+    this machine start tasks: native or python; empty for a result from before there was a choice.
     """
 
     cores: int
@@ -29,6 +31,7 @@ class BenchMachine(msgspec.Struct, frozen=True):
     prosody: str
     kestrel: str
     date: str
+    launcher: str = ""
 
 
 def this_machine(prosody: str) -> BenchMachine:
@@ -42,6 +45,7 @@ def this_machine(prosody: str) -> BenchMachine:
         prosody=prosody,
         kestrel=described_version(),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
+        launcher="python" if native_program.find() is None else "native",
     )
 
 

@@ -10,10 +10,12 @@ from random import Random
 KINDS = {
     "kill worker": 4,
     "kill keeper": 2,
+    "kill launcher": 3,
     "kill manager": 1,
     "kill server": 1,
     "freeze worker": 3,
     "freeze keeper": 1,
+    "freeze launcher": 2,
     "freeze manager": 1,
     "freeze server": 1,
     "drop line": 3,

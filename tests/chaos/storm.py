@@ -99,7 +99,13 @@ class Storm:
                 return psutil.Process(self.pool.state.server_pid)
             pids = [child.pid for child in self.far] + self.pool.state.worker_pids
             found = psutil.Process(pids[target]) if pids[target] else None
-            return found if keeper or found is None else found.children()[0]
+            if found is None or (keeper and whom != "launcher"):
+                return found
+            worker = found.children()[0]
+            if whom != "launcher":
+                return worker
+            named = (each for each in worker.children() if each.name().startswith("kestrel-launch"))
+            return next(named, None)
         return None
 
     def _later(self, seconds: float, broken: Line | psutil.Process) -> None:

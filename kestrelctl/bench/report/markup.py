@@ -188,6 +188,7 @@ def facts(machine: BenchMachine, more: Mapping[str, str], command: str | None) -
         "Kestrel": machine.kestrel,
         **({"Prosody": machine.prosody} if machine.prosody else {}),
         "Python": machine.python,
+        **({"Launcher": machine.launcher} if machine.launcher else {}),
         "Date": machine.date,
         **more,
     }

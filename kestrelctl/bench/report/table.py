@@ -84,6 +84,8 @@ def headline(result: BenchResult) -> str:
     if result.spawn_limit_per_second is None:
         return f"Kestrel {machine.kestrel}, a given pool, seen from {cores}"
     tasks = "" if result.isolation == PLAIN else f", isolation {result.isolation}"
+    if machine.launcher == "python":  # the slower way
+        tasks += ", tasks started in Python"
     starts = f"{result.spawn_limit_per_second:,.0f} processes/s bare{spread(result)}"
     return f"Kestrel {machine.kestrel} on {cores}, which start {starts}{tasks}"
 
