@@ -118,7 +118,8 @@ class Agent:
         self.queue: deque[LocalAttempt] = deque()
         #: First of all that wait: the executor has them. In the order in which they are to start.
         self.ahead: dict[int, LocalAttempt] = {}
-        self._recalled: set[int] = set()  # of these, the ones that are not to start any more
+        #: Of these, the ones that are to be withdrawn, and whether they are given back then.
+        self._withdrawn: dict[int, bool] = {}
         self.running: dict[int, LocalAttempt] = {}
         self.unacknowledged: dict[int, Result] = {}
         self._seals: dict[int, Seal] = {}  # of those, by attempt number
@@ -241,7 +242,10 @@ class Agent:
         before, self._indexed = self.capacity, units or ()
         self.capacity = with_units(amounts(assets), units or {})
         self.free = resized(self.free, before, self.capacity)
-        self._recalled.update(self.ahead)  # there may be no place for one when another ends
+        # There may be no place for one when another ends, so they wait here again.
+        for number, waiting in self.ahead.items():
+            gives_back = self._withdrawn.get(number, False)
+            self._withdrawn[number] = gives_back or not waiting.claim.fits(self.capacity)
         made = {a.claim: claim_of(a.claim.amounts, self._indexed) for a in self.queue}
         for attempt in self.queue:
             attempt.claim = made[attempt.claim]
@@ -282,7 +286,7 @@ class Agent:
         Those that the executor has are to be withdrawn from it (`to_withdraw`).
         """
         wanted = set(numbers)
-        self._recalled.update(self.ahead.keys() & wanted)
+        self._withdrawn.update((number, True) for number in self.ahead if number in wanted)
         returned = [attempt.number for attempt in self.queue if attempt.number in wanted]
         if returned:
             self.queue = deque(a for a in self.queue if a.number not in wanted)
@@ -298,7 +302,7 @@ class Agent:
     def drain(self) -> list[int]:
         """Takes nothing new from now on; returns what has not started."""
         self.draining = True
-        self._recalled.update(self.ahead)
+        self._withdrawn.update((number, True) for number in self.ahead)
         returned = [attempt.number for attempt in self.queue]
         self.queue.clear()
         return returned
@@ -338,7 +342,7 @@ class Agent:
 
     def _first(self) -> LocalAttempt | None:
         for number, attempt in self.ahead.items():
-            if number not in self._recalled:
+            if number not in self._withdrawn:
                 return attempt
         return self.queue[0] if self.queue else None
 
@@ -372,7 +376,8 @@ class Agent:
         """Whether the first attempt in the queue may wait at the executor.
 
         It may if it takes nothing but what one like it takes that runs, so that it can start in the
-        place of that: the order in which attempts start stays the same.
+        place of that: the order in which attempts start stays the same. Where more runs than there
+        is place for now, an end leaves none.
 
         Args:
             most: how many may wait there.
@@ -383,6 +388,7 @@ class Agent:
         return (
             first.template.program.is_one_process
             and not first.claim.takes_units
+            and all(self.free[name] >= 0 for name in first.claim.amounts)
             and any(
                 each.claim.amounts == first.claim.amounts and each.template.program.is_one_process
                 for each in self.running.values()
@@ -415,19 +421,31 @@ class Agent:
         attempt = self.ahead.pop(number, None)
         if attempt is None:
             return  # `start_next` has taken it
-        self._recalled.discard(number)
+        self._withdrawn.pop(number, None)
         attempt.waited_seconds = at - attempt.arrived_at
         attempt.claim.charge(self.free)
         self.running[number] = attempt
 
-    def to_withdraw(self) -> list[int]:
-        """The attempts that are not to start any more, and that the executor has."""
-        return [number for number in self.ahead if number in self._recalled]
+    def to_withdraw(self) -> dict[int, bool]:
+        """The attempts that the executor is not to start any more, the last first.
 
-    def on_withdrawn(self, number: int) -> None:
-        """The executor has not started an attempt and does not have it any more."""
-        del self.ahead[number]
-        self._recalled.discard(number)
+        Returns:
+            Whether they are given back then, by number; the others wait here again.
+        """
+        return dict(reversed(self._withdrawn.items()))
+
+    def on_withdrawn(self, number: int) -> bool:
+        """The executor has not started an attempt and does not have it any more.
+
+        Returns:
+            Whether it is to be given back; else it is the first that waits here.
+        """
+        attempt = self.ahead.pop(number)
+        if self._withdrawn.pop(number, True):
+            return True
+        attempt.is_ahead = False
+        self.queue.appendleft(attempt)
+        return False
 
     def resume(self, attempt: LocalAttempt) -> bool:
         """Holds an attempt as running that an earlier process of this worker had begun.
@@ -456,6 +474,7 @@ class Agent:
             attempt.claim.release(self.free)
         else:
             attempt = self.ahead.pop(number)
+            self._withdrawn.pop(number, None)
         waited_seconds = round(attempt.waited_seconds, 6)
         result = msgspec.structs.replace(result, waited_seconds=waited_seconds)
         self._keep(result, attempt.seal, now)

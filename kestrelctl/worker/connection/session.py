@@ -146,6 +146,7 @@ class WorkerSession:
         self._unanswered = 0
         self._lanes: dict[tuple[tuple[str, int], ...], int] = {}
         self._returns: list[_Return] = []
+        self._withdrawing: set[int] = set()
         self._heartbeat_seconds = 0.0
         self._usage = UsageReports(agent, host, self._send)
         self._spoke_at = self._heartbeat_planned_at = 0.0
@@ -410,41 +411,50 @@ class WorkerSession:
     def on_begun(self, number: int, at: float) -> None:
         """An attempt of this session has started that waited at the executor."""
         self.agent.on_begun(number, at)
-        self._settled(number)
+        if self._withdrawing:
+            self._settled(number)
         self._go_on()
 
     def on_withdrawn(self, number: int) -> None:
         """The executor has forgotten an attempt of this session that waited there."""
-        self.agent.on_withdrawn(number)
-        self._settled(number, returned=True)
+        self._settled(number, returned=self.agent.on_withdrawn(number))
+        self._go_on()
 
-    def _return(self, numbers: list[int]) -> None:
+    def _return(self, numbers: list[int], *, is_answer: bool) -> None:
         """Gives attempts back, with those that have to be withdrawn from the executor first.
 
         The pool is told in one message, when it is known which of these have not started.
-        """
-        withdrawn = [n for n in self.agent.to_withdraw() if not self._is_returning(n)]
-        if not withdrawn:
-            self._send(workers.Returned(numbers=numbers))
-            return
-        self._returns.append(_Return(numbers, set(withdrawn)))
-        for number in withdrawn:
-            self._host.executor.withdraw(number)
 
-    def _is_returning(self, number: int) -> bool:
-        return any(number in each.open for each in self._returns)
+        Args:
+            is_answer: whether it is told, too, that there are none.
+        """
+        waits_for: set[int] = set()
+        for number, is_given_back in self.agent.to_withdraw().items():
+            if number not in self._withdrawing:
+                self._withdrawing.add(number)
+                self._host.executor.withdraw(number)
+            if is_given_back and not any(number in each.open for each in self._returns):
+                waits_for.add(number)
+        if numbers or waits_for or is_answer:
+            self._returns.append(_Return(numbers, waits_for))
+            self._tell_returns()
 
     def _settled(self, number: int, *, returned: bool = False) -> None:
         """It is known now whether an attempt has started that was to be withdrawn."""
+        self._withdrawing.discard(number)
         for each in self._returns:
             if number in each.open:
                 each.open.discard(number)
                 if returned:
                     each.numbers.append(number)
-        while self._returns and not self._returns[0].open:  # in the order of the questions
+        self._tell_returns()
+
+    def _tell_returns(self) -> None:
+        """In the order in which they were asked for."""
+        while self._returns and not self._returns[0].open:
             numbers = self._returns.pop(0).numbers
             if self.session.online:
-                self._send(workers.Returned(numbers=numbers))
+                self._send(workers.Returned(numbers=sorted(numbers)))
 
     def _problem_with(self, template: Template) -> str:
         """What is wrong with a job, whatever its manager has thought; empty if all is well.
@@ -498,7 +508,7 @@ class WorkerSession:
             result = replace(result, checkpoint=end.checkpoint)
         self._checkpoints.ended(end.number)
         self._spool(self.agent.on_completion(result, self._now()))
-        if self._returns:
+        if self._withdrawing:
             self._settled(end.number)
         self._go_on()
 
@@ -528,7 +538,7 @@ class WorkerSession:
         self._go_on()
 
     def _on_recall(self, message: workers.Recall) -> None:
-        self._return(self.agent.on_recall(message.numbers))
+        self._return(self.agent.on_recall(message.numbers), is_answer=True)
         self._go_on()
 
     def _on_ack(self, message: workers.Ack) -> None:
@@ -568,8 +578,7 @@ class WorkerSession:
         self._environments.offer(ad)
         if self.session.online:  # also before a welcome: the hello under way has the ad of before
             self._send(workers.Resized(ad=ad, request=request))
-            if returned or self.agent.to_withdraw():
-                self._return(returned)
+            self._return(returned, is_answer=False)
         self._go_on()
 
     # -- reports -----------------------------------------------------------------------------------
@@ -641,8 +650,7 @@ class WorkerSession:
         returned = self.agent.drain()
         if self.session.online:
             self._send(workers.Leaving())
-            if returned or self.agent.to_withdraw():
-                self._return(returned)
+            self._return(returned, is_answer=False)
 
     def announce_end(self) -> None:
         """Says that this worker is about to stop, so that it does not count as lost to a fault."""

@@ -101,10 +101,10 @@ def test_a_recall_reaches_what_waits_there() -> None:
     agent = busy()
     hand(agent)
     assert agent.on_recall([103, 104, 105]) == [105]
-    assert agent.to_withdraw() == [103, 104]
-    agent.on_withdrawn(103)
+    assert agent.to_withdraw() == {104: True, 103: True}
+    assert agent.on_withdrawn(103)
     agent.on_begun(104, at=3.0)
-    assert (agent.to_withdraw(), sorted(agent.ahead)) == ([], [102])
+    assert (agent.to_withdraw(), sorted(agent.ahead)) == ({}, [102])
 
 
 def test_what_is_recalled_does_not_start_in_a_place_that_is_free() -> None:
@@ -121,7 +121,7 @@ def test_a_drain_reaches_what_waits_there() -> None:
     agent = busy()
     hand(agent)
     assert agent.drain() == [105, 106, 107]
-    assert agent.to_withdraw() == [102, 103, 104]
+    assert agent.to_withdraw() == {104: True, 103: True, 102: True}
     assert not agent.idle
 
 
@@ -129,7 +129,26 @@ def test_another_capacity_reaches_what_waits_there() -> None:
     agent = busy()
     hand(agent)
     agent.resize({"cpus": 1.0})
-    assert agent.to_withdraw() == [102, 103, 104], "an end may leave no place for the next"
+    assert list(agent.to_withdraw()) == [104, 103, 102], "an end may leave no place for the next"
+    for number in agent.to_withdraw():
+        assert not agent.on_withdrawn(number)
+    assert [waiting.number for waiting in agent.queue] == list(range(102, 108))
+    end(agent, 100)
+    assert start(agent) == [], "one processor is left, and taken"
+    assert hand(agent) == [102, 103, 104]
+    agent = busy()
+    agent.resize({"cpus": 1.0})
+    assert hand(agent) == [], "two run where one has a place"
+    end(agent, 100)
+    end(agent, 101)
+    assert start(agent) == [102]
+
+
+def test_what_has_no_place_any_more_is_given_back_from_there() -> None:
+    agent = busy()
+    hand(agent)
+    assert agent.resize({"cpus": 0.5}) == [105, 106, 107]
+    assert [agent.on_withdrawn(number) for number in agent.to_withdraw()] == [True] * 3
 
 
 def test_a_kill_reaches_what_waits_there() -> None:

@@ -17,6 +17,7 @@ from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.stage import Stage
 from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.protocol import codec, workers
 from kestrelctl.worker.run.executor import Completion
 
@@ -442,12 +443,12 @@ async def test_a_recall_is_answered_once_and_when_it_is_known_what_has_begun() -
     worker = await ahead()
     session = worker.process.sessions[0]
     worker.tell(session, workers.Recall(numbers=[1, 2, 3, 4]))
-    assert worker.executor.withdrawn == [1, 2, 3]
+    assert worker.executor.withdrawn == [3, 2, 1]
     assert worker.said == []
     worker.process.on_begun(1, 2000.0)
     worker.process.on_withdrawn(2)
     worker.process.on_withdrawn(3)
-    assert worker.said == [workers.Returned(numbers=[4, 2, 3])]
+    assert worker.said == [workers.Returned(numbers=[2, 3, 4])]
 
 
 async def test_recalls_are_answered_in_their_order() -> None:
@@ -458,7 +459,7 @@ async def test_recalls_are_answered_in_their_order() -> None:
     worker.process.on_withdrawn(2)
     assert worker.said == []
     worker.process.on_withdrawn(3)
-    assert worker.said == [workers.Returned(numbers=[4, 3]), workers.Returned(numbers=[2])]
+    assert worker.said == [workers.Returned(numbers=[3, 4]), workers.Returned(numbers=[2])]
 
 
 async def test_a_drain_gives_back_what_waits_at_the_executor() -> None:
@@ -467,10 +468,24 @@ async def test_a_drain_gives_back_what_waits_at_the_executor() -> None:
     assert worker.said == [workers.Leaving()]
     for number in (1, 2, 3):
         worker.process.on_withdrawn(number)
-    assert worker.said == [workers.Leaving(), workers.Returned(numbers=[4, 1, 2, 3])]
+    assert worker.said == [workers.Leaving(), workers.Returned(numbers=[1, 2, 3, 4])]
     assert not worker.process.done.is_set()
     worker.executor.complete(Completion(0, 0))
     assert worker.process.sessions[0].agent.running == {}
+
+
+async def test_a_resize_has_what_waits_at_the_executor_wait_at_the_worker_again() -> None:
+    worker = await ahead()
+    session = worker.process.sessions[0]
+    session.resize(WorkerAd(assets={"cpus": 2.0}))
+    assert [type(said) for said in worker.said] == [workers.Resized]
+    worker.process.on_begun(1, 2000.0)
+    for number in (3, 2):
+        worker.process.on_withdrawn(number)
+    assert sorted(session.agent.running) == [0, 1]
+    assert await worker.turn() == [2, 3, 4], "behind two that run"
+    assert all(command.waits for command in worker.executor.commands[-3:])
+    assert [type(said) for said in worker.said] == [workers.Resized], "nothing is given back"
 
 
 async def test_what_waits_at_the_executor_is_killed_there() -> None:
