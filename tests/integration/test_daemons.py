@@ -223,7 +223,7 @@ async def test_two_local_pools_side_by_side_and_nothing_of_them_after_down(
 ) -> None:
     one, two = (local_up(spawn, tmp_path, name) for name in ("one", "two"))
     processes = descendants(one) + descendants(two)
-    assert len(processes) == 14, "supervisor, server, manager, two keepers, two workers; twice"
+    assert len(processes) == 18, "supervisor, server, manager, and two keepers, workers, launchers"
     for state in (one, two):
         async with connect_local(state) as user:
             job = await run_job(user, JobSpec(program=Program(argv=("true",)), count=20))

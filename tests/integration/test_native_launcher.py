@@ -41,25 +41,6 @@ async def begun(machine: Machine, word: str, count: int) -> list[int]:
 # ---- what happens to it
 
 
-async def test_tasks_end_with_a_launcher_that_is_killed_and_others_run_with_the_next(
-    machine: Machine,
-) -> None:
-    numbers = await begun(machine, "600.25", 3)
-    machine.parent.kill()
-    ends = [await machine.exit_of(number) for number in numbers]
-    assert {ended.reason for ended in ends} == {"no-resources: the launcher has ended: signal 9"}
-    assert alive("600.25") == []
-    assert (await machine.run("/bin/true")).exit_code == 0
-
-
-async def test_what_detached_ends_with_a_launcher_that_is_killed(machine: Machine) -> None:
-    number = machine.start("/bin/sh", "-c", "setsid sleep 600.375 & sleep 600.375")
-    await until(lambda: len(alive("600.375")) == 2)
-    machine.parent.kill()
-    assert (await machine.exit_of(number)).reason.startswith("no-resources: the launcher")
-    assert alive("600.375") == []
-
-
 async def test_a_launcher_that_is_stopped_goes_on(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,21 +52,30 @@ async def test_a_launcher_that_is_stopped_goes_on(
     assert machine.parent == launcher
 
 
-async def test_a_launcher_that_does_not_answer_is_replaced(
+async def test_a_launcher_that_is_killed_is_the_end_of_its_worker(tmp_path: Path) -> None:
+    deaths: list[str] = []
+    machine = Machine(tmp_path / "work", native=PROGRAM, on_death=deaths.append)
+    machine.parent.kill()
+    await until(lambda: deaths)
+    assert deaths == ["the launcher has ended: signal 9"]
+    await machine.executor.close()
+
+
+async def test_a_launcher_that_does_not_answer_is_the_end_of_its_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native_launcher, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(native_launcher, "_CLOSE_SECONDS", 0.05)
     deaf = tmp_path / "deaf"
-    deaf.write_text(
-        f'#!/bin/sh\n[ -e {tmp_path}/once ] && exec {PROGRAM} "$@"\n'
-        f": >{tmp_path}/once\nexec sleep 600.625\n"
-    )
+    deaf.write_text("#!/bin/sh\nexec sleep 600.625\n")
     deaf.chmod(0o700)
-    machine = Machine(tmp_path / "work", native=deaf)
-    assert (await machine.run("/bin/true")).reason.startswith("no-resources: ")
-    assert alive("600.625") == []
-    assert (await machine.run("/bin/true")).exit_code == 0
+    deaths: list[str] = []
+    machine = Machine(tmp_path / "work", native=deaf, on_death=deaths.append)
+    machine.start("/bin/true")
+    await until(lambda: deaths)
+    assert deaths == ["the launcher does not answer"]
     await machine.executor.close()
+    assert alive("600.625") == []
 
 
 WORKER = """
@@ -93,6 +83,7 @@ import asyncio, sys
 sys.path.insert(0, sys.argv[4])
 from pathlib import Path
 from commandkit import command_spec
+from kestrelctl.worker.keeper import run_kept
 from kestrelctl.worker.run.process_executor import ProcessExecutor
 
 async def main():
@@ -102,20 +93,36 @@ async def main():
         executor.start(command_spec(number, env={"PATH": "/usr/bin:/bin"}, argv=argv))
     await asyncio.sleep(600)
 
-asyncio.run(main())
+sys.exit(run_kept(lambda: asyncio.run(main()) or 0))
 """
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-async def test_everything_ends_with_the_worker(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize("who", ["worker", "launcher"])
+async def test_everything_ends_with_the_worker_and_that_with_its_launcher(
+    tmp_path: Path, who: str, number: signal.Signals
+) -> None:
     word = "600.875"
     words = [str(tmp_path / "work"), str(PROGRAM), word, str(Path(__file__).parent)]
-    worker = psutil.Popen([sys.executable, "-c", WORKER, *words])
-    await until(lambda: len([pid for pid in alive(word) if pid != worker.pid]) >= 4)
-    launcher = psutil.Process(worker.pid).children()[0]
-    worker.send_signal(number)
-    worker.wait()
-    await until(lambda: alive(word) == [] and not launcher.is_running())
+    keeper = psutil.Popen([sys.executable, "-c", WORKER, *words])
+    await until(lambda: len([pid for pid in alive(word) if b"python" not in name_of(pid)]) >= 4)
+    [worker] = psutil.Process(keeper.pid).children()
+    [launcher] = worker.children()
+    if who == "launcher" and number == signal.SIGTERM:
+        launcher.send_signal(number)  # it means nothing to it
+        worker.kill()
+    else:
+        (worker if who == "worker" else launcher).send_signal(number)
+    keeper.wait()
+    assert not launcher.is_running()
+    assert [pid for pid in alive(word)] == []
+
+
+def name_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/exe").resolve().name.encode()
+    except OSError:
+        return b""
 
 
 async def test_a_launcher_is_waited_for_when_its_executor_is_closed(tmp_path: Path) -> None:

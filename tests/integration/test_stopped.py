@@ -21,8 +21,12 @@ from kestrelctl.xmpp.user import UserConnection
 
 TO_EACH = (
     "import os, signal\n"
-    "worker = os.getppid()\n"
-    "keeper = int(open(f'/proc/{worker}/stat').read().rpartition(')')[2].split()[1])\n"
+    "def parent(pid):\n"
+    "    return int(open(f'/proc/{pid}/stat').read().rpartition(')')[2].split()[1])\n"
+    "worker = launcher = os.getppid()\n"
+    "if open(f'/proc/{launcher}/comm').read().startswith('kestrel-launch'):\n"
+    "    worker = parent(launcher)\n"
+    "keeper = parent(worker)\n"
     "os.kill({who}, signal.{number})\n"
 )
 
@@ -32,7 +36,7 @@ def is_stopped(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("number", ["SIGSTOP", "SIGKILL"])
-@pytest.mark.parametrize("who", ["worker", "keeper"])
+@pytest.mark.parametrize("who", ["launcher", "worker", "keeper"])
 async def test_a_task_that_stops_or_kills_its_worker_stops_no_pool(
     local_pool: PoolState, user: UserConnection, who: str, number: str
 ) -> None:

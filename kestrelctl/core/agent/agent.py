@@ -43,6 +43,8 @@ class LocalAttempt:
         seal: shows the pool that it was handed to this worker.
         waited_seconds: from its arrival to its start; 0 until then.
         is_ahead: whether its executor has it, and starts it when an attempt like it has ended.
+        is_alone: whether there is nothing to do before and after its command, and it takes no units
+            of its own: it may wait at the executor, and others for its place.
         count: which attempt of its task it is, from 1.
         checkpoint: what it goes on from; None to begin anew.
         hosts: where the members of its job run, if that spans workers.
@@ -56,6 +58,7 @@ class LocalAttempt:
         "hosts",
         "index",
         "is_ahead",
+        "is_alone",
         "item",
         "limits",
         "number",
@@ -76,8 +79,11 @@ class LocalAttempt:
         count: int = 1,
         limits: Mapping[str, int] | None = None,
         hosts: Sequence[str] = (),
+        *,
+        is_alone: bool = False,
     ) -> None:
         self.hosts = hosts
+        self.is_alone = is_alone
         self.checkpoint: MadeCheckpoint | None = None
         self.limits = limits or {}
         self.number = number
@@ -208,6 +214,7 @@ class Agent:
             seal = (number, job_id, index, n, mark)
             if claim in hopeless:
                 refused.extend(range(number, number + n))
+            is_alone = known.program.is_one_process and not claim.takes_units
             for k in range(n):
                 item = next(next_item, "") if known.with_items else None
                 count = count_of.get(number + k, 1) if count_of else 1
@@ -222,6 +229,7 @@ class Agent:
                     count,
                     may_use[place],
                     hosts,
+                    is_alone=is_alone,
                 )
                 if checkpoint_of:
                     attempt.checkpoint = checkpoint_of.get(number + k)
@@ -385,15 +393,13 @@ class Agent:
         if not self.queue or len(self.ahead) >= most:
             return False
         first = self.queue[0]
-        return (
-            first.template.program.is_one_process
-            and not first.claim.takes_units
-            and all(self.free[name] >= 0 for name in first.claim.amounts)
-            and any(
-                each.claim.amounts == first.claim.amounts and each.template.program.is_one_process
-                for each in self.running.values()
-            )
-        )
+        if not first.is_alone or min(self.free.values(), default=0) < 0:
+            return False
+        amounts = first.claim.amounts
+        for each in self.running.values():
+            if each.is_alone and each.claim.amounts == amounts:
+                return True
+        return False
 
     def hand_next(self, most: int) -> LocalAttempt | None:
         """Takes the first attempt out of the queue, to wait at the executor.

@@ -390,7 +390,7 @@ class WorkerSession:
             command = replace(command, checkpoints=self._checkpoints.order(attempt))
         files = template.owner or program.outputs or program.keep_logs or program.checkpoints
         if not (files or program.join or program.stages or program.environment):
-            if self.most_ahead and program.is_one_process and not attempt.claim.takes_units:
+            if self.most_ahead and attempt.is_alone:
                 command = replace(command, lane=self._lane(attempt), waits=waits)
             return command  # most: it has none of the rest
         return replace(

@@ -10,8 +10,6 @@ import enum
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from kestrelctl.core.model.end_reason import NO_REASON, ReasonText
-
 STATUS_FILE = "bwrap-status"
 """Beside the scratch directory: what a sandbox program says of what it did."""
 OPTIONS_DESCRIPTOR = 3
@@ -159,7 +157,6 @@ class ProgramEnded(NamedTuple):
         peak_bytes: largest resident memory of one process as the kernel tells it; 0 if that cannot
             be told from what it began with.
         left_something: somebody may still write to what it wrote to.
-        reason: why the launcher could not let it end by itself; empty if it did.
     """
 
     number: int
@@ -168,7 +165,6 @@ class ProgramEnded(NamedTuple):
     cpu_seconds: float
     peak_bytes: int
     left_something: bool
-    reason: ReasonText = NO_REASON
 
 
 class Events(Protocol):

@@ -9,6 +9,7 @@ import itertools
 import logging
 import math
 import os
+import signal
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
@@ -68,6 +69,15 @@ REMOVAL_SECONDS = 5.0
 ITS_OWN_FAULT = EndKind.DISK_FULL.text("there is room without what the task wrote")
 
 
+def end_worker(why: str) -> None:
+    """The worker dies at once, as of SIGKILL, and its keeper ends what it leaves.
+
+    The pool counts that as a loss of what ran, and finds out which task it was that ends workers.
+    """
+    log.critical("%s; so does this worker", why)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 class ProcessExecutor:
     """An `Executor` that runs commands as processes of this machine.
 
@@ -92,6 +102,7 @@ class ProcessExecutor:
         output_stage: stores what commands leave; None where that is not possible.
         log_stage: the same of what they print.
         native: the program that starts tasks; None to have this process do it.
+        on_death: called with the reason when nothing is known of the tasks any more.
     """
 
     def __init__(
@@ -111,6 +122,7 @@ class ProcessExecutor:
         output_stage: OutputStage | None = None,
         log_stage: LogStage | None = None,
         native: Path | None = None,
+        on_death: Callable[[str], None] = end_worker,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_completion = on_completion
@@ -123,7 +135,7 @@ class ProcessExecutor:
         self._rung = rung or Plain()
         for prepare in (raise_descriptor_limit, switch_core_dumps_off, seal_descriptors):
             prepare()  # for tasks, which inherit it
-        self._launcher = self._make_launcher(native)
+        self._launcher = self._make_launcher(native, on_death)
         self._trash = Trash(directory / "trash")
         self._computed = ComputedAttempts(directory / "computed")
         kept = {each.sandbox for each in self._computed.left.values()}
@@ -344,10 +356,10 @@ class ProcessExecutor:
             with contextlib.suppress(OSError):
                 self._trash.discard(computed.sandbox, self._sandboxes.fd)
 
-    def _make_launcher(self, native: Path | None) -> Launcher:
+    def _make_launcher(self, native: Path | None, on_death: Callable[[str], None]) -> Launcher:
         if native is None:
             return PythonLauncher(self._sandboxes, self._rung.tree, self)
-        return NativeLauncher(native, self._sandboxes, self._rung.tree, self)
+        return NativeLauncher(native, self._sandboxes, self._rung.tree, self, on_death)
 
     def _new_sandbox(self, *names: str) -> Sandbox:
         return Sandbox(
@@ -446,7 +458,6 @@ class ProcessExecutor:
     # ---- ending
 
     def _ended(self, process: RunningProcess, ended: ProgramEnded) -> None:
-        process.reason = process.reason or ended.reason
         asked = bool(process.reason)
         ending = self._rung.ended(process.sandbox.place, ended.code, asked=asked)
         process.reason = process.reason or ending.reason
