@@ -36,6 +36,8 @@ class SimulatedExecutor:
         on_stage: called with an attempt's number and the stage that it begins.
         fatal: called when a command ends its worker.
         guest_job: the job of an attempt, if that is a guest of another pool.
+        on_begun: called when a command has begun that waited here, with the moment.
+        on_withdrawn: called when one that waited is forgotten.
     """
 
     def __init__(
@@ -52,9 +54,11 @@ class SimulatedExecutor:
         on_stage: Callable[[int, str], None],
         fatal: Callable[[], None],
         guest_job: Callable[[int], int | None],
+        on_begun: Callable[[int, float], None],
+        on_withdrawn: Callable[[int], None],
     ) -> None:
         self.start_seconds = Histogram(START_BOUNDS)
-        self.most_ahead = 0
+        self.most_ahead = MOST_AHEAD
         self._worker = worker
         self._clock = clock
         self._random = random
@@ -67,6 +71,11 @@ class SimulatedExecutor:
         self._on_stage = on_stage
         self._fatal = fatal
         self._guest_job = guest_job
+        self._on_begun = on_begun
+        self._on_withdrawn = on_withdrawn
+        self._waiting: dict[int, CommandSpec] = {}
+        self._starting: dict[int, CommandSpec] = {}  # in the place of another
+        self._lanes: dict[int, int] = {}  # of what runs
         self._began_at: dict[int, float] = {}
         #: Of attempts with stages: those to come, and how those before went.
         self._to_come: dict[int, Iterator[Stage | None]] = {}
@@ -75,8 +84,17 @@ class SimulatedExecutor:
 
     def start(self, command: CommandSpec) -> None:
         number = command.number
-        if number in self._began_at:
+        if number in self._began_at or number in self._waiting:
             raise ValueError(f"attempt {number} runs already")
+        if command.waits:
+            self._waiting[number] = command
+        else:
+            self._begins(command)
+
+    def _begins(self, command: CommandSpec) -> None:
+        number = command.number
+        if command.lane:
+            self._lanes[number] = command.lane
         env = command.env
         index = int(env["KESTREL_TASK_INDEX"])
         job_id, here, item = int(env["KESTREL_JOB_ID"]), index, env.get("KESTREL_ITEM")
@@ -172,12 +190,34 @@ class SimulatedExecutor:
         self._ends(number, Outcome.FAILED, in_stage(stage.name, "exit code 3"), 0)
 
     def begin(self, number: int) -> None:
-        """None waits here."""
+        command = self._waiting.pop(number, None)
+        if command is not None:
+            self._begins(command)
 
     def withdraw(self, number: int) -> None:
-        """None waits here."""
+        if self._waiting.pop(number, None) is not None:
+            self._loop.call_soon(self._on_withdrawn, number)
+
+    def _give_place(self, lane: int) -> None:
+        """The next of a lane begins, before it is told that another has ended."""
+        command = next((each for each in self._waiting.values() if each.lane == lane), None)
+        if command is not None:
+            del self._waiting[command.number]
+            self._starting[command.number] = command
+            self._loop.call_soon(self._on_begun, command.number, self._loop.now())
+            self._clock.after(LAUNCH_SECONDS, self._begins_in_place, command.number)
+
+    def _begins_in_place(self, number: int) -> None:
+        command = self._starting.pop(number, None)
+        if command is not None:
+            self._begins(command)
 
     def kill(self, number: int, reason: ReasonText = CANCELLED) -> bool:
+        waited = self._waiting.pop(number, None) or self._starting.pop(number, None)
+        if waited is not None:
+            never_ran = Completion(number, reason=reason, started_at=self._clock.now)
+            self._loop.call_soon(self._on_completion, never_ran)
+            return True
         if number not in self._began_at:
             return False
         seconds = self._random.uniform(*DIES_AFTER_SECONDS)
@@ -214,6 +254,9 @@ class SimulatedExecutor:
         for number in sorted(self._began_at):
             self._audit.ended(number, None)
         self._began_at.clear()
+        self._waiting.clear()
+        self._starting.clear()
+        self._lanes.clear()
         self._to_come.clear()
         self._stage_runs.clear()
 
@@ -235,6 +278,9 @@ class SimulatedExecutor:
         if began_at is None:
             return
         self._audit.ended(number, outcome)
+        lane = self._lanes.pop(number, 0)
+        if lane:
+            self._give_place(lane)
         self._to_come.pop(number, None)
         stages = self._stage_runs.pop(number, [])
         self._loop.call_soon(
@@ -251,6 +297,11 @@ class SimulatedExecutor:
         )
 
 
+#: How many commands wait at an executor: few, so that the worlds' short jobs leave some beside.
+MOST_AHEAD = 3
+#: From the end of one to the start of the next in its place: with it a worker that does nothing for
+#: a task has about as many a second for each processor as a real one (docs/performance.md).
+LAUNCH_SECONDS = 0.001
 #: No stage is left.
 _NONE = Stage(name="", argv=())
 

@@ -113,6 +113,8 @@ class SimulatedMachine(SimulatedProcess):
             self._on_stage,
             self._killed_by_a_task,
             self._guest_job,
+            lambda number, at: self.process.on_begun(number, at) if self.process else None,
+            lambda number: self.process.on_withdrawn(number) if self.process else None,
         )
         return self._executor
 

@@ -115,7 +115,11 @@ class Vigil:
             agent = process.agent
             if worker is None or agent is None or not self.steady(process, self.grace_seconds):
                 continue
-            begun = {attempt.number for attempt in agent.queue} | agent.running.keys()
+            begun = (
+                {attempt.number for attempt in agent.queue}
+                | agent.running.keys()
+                | agent.ahead.keys()
+            )
             held = worker.held.keys()
             for number in sorted((held - begun - agent.unacknowledged.keys()) | (begun - held)):
                 since = self._differing.get((process.name, number), now)

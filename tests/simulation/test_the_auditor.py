@@ -16,7 +16,7 @@ from kestrel_worlds.nodes import Nodes
 from kestrel_worlds.stage_audit import StageAudit
 from kestrel_worlds.workload import OWNERS, ShareSetting, Submission, TokenChange
 from kestrelctl.core import effects, pool
-from kestrelctl.core.agent.agent import Agent
+from kestrelctl.core.agent.agent import Agent, LocalAttempt
 from kestrelctl.core.attempts import adoption
 from kestrelctl.core.attempts.estimates import note_refusal
 from kestrelctl.core.events import Event, Heard, TasksClosed
@@ -270,7 +270,14 @@ def test_a_worker_that_reports_only_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_worker_that_runs_too_much_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Agent, "can_start", property(lambda self: bool(self.queue)))
+    start_next = Agent.start_next
+
+    def boundless(agent: Agent, now: float) -> LocalAttempt | None:
+        agent.free = dict.fromkeys(agent.free, 1 << 40)
+        return start_next(agent, now)
+
+    monkeypatch.setattr(Agent, "start_next", boundless)
+    monkeypatch.setattr(Agent, "can_start", property(lambda self: bool(self.waiting)))
     assert is_found("at once, it has")
 
 
