@@ -508,14 +508,13 @@ static void head_of(const char *request, size_t size, struct start_request *head
     memcpy(head, request, sizeof *head);
 }
 
-static bool fails(uint64_t number, struct starting *it, int error, int step) {
+static void fails(uint64_t number, struct starting *it, int error, int step) {
     not_started(number, error, step);
     forget_starting(it);
-    return false;
 }
 
-/* Starts what a request asks for, which it frees. Returns whether it is about to run. */
-static bool start(char *request, size_t size) {
+/* Starts what a request asks for, which it frees. */
+static void start(char *request, size_t size) {
     struct start_request head;
     head_of(request, size, &head);
     const char *at = request + sizeof head, *end = request + size;
@@ -558,7 +557,6 @@ static bool start(char *request, size_t size) {
     put_in(task);
     self.starting_count++;
     self.last_start_at = it->since;
-    return true;
 }
 
 /* Tells that a task has started, if it has: its child has executed the program, or has ended. */

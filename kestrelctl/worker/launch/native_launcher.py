@@ -90,8 +90,7 @@ class NativeLauncher:
         self._on_death = on_death
         self._unsent: list[bytes] = []
         self._received = b""
-        self._ordered: set[int] = set()  # of those nothing was told yet
-        self._running: set[int] = set()
+        self._numbers: set[int] = set()  # of those whose end was not told
         self._orphans: dict[int, set[int]] = {}  # by attempt
         self._timer: asyncio.TimerHandle | None = None
         self._heard_at = 0.0
@@ -119,7 +118,7 @@ class NativeLauncher:
 
     def start(self, order: Order) -> None:
         request = _encoded(order)
-        self._ordered.add(order.number)
+        self._numbers.add(order.number)
         self._send(request)
         if self._timer is None:
             self._heard_at = self._loop.time()
@@ -132,11 +131,11 @@ class NativeLauncher:
         self._send(_NUMBER.pack(b"w", number))
 
     def signal(self, number: int, signal_number: int) -> None:
-        if number in self._ordered or number in self._running:
+        if number in self._numbers:
             self._send(_SIGNAL.pack(b"t", number, signal_number))
 
     def kill(self, number: int) -> None:
-        if number in self._ordered or number in self._running:
+        if number in self._numbers:
             self._send(_NUMBER.pack(b"k", number))
 
     def orphans_of(self, number: int) -> list[int]:
@@ -209,22 +208,20 @@ class NativeLauncher:
         peak_bytes: int,
     ) -> None:
         if kind == b"s":
-            self._ordered.discard(number)
-            self._running.add(number)
             self._events.on_started(Started(number, pid, wall, at, took_seconds))
         elif kind == b"e":
-            self._running.discard(number)
+            self._numbers.discard(number)
             status = os.waitstatus_to_exitcode(code)
             self._events.on_ended(
                 ProgramEnded(number, status, at, cpu_seconds, peak_bytes, bool(flags))
             )
         elif kind == b"n":
-            self._ordered.discard(number)
+            self._numbers.discard(number)
             self._events.on_not_started(NotStarted(number, code, StartStep(step)))
         elif kind == b"b":
             self._events.on_begun(number, at)
         elif kind == b"w":
-            self._ordered.discard(number)
+            self._numbers.discard(number)
             self._events.on_withdrawn(number)
         elif kind == b"o" and flags:
             self._orphans.setdefault(number, set()).add(pid)
@@ -238,7 +235,7 @@ class NativeLauncher:
 
     def _look_after(self) -> None:
         self._timer = None
-        if not (self._ordered or self._running):
+        if not self._numbers:
             return
         if self._loop.time() - self._heard_at >= PATIENCE_SECONDS:
             if self._unanswered >= GIVE_UP:
