@@ -1,6 +1,6 @@
 """Writes the version into what is built: it has no git any more where it is installed.
 
-Builds the launcher for each kind of processor, too, if the compiler is here that can.
+Builds the programs in C for each kind of processor, too, if the compiler is here that can.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ class VersionHook(BuildHookInterface):
             self.app.display_warning("without ziglang workers start tasks in Python")
             return
         for machine in native_program.MACHINES:
-            made = native_program.build(machine, self.made)
-            place = f"kestrelctl/worker/launch/compiled/{made.name}"
-            build_data["force_include"][str(made)] = place
+            for program in native_program.PROGRAMS:
+                made = native_program.build(program, machine, self.made)
+                place = f"kestrelctl/worker/launch/compiled/{made.name}"
+                build_data["force_include"][str(made)] = place
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         if version != "editable":

@@ -1,8 +1,8 @@
-"""Programs that others have written: each in a group of its own, which ends with it.
+"""Programs that others have written: each in a process group of its own, which ends with it.
 
-One may leave its group: it forks, calls setsid, and no parent leads back to it. A process that has
-said `adopt_orphans` becomes the parent of such (prctl(2), PR_SET_CHILD_SUBREAPER), finds them by a
-variable that each program is given, and ends them as well.
+A process may leave its group: it forks, calls setsid, and no parent leads back to it. After
+`adopt_orphans`, this process becomes the parent of such processes (prctl(2),
+PR_SET_CHILD_SUBREAPER), finds them by a variable that each program is given, and ends them as well.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-#: They have these variables of ours, and what else they are given.
+#: Variables of our environment that programs get, beside those that they are given.
 PASSED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME")
-#: How long one may take to die; in the kernel some never do.
+#: How long a killed program may take to die; some never do, in the kernel.
 KILLED_SECONDS = 5.0
-#: Between two looks whether all have died that a program has left.
+#: Pause between two looks whether all processes that programs have left have died.
 LOOK_SECONDS = 0.01
-#: By it they are known.
+#: The variable that tells which program a process comes from.
 RUN_VARIABLE = "KESTREL_RUN"
 _SUBREAPER = 36
 _MARK = f"{RUN_VARIABLE}=".encode()
@@ -31,14 +31,14 @@ _MARK = f"{RUN_VARIABLE}=".encode()
 _numbers = itertools.count(1)
 #: The programs that run: the process of each, or None while it is started.
 _running: dict[int, int | None] = {}
-#: Children that are none of a program's; None if this process adopts nobody.
+#: Children that belong to no program; None if this process adopts nobody.
 _others: frozenset[int] | None = None
 
 
 def adopt_orphans() -> None:
-    """Has this process be the parent of whatever loses its own below it.
+    """Makes this process the parent of every process below it that loses its own parent.
 
-    It starts no other children in its main thread from then on.
+    From then on, its main thread must start no children but programs.
     """
     global _others
     if sys.platform == "linux" and ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0) == 0:
@@ -84,7 +84,7 @@ async def child_program(
 
 @asynccontextmanager
 async def _ended(program: asyncio.subprocess.Process) -> AsyncIterator[None]:
-    """At the end the program is, and all of its group."""
+    """Kills the program and all of its group at the end of the `with`."""
     try:
         yield
     finally:
@@ -97,7 +97,7 @@ async def _ended(program: asyncio.subprocess.Process) -> AsyncIterator[None]:
 
 
 async def _end_orphans() -> None:
-    """Ends what programs have left that run no more, and that is not of their groups."""
+    """Ends the processes that ended programs have left outside of their groups."""
     give_up_at = asyncio.get_running_loop().time() + KILLED_SECONDS
     while _others is not None and asyncio.get_running_loop().time() < give_up_at:
         if None not in _running.values():  # what is being started cannot be told from what is left
@@ -111,9 +111,9 @@ async def _end_orphans() -> None:
 
 
 def _orphans(others: frozenset[int]) -> Iterator[int]:
-    """Those that live; the others are reaped.
+    """Yields the orphans that live, and reaps the others.
 
-    One that says nothing of where it is from is left alone as long as any program runs.
+    One that does not tell where it comes from is left alone as long as any program runs.
     """
     known = others | {pid for pid in _running.values() if pid is not None}
     for pid in _children():

@@ -15,20 +15,27 @@ def now() -> float:
     return _offset + time.monotonic()
 
 
+def of_monotonic(moment: float) -> float:
+    """Returns the moment by `now` of one that is given by the monotonic clock."""
+    return _offset + moment
+
+
 def wall() -> float:
     """Seconds since the epoch by the machine's clock, which somebody may set."""
     return time.time()
 
 
 def unused_seconds(used_at: float) -> float:
-    """For how long something has not been used, at least, of which only the machine's clock says
-    when that was: as a file's time of change. What somebody sets that clock to makes nothing older.
+    """Returns for how many seconds, at least, something has not been used.
+
+    The last use is known by the machine's clock only, such as a file's time of change. Setting that
+    clock makes nothing older.
     """
     return min(now(), wall()) - used_at
 
 
 def awake_or_asleep() -> float:
-    """Seconds since the epoch, steady, and going on while the machine sleeps, as `now` does not.
+    """Seconds since the epoch, steady; unlike `now`, it goes on while the machine sleeps.
 
     Use it for what must not last too long.
     """

@@ -1,4 +1,4 @@
-"""What the shells need of the world around them: a clock, and a session with the server.
+"""Interfaces of the shells to the world around them: a clock, and a session with the server.
 
 In production these are `kestrelctl.clock` and `kestrelctl.xmpp.xmpp_session`; a simulated world has
 its own.
@@ -20,7 +20,7 @@ class Clock(Protocol):
         ...
 
     def wall(self) -> float:
-        """By the machine's clock, which can be set."""
+        """The time by the machine's clock, which can be set."""
         ...
 
 
@@ -39,7 +39,7 @@ class Session(Protocol):
 
     @property
     def link(self) -> str:
-        """In words, how the connection is."""
+        """The state of the connection, in words."""
         ...
 
     def start(self) -> None:
@@ -57,7 +57,7 @@ class Session(Protocol):
     def when_taken(self, done: Callable[[], None]) -> None:
         """Calls `done` when the server has dealt with all that was sent so far.
 
-        Never if the connection is lost before.
+        It never does so if the connection is lost before.
         """
 
     def send_presence(
@@ -71,7 +71,7 @@ class Session(Protocol):
         """Sends directed presence; show and status as in RFC 6121, 4.7.2."""
 
     def backlog_bytes(self) -> int:
-        """What was given to the connection and is not written yet."""
+        """The bytes that were given to the connection and are not written yet."""
         ...
 
     def certificate(self) -> tuple[str, float] | None:
@@ -83,7 +83,7 @@ class Session(Protocol):
 
 
 class Listener(Protocol):
-    """Who hears what a session receives."""
+    """Hears what a session receives."""
 
     def on_online(self) -> None:
         """The session is up."""

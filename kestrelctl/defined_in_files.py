@@ -1,4 +1,4 @@
-"""What several files of an operator define together."""
+"""Reads definitions that an operator spreads over several files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class HasName(Protocol):
 
     @property
     def name(self) -> str:
-        """Its own, in all files."""
+        """The name, used only once in all files."""
         ...
 
 
@@ -24,14 +24,14 @@ D = TypeVar("D", bound=HasName)
 def all_defined(
     files: Iterable[Path], read: Callable[[str, str], Sequence[D]], most: int
 ) -> dict[str, D]:
-    """What files define, by name.
+    """Reads all that files define, by name.
 
     Args:
-        read: what one text defines, given what it is called in messages.
-        most: so many may be defined together.
+        read: returns what a text defines; its second argument names the text in messages.
+        most: the largest number of definitions.
 
     Raises:
-        UsageError: one cannot be read, something is there twice, or it is too much.
+        UsageError: a file cannot be read, a name is defined twice, or there are too many.
     """
     found: dict[str, D] = {}
     for file in files:

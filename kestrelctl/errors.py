@@ -24,13 +24,13 @@ from __future__ import annotations
 
 import errno
 
-#: What the system answers where there is no room: the disk is full, or a quota is used up. All else
-#: is something else: a name that is too long, a file system that is mounted read-only.
+#: The system's errors where there is no room: the disk is full, or a quota is used up. Other errors
+#: mean something else: a name that is too long, a file system that is mounted read-only.
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def why(error: Exception) -> str:
-    """What the system says of an error, without its number and the file; or the error's text."""
+    """Returns the system's words for an error, without its number and the file; or its text."""
     return getattr(error, "strerror", None) or str(error)
 
 
@@ -141,7 +141,7 @@ class FileChanged(KestrelError):
 
 
 class FileDamaged(KestrelError):
-    """What came is not the file that was sent."""
+    """The file that came is not the one that was sent."""
 
 
 class FileExpired(NotFound):

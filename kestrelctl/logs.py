@@ -1,4 +1,4 @@
-"""How daemons log: one line an entry on stderr, as text or as JSON."""
+"""Logging of daemons: one line an entry on stderr, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import sys
 import time
 from collections.abc import Callable
 
-#: Of one kind about one account, in a minute.
+#: Lines of one kind about one account that pass in a minute.
 FREE_LINES = 5
 MINUTE_SECONDS = 60.0
-#: Kinds and accounts that are told apart in a minute; all that come later are one.
+#: Kinds and accounts that are told apart in a minute; all later ones count as one.
 MOST_KINDS = 200
 _OTHERS = "(others)"
 _MOST_CHARACTERS = 100
@@ -20,7 +20,7 @@ _Kind = tuple[str, int, str]
 
 
 def _one_line(text: str) -> str:
-    """With escapes for what would begin a new line, or tell a terminal to do something."""
+    """Escapes what would begin a new line, or tell a terminal to do something."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
@@ -33,7 +33,7 @@ class TextFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """The line; `record.message` may hold what strangers have sent."""
+        """Makes the line; `record.message` may hold what strangers have sent."""
         record.message = _one_line(record.message)
         return super().formatMessage(record)
 
@@ -57,8 +57,8 @@ class JsonFormatter(logging.Formatter):
 class Repeats(logging.Filter):
     """Lets a few warnings of one kind about one account pass, and counts the others of a minute.
 
-    A kind is a place in the source; whom it is about is the first thing that the line names. What
-    strangers make up can so neither fill the log nor this table.
+    A kind is a place in the source; the account is the first thing that the line names. So nothing
+    that strangers make up can fill the log or this table.
 
     Args:
         now: seconds, steady.
@@ -114,7 +114,7 @@ class _Seen:
 
 
 def _about(record: logging.LogRecord) -> str:
-    """Whom or what a line is about: an account, whichever session of it."""
+    """Names what a line is about: an account, whichever session of it."""
     args = record.args
     first = args[0] if isinstance(args, tuple) and args else ""
     return str(first).partition("/")[0][:_MOST_CHARACTERS]
@@ -125,7 +125,7 @@ def _write_summary(last: logging.LogRecord, count: int) -> None:
     logging.getLogger(last.name).log(last.levelno, "%s", text, extra={"is_summary": True})
 
 
-#: What the daemon of this process has left out.
+#: The filter of this process; it knows the lines that were left out.
 repeats = Repeats()
 
 

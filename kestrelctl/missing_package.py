@@ -10,7 +10,7 @@ from kestrelctl.errors import MissingTool
 
 
 def missing_package(message: str, *packages: str, cause: str | None = None) -> MissingTool:
-    """Return the error that tells how to install packages beside `kestrelctl`.
+    """Returns the error that tells how to install packages beside `kestrelctl`.
 
     Args:
         message: what is not installed, and what is impossible without it.
@@ -22,7 +22,7 @@ def missing_package(message: str, *packages: str, cause: str | None = None) -> M
 
 
 def no_classads() -> MissingTool:
-    """Return the error of a machine that cannot run a manager: it has no `classad2`."""
+    """Returns the error of a machine that cannot run a manager: it has no `classad2`."""
     return missing_package(
         "the ClassAd library of HTCondor, which a manager needs, is not installed",
         "htcondor",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from kestrelctl.notify_socket import to_parent_or_systemd
+from kestrelctl.timer import Timer
 
 #: Pause between two looks at whether the status has changed.
 STATUS_SECONDS = 5.0
@@ -33,7 +34,7 @@ class Notifier:
         self._socket = to_parent_or_systemd(environment)
         self._watchdog_seconds = _watchdog_seconds(environment) if self._socket else 0.0
         self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer(self._tick)
 
     def ready(self) -> None:
         """Says that the daemon is ready; from now on a timer sends its status and signs of life."""
@@ -47,8 +48,7 @@ class Notifier:
 
     def close(self) -> None:
         """Says nothing more, and closes the socket."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.stop()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -62,7 +62,7 @@ class Notifier:
         if words:
             self._say(*words)
         pause = min(STATUS_SECONDS, self._watchdog_seconds / 2 or STATUS_SECONDS)
-        self._timer = self._loop.call_later(pause, self._tick)
+        self._timer.set(pause)
 
     def _say(self, *words: str) -> None:
         if self._socket is not None:
@@ -71,7 +71,7 @@ class Notifier:
 
 
 def _watchdog_seconds(environment: Mapping[str, str]) -> float:
-    """How long systemd waits for a sign of life; 0 if it wants none."""
+    """The time that systemd waits for a sign of life; 0 if it wants none."""
     meant = environment.get("WATCHDOG_PID", "")
     microseconds = environment.get("WATCHDOG_USEC", "")
     if not microseconds.isdecimal() or meant not in ("", str(os.getpid()), str(os.getppid())):

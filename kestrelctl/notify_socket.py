@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 
-#: In the environment of a process whose parent tells systemd on its behalf: a descriptor of a
-#: socket to that parent.
+#: The variable with the descriptor of a socket to the parent, for a process whose parent tells
+#: systemd on its behalf.
 RELAY_VARIABLE = "KESTREL_NOTIFY_DESCRIPTOR"
 
 

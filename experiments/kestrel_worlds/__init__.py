@@ -2,18 +2,18 @@
 
 `run(seed)` lets one small pool live through a bad day; `run(seed, settings)` any other.
 
-What runs is the core, the manager's `Service`, listener and request dispatcher, the worker's
-process and sessions, and the codec. Simulated are the clock and the event loop (`loop`), the
-network (`network`, `simulated_session`), disks (`store`, `simulated_spool`), commands
-(`simulated_executor`, `truth`) and users. What is said on the wire and what becomes durable is held
-against what was promised (`audit`, `vigil`).
+The world runs the core, the manager's `Service`, listener and request dispatcher, the worker's
+process and sessions, and the codec. It simulates the clock and the event loop (`loop`), the network
+(`network`, `simulated_session`), disks (`store`, `simulated_spool`), commands
+(`simulated_executor`, `truth`) and users. It compares what is said on the wire and what becomes
+durable with what was promised (`audit`, `vigil`).
 
 The same seed and settings tell the same story, in any process:
 
-- There is one clock, and one heap of what is to happen, in the order of moments and, within one
+- There is one clock, and one heap of actions to come, in the order of moments and, within one
   moment, of asking. Every loop takes its turns from it; there are no threads.
 - All chance comes from generators that are seeded with the seed and the name of a part of the
-  world. No part draws from another's.
+  world. No part draws from the generator of another.
 - Shells take clock, chance and names from their constructors. They reach for no global ones.
 - Nothing iterates over a set whose order depends on hashes or addresses. A killed process is closed
   at once, so that nothing is left to the garbage collector.

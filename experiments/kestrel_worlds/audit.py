@@ -1,9 +1,9 @@
-"""What really happened, held against what was promised."""
+"""Compares what really happened with what was promised."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -11,7 +11,6 @@ import msgspec
 from kestrel_worlds.bound_audit import BoundAudit, InUse
 from kestrel_worlds.checkpoint_audit import CheckpointAudit
 from kestrel_worlds.decisions import Decisions
-from kestrel_worlds.memory_store import MemoryStore
 from kestrel_worlds.outline_audit import OutlineAudit
 from kestrel_worlds.pair_audit import PairAudit
 from kestrel_worlds.share_audit import ShareAudit
@@ -29,7 +28,7 @@ from kestrelctl.core.model.job.shape import Shape
 from kestrelctl.core.model.job.task_state import FINAL_STATES, Counts, TaskState
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.refusal import Reason
-from kestrelctl.core.model.result import Outcome
+from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.worker.ad import GPUS, WorkerAd
 from kestrelctl.core.model.worker.assets import MILLI, Amounts, amounts
 from kestrelctl.core.model.worker.matching_ads import in_lower_case, job_ad, worker_ad
@@ -39,6 +38,7 @@ from kestrelctl.core.scheduling.judgement import judge
 from kestrelctl.core.scheduling.ladder import refusal
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.state import State
+from kestrelctl.store.port import CoreStore
 from kestrelctl.store.store_record import StoreRecord
 
 
@@ -65,16 +65,16 @@ class Audit:
         executions: every run of a command, by attempt number.
         acknowledged_jobs: jobs whose submission was answered.
         accepted_results: how many results became durable.
-        over_since: task -> since when it is durable that it is over.
-        stopped_since: job -> since when it is durable that it is cancelled.
+        over_since: task -> the moment since which its end is durable.
+        stopped_since: job -> the moment since which its cancellation is durable.
         killed_at: attempt -> when its end was last ordered.
         stages: is told what came of the stages of attempts.
-        checkpoints: what tasks go on from.
+        checkpoints: checks the checkpoints from which tasks go on.
         decisions: which worker got which task, and how that ended.
 
     Args:
-        calm: as of `OutlineAudit`.
-        shares: holds what owners get against what belongs to them; None where more decides that.
+        calm: as in `OutlineAudit`.
+        shares: compares what owners get with what belongs to them; None where more decides that.
     """
 
     def __init__(
@@ -103,16 +103,16 @@ class Audit:
         #: worker -> how much it really has of assets of unknown capacity
         self._hidden: dict[str, Amounts] = {}
         self._accepted: set[tuple[int, int, int]] = set()
-        #: job -> run time of all attempts whose results became durable
-        self._used: dict[int, float] = {}
-        #: attempt number -> (job id, index, outcome, when it was first reported)
-        self._results: dict[int, tuple[int, int, int, float]] = {}
+        #: job -> run time of all results that became durable, as a store adds it up
+        self._charged: defaultdict[int, float] = defaultdict(float)
+        #: attempt number -> (its result, when that was first reported)
+        self._results: dict[int, tuple[Result, float]] = {}
         #: Tasks that have run at least once, where shares are watched.
         self._begun: set[tuple[int, int]] = set()
         #: Jobs that the pool has decided to hold, whether that is durable yet or not.
         self._held: set[int] = set()
         self._freed: set[int] = set()
-        #: When a task or job was last over that is so no more.
+        #: When a task or job that was over was last brought back.
         self._brought_back_at: dict[object, float] = {}
 
     def expect(self, condition: bool, text: str) -> None:
@@ -143,7 +143,7 @@ class Audit:
             self.expect(False, problem)
 
     def check_outlines(self, pool: Pool) -> None:
-        """Verifies what is thought of assets of unknown capacity."""
+        """Verifies the estimates of assets of unknown capacity."""
         for problem in self._outlines.look(pool.state):
             self.expect(False, problem)
 
@@ -190,10 +190,10 @@ class Audit:
         ad: WorkerAd | None = None,
         hidden: Amounts | None = None,
     ) -> None:
-        """A worker's machine has so much of each asset, and its worker says this of itself.
+        """Notes how much of each asset a worker's machine has, and what the worker says of itself.
 
         Args:
-            hidden: how much it really has of those of unknown capacity.
+            hidden: how much it really has of the assets of unknown capacity.
         """
         self._capacity[worker] = capacity
         self._hidden[worker] = hidden or {}
@@ -203,7 +203,7 @@ class Audit:
         self._running[worker] = {}
 
     def resized(self, worker: str, capacity: Amounts) -> None:
-        """A worker has so much of each asset from now on; what runs may take more."""
+        """Notes how much of each asset a worker has from now on; what runs may take more."""
         self._capacity[worker] = capacity
 
     def began(
@@ -215,7 +215,7 @@ class Audit:
         item: str | None,
         gpus: tuple[str, ...] = (),
     ) -> str:
-        """A command starts to run, with this item, and is told that these GPUs are its own.
+        """Notes that a command starts to run, with this item, and with these GPUs as its own.
 
         Returns:
             The asset of unknown capacity of which there is no more for it; empty if there is none.
@@ -256,14 +256,14 @@ class Audit:
         return execution.refused
 
     def _lacking(self, worker: str, running: Iterable[Execution]) -> str:
-        """Of which asset of unknown capacity a worker's commands want more than there is."""
+        """Finds an asset of unknown capacity of which commands want more than a worker has."""
         for asset, there in self._hidden[worker].items():
             if sum(one.request.get(asset, 0) for one in running if not one.refused) > there:
                 return asset
         return ""
 
     def _agreed(self, job: JobRecord, worker: str) -> None:
-        """Holds the whole ads of both sides against each other, as no class or shape does."""
+        """Checks the whole ads of both sides against each other, as no class or shape does."""
         ad = self._ads.get(worker)
         if ad is None or not (job.spec.requirements or ad.start):
             return
@@ -279,7 +279,7 @@ class Audit:
         self.expect(why is None, f"{worker} runs a task of job {job.job_id} against {why}")
 
     def ended(self, number: int, outcome: int | None) -> None:
-        """A command has ended; `outcome` is None if its worker's death ended it."""
+        """Notes that a command has ended; `outcome` is None if its worker's death ended it."""
         execution = self.executions[number]
         del self._running[execution.worker][number]
         execution.ended_at = self._clock.now
@@ -292,30 +292,30 @@ class Audit:
         elif outcome == Outcome.DONE:
             self._outlines.succeeded(execution.worker, execution.request)
 
-    def kept(self, number: int, job_id: int, index: int, outcome: int) -> None:
-        """A worker reports a result."""
-        self._results.setdefault(number, (job_id, index, outcome, self._clock.now))
+    def kept(self, result: Result) -> None:
+        """Notes a result that a worker reports."""
+        self._results.setdefault(result.number, (result, self._clock.now))
 
     def in_use(self, worker: str, asset: str) -> int:
-        """How much of an asset what runs on a worker has asked for."""
+        """Adds up how much of an asset the commands that run on a worker have asked for."""
         return sum(one.request.get(asset, 0) for one in self._running[worker].values())
 
     def running(self) -> list[Execution]:
-        """Commands that run now."""
+        """Lists the commands that run now."""
         return [one for running in self._running.values() for one in running.values()]
 
     # -- manager -----------------------------------------------------------------------------------
 
     def manager_started(self, pool: Pool) -> None:
-        """A manager has read the store: what is on hold there is so for it, and nothing else is."""
+        """Checks that a manager that has read the store has the same jobs on hold as the store."""
         durable = {job_id: job.hold for job_id, job in self._jobs.items() if job.hold is not None}
         known = {job.id: job.hold for job in pool.jobs if job.hold is not None}
         self.expect(known == durable, f"a manager starts with the holds {known}, not {durable}")
         self._held = set(durable)
 
     def decided(self, effects: Sequence[Effect]) -> None:
-        """The pool wants all this done: nothing of a held job is handed out, and all members of a
-        job that spans workers at once or none.
+        """Checks the effects that the pool wants: nothing of a held job is handed out, and of a job
+        that spans workers all members at once or none.
         """
         together: Counter[int] = Counter()
         for effect in effects:
@@ -349,7 +349,7 @@ class Audit:
             self.expect(whole, f"{sent} members of job {job_id} are handed out")
 
     def _freed_now(self, job: JobRecord) -> None:
-        """A job waits no more: all that it waited for have ended as it wants, durably."""
+        """Checks, when a job waits no more, that its parents ended as it wants, durably."""
         if not job.freed or job.job_id in self._freed:
             return
         self._freed.add(job.job_id)
@@ -363,7 +363,7 @@ class Audit:
             self.expect(met, f"{text} and should be {ending}")
 
     def answered_submission(self, job_id: int, *, repeated: bool) -> None:
-        """A user is told that this job is safe, and whether an earlier submission had made it."""
+        """Checks a job of which a user is told that it is safe, and whether it was made before."""
         self.expect(job_id in self._jobs, f"job {job_id} was acknowledged before its commit")
         self.expect(
             repeated or job_id not in self.acknowledged_jobs,
@@ -372,7 +372,7 @@ class Audit:
         self.acknowledged_jobs.add(job_id)
 
     def tasks_ended(self, records: list[TaskRecord]) -> None:
-        """Whoever listens is told that these tasks are over."""
+        """Checks tasks of which the listeners are told that they are over."""
         for record in records:
             durable = self._rows.get((record.job_id, record.index))
             where = f"task {record.job_id}/{record.index}"
@@ -381,24 +381,25 @@ class Audit:
             self.expect(final, f"{where} was said to be over, but it is {record.state}")
 
     def job_ended(self, job_id: int) -> None:
-        """Whoever watches is told that the job has ended."""
+        """Checks a job of which the watchers are told that it has ended."""
         job = self._jobs.get(job_id)
         over = job is not None and job.state != "active"
         self.expect(over, f"active job {job_id} was said to be over")
 
     def acknowledged(self, numbers: list[int]) -> None:
-        """A worker may forget these results: those of successes must be final, durably.
+        """Checks results that a worker may forget: those of successes must be final, durably.
 
-        One that came when its task was over was refused for good, whatever was done since. So was
-        one of an attempt from before a user's retry.
+        A success that came when its task was over was refused for good, whatever was done since.
+        So was a success of an attempt from before a user's retry.
         """
         for number in numbers:
             if number not in self._results:
                 self.expect(False, f"{number} was acknowledged, which nobody reported")
                 continue
-            job_id, index, outcome, reported_at = self._results[number]
+            result, reported_at = self._results[number]
+            job_id, index = result.job_id, result.index
             job = self._jobs.get(job_id)
-            if outcome != Outcome.DONE or job is None or job.state != "active":
+            if result.outcome != Outcome.DONE or job is None or job.state != "active":
                 continue
             if job.spec.span > 1:
                 continue  # It counts with the good ends of all other members.
@@ -415,18 +416,20 @@ class Audit:
             )
 
     def told_to_kill(self, numbers: list[int]) -> None:
-        """A worker is told to kill these attempts."""
+        """Notes attempts that a worker is told to kill."""
         for number in numbers:
             self.killed_at[number] = self._clock.now
 
     def committed(self, records: Sequence[StoreRecord]) -> None:
-        """Holds each row against the one that it replaces."""
+        """Compares each row with the one that it replaces."""
         self.decisions.committed(records)
         for record in records:
             if isinstance(record, (TaskRecord, JobRecord)):
                 self._pairs.committed(record)
             if isinstance(record, TaskRecord):
                 self._row(self._rows.get((record.job_id, record.index)), record)
+                if record.result is not None:
+                    self._charged[record.job_id] += record.result.wall_seconds
                 problem = self.stages.row(record)
                 self.expect(not problem, problem)
                 self.checkpoints.committed(record)
@@ -464,7 +467,6 @@ class Audit:
             self.expect(key not in self._accepted, f"{where}: {result.number} was accepted twice")
             self._accepted.add(key)
             self.accepted_results += 1
-            self._used[row.job_id] = self._used.get(row.job_id, 0.0) + result.wall_seconds
             said = (result.job_id, result.index)
             self.expect(said == key[:2], f"{where} has the result of {said}")
         if row.state is TaskState.DONE:
@@ -506,8 +508,8 @@ class Audit:
 
     # -- at the end --------------------------------------------------------------------------------
 
-    def verdict(self, tables: MemoryStore) -> None:
-        """Holds the tables and the machines against each other when all is quiet."""
+    def verdict(self, tables: CoreStore) -> None:
+        """Compares the tables and the machines when all is quiet."""
         for execution in self.running():
             self.expect(False, f"attempt {execution.number} still runs on {execution.worker}")
         jobs = {job.job_id: job for job in tables.jobs(limit=len(self._jobs))}
@@ -516,27 +518,21 @@ class Audit:
         keys = Counter((job.owner, job.key) for job in jobs.values() if job.key)
         for (_, key), times in keys.items():
             self.expect(times == 1, f"{times} jobs came of the one submission {key}")
-        self._sums(tables, jobs)
+        self._charges(jobs)
         for job in jobs.values():
             self._job(job, tables.tasks(job.job_id, limit=job.spec.count))
 
-    def _sums(self, tables: MemoryStore, jobs: dict[int, JobRecord]) -> None:
-        """What was used is added up once for each attempt, by job and by owner."""
-        of_owners: dict[str, float] = {}
-        for job_id, used in tables.used(list(jobs)).items():
-            really = self._used.get(job_id, 0.0)
+    def _charges(self, jobs: Iterable[int]) -> None:
+        """Checks that each attempt was charged once, with the run time that its worker reported."""
+        took: defaultdict[int, float] = defaultdict(float)
+        for job_id, _, number in sorted(self._accepted):
+            if number in self._results:  # a result that the pool has made took no time
+                took[job_id] += self._results[number][0].wall_seconds
+        for job_id in jobs:
+            charged, really = self._charged[job_id], took[job_id]
             self.expect(
-                abs(used.wall_seconds - really) < 1e-6 * (1.0 + really),
-                f"job {job_id} is charged {used.wall_seconds} s, its attempts took {really} s",
-            )
-            owner = jobs[job_id].owner
-            of_owners[owner] = of_owners.get(owner, 0.0) + used.wall_seconds
-        charged = tables.used_by_owner(0)
-        for owner, seconds in of_owners.items():
-            found = charged[owner].wall_seconds if owner in charged else 0.0
-            self.expect(
-                abs(found - seconds) < 1e-6 * (1.0 + seconds),
-                f"{owner} is charged {found} s, his jobs {seconds} s",
+                abs(charged - really) < 1e-6 * (1.0 + really),
+                f"job {job_id} is charged {charged} s, its attempts took {really} s",
             )
 
     def _job(self, job: JobRecord, rows: list[TaskRecord]) -> None:
@@ -571,8 +567,8 @@ class Audit:
         failed, most = counts.failed + counts.lost, spec.stop_after or math.inf
         hasty = job.stopped_by == FAILED_TASKS and failed < most
         self.expect(not hasty, f"{where} was stopped after {failed} failed tasks, not {most}")
-        # That it does not go on after them, the invariants say after each event. Here it cannot be
-        # told: of a job that was not stopped, the others may have been cancelled one by one.
+        # The invariants check after each event that it does not go on after them. Here that cannot
+        # be told: if a job was not stopped, its other tasks may have been cancelled one by one.
         together = counts.done in (0, spec.count)
         self.expect(spec.span == 1 or together, f"{counts.done} members of {where} are done")
         self.expect(counts == job.counts, f"{where} says {job.counts}, its rows say {counts}")

@@ -14,7 +14,7 @@ from kestrelctl.core.model.records import GroupRecord, UserRecord
 from kestrelctl.core.model.worker.assets import MILLI, Amounts
 from kestrelctl.core.state import State
 
-#: What is bounded, and whose it is: empty for the tokens of the pool.
+#: The asset that is bounded, and its owner: empty for the tokens of the pool.
 What = tuple[str, str]
 
 
@@ -30,25 +30,26 @@ class InUse(NamedTuple):
 class BoundAudit:
     """Counts what runs under each bound, after each event.
 
-    What the pool gave up as lost may still run where nobody can reach it, and comes on top: that is
-    all that is forgiven. It is known by its worker, which is away, or has yet to speak, or by the
-    order to kill it. What an owner has from before he came into a group is not counted for that.
+    An attempt that the pool gave up as lost may still run where nobody can reach it, and comes on
+    top: only that is forgiven. Such an attempt is known by its worker, which is away or has yet to
+    speak, or by the order to kill it. Attempts of an owner from before he came into a group are not
+    counted for that group.
     """
 
     def __init__(self) -> None:
-        #: how much it was, in thousandths, from which moments on, in the order of time
+        #: bound -> (moment from which on it holds, thousandths), in the order of time
         self._bounds: dict[What, list[tuple[float, float]]] = {}
         self._sent_at: dict[int, float] = {}
         self._forgiven: set[int] = set()
-        #: owner -> his group, and from which attempt on
+        #: owner -> (his group, the first attempt that counts for it)
         self._groups: dict[str, tuple[str, int]] = {}
 
     def sent(self, first_number: int, n: int, now: float) -> None:
-        """So many attempts are handed out, with numbers from this one on."""
+        """Notes that `n` attempts are handed out, with numbers from `first_number` on."""
         self._sent_at.update((first_number + k, now) for k in range(n))
 
     def look(self, state: State, running: Iterable[InUse], killed: Container[int]) -> list[str]:
-        """What is wrong now, in words; empty if all is well.
+        """Tells what is wrong now, in words; nothing if all is well.
 
         Args:
             running: attempts that really run.
@@ -82,7 +83,7 @@ class BoundAudit:
         ]
 
     def _learn(self, state: State) -> None:
-        """Notes what is bounded from now on, and how."""
+        """Notes the bounds that hold from now on."""
         tokens, sharers = state.tokens, state.sharers
         now: dict[What, float] = {(name, ""): tokens.total(name) for name in tokens.names}
         for sharer in sharers.users():
@@ -99,7 +100,7 @@ class BoundAudit:
                 known.append((state.at, now.get(what, before)))
 
     def _counted(self, one: InUse) -> Iterator[tuple[What, int]]:
-        """What an attempt counts under each bound that there may be."""
+        """Yields how much an attempt counts under each bound that there may be."""
         group, first = self._groups.get(one.owner, ("", 0))
         owners = [one.owner, group] if group and first <= one.number else [one.owner]
         for asset, n in one.request.items():
@@ -110,7 +111,7 @@ class BoundAudit:
             yield ("attempts", owner), MILLI
 
     def _most(self, what: What, since: float) -> float:
-        """The most that it was at any time since that moment, at which it may be several."""
+        """Returns the highest value of a bound since a moment, at which it may have had several."""
         known = self._bounds.get(what)
         if known is None:
             return inf
@@ -119,7 +120,7 @@ class BoundAudit:
 
 
 def _bounds(record: UserRecord | GroupRecord) -> Iterator[tuple[What, float]]:
-    """Groups are told from users by their names: those of users are accounts."""
+    """Yields the bounds of a user or a group; they differ by name: those of users are accounts."""
     if record.max_running is not None:
         yield ("attempts", record.name), record.max_running * MILLI
     for asset, n in record.limits.items():

@@ -1,6 +1,6 @@
 """Whether tasks go on from their checkpoints, by what was made, what is durable and what is given.
 
-What is not durable when a worker or the manager dies may be run again, and nothing else.
+Only what is not durable when a worker or the manager dies may be run again.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ class CheckpointAudit:
     def __init__(self, expect: Callable[[bool, str], None]) -> None:
         self._expect = expect
         self._made: dict[str, _Made] = {}
-        #: What is durable of a task: (attempt, which one, step).
+        #: The durable checkpoint of a task: (attempt, its number in the attempt, step).
         self._durable: dict[_Task, tuple[int, int, int]] = {}
         self.steps: Counter[_Task] = Counter()
         self.resumed = self.gone_on = 0
 
     def made(self, sha256: str, task: _Task, number: int, step: int) -> None:
-        """An attempt has stored what it had at that step."""
+        """Notes that an attempt has stored what it had at that step."""
         self._made[sha256] = _Made(task, number, step)
 
     def stepped(self, task: _Task) -> None:
-        """A task has run one more step."""
+        """Counts one more step that a task has run."""
         self.steps[task] += 1
 
     def began(
         self, task: _Task, number: int, given: MadeCheckpoint | None, *, lost: bool = False
     ) -> int:
-        """An execution begins; returns the step from which it goes on.
+        """Notes that an execution begins; returns the step from which it goes on.
 
         Args:
-            lost: the share does not have what it is given.
+            lost: whether the share does not have what the execution is given.
         """
         where = f"task {task[0]}/{task[1]}"
         made = self._made.get(given.stored.sha256) if given is not None else None
@@ -73,7 +73,7 @@ class CheckpointAudit:
         return made.step
 
     def handed_out(self, run: Run) -> None:
-        """Attempts are sent to a worker: what was durable of their tasks by then is not lost."""
+        """Checks that attempts sent to a worker lose nothing that was durable of their tasks."""
         given_to = dict(run.checkpoints)
         for first, job_id, first_index, n, _ in run.spans:
             for beyond in range(n):
@@ -88,7 +88,7 @@ class CheckpointAudit:
                 )
 
     def committed(self, row: TaskRecord) -> None:
-        """A task's row is durable."""
+        """Checks a task's row that is durable."""
         task = (row.job_id, row.index)
         where = f"task {row.job_id}/{row.index}"
         if row.result is not None and row.result.outcome == Outcome.GOES_ON:

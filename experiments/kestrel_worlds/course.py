@@ -16,7 +16,7 @@ from kestrel_worlds.world_report import WorldReport
 from kestrelctl.core.model.job.task_state import Counts
 from kestrelctl.manager.commits import CLOSE_SECONDS
 
-#: A manager that is told to stop does so in this time.
+#: The time in which a manager that is told to stop does so.
 STOPS_WITHIN_SECONDS = CLOSE_SECONDS + 1.0
 #: How often the world is looked at from outside.
 LOOK_SECONDS = 0.5
@@ -24,7 +24,7 @@ LOOK_SECONDS = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class PoolOfWorld:
-    """A pool, and who watches it."""
+    """A pool, and its watchers."""
 
     nodes: Nodes
     audit: Audit
@@ -45,11 +45,11 @@ class Course:
 
     @property
     def problems(self) -> list[str]:
-        """What broke."""
+        """The promises that were broken, in words."""
         return self._pools[0].audit.problems
 
     def run(self) -> float:
-        """Lets everything happen, then has peace; returns the seconds until all had ended."""
+        """Lets everything happen, then has peace. Returns the seconds until all had ended."""
         try:
             return self._run()
         except StandsStill as error:
@@ -71,17 +71,17 @@ class Course:
         return seconds
 
     def look(self) -> None:
-        """Everything is looked at."""
+        """Looks at everything."""
         for pool in self._pools:
             pool.vigil.look()
 
     def mend(self) -> None:
-        """Whatever was broken is mended."""
+        """Mends whatever was broken."""
         for pool in self._pools:
             pool.nodes.mend()
 
     def calm_down(self) -> None:
-        """What goes on after the last task is waited for."""
+        """Waits for what goes on after the last task."""
 
     def watch_until(self, moment: float) -> None:
         """Lets time pass, and looks at everything."""
@@ -103,7 +103,7 @@ class Course:
             self._expect(False, f"the world does not come to rest: {what}")
 
     def _unrest(self) -> list[str]:
-        """All jobs have ended, everybody knows, and nobody will ask for more; what is not so."""
+        """Lists what keeps the pools from rest, as in `Nodes.unrest`."""
         return [
             f"{pool.nodes.server.domain}: {what}"
             for pool in self._pools
@@ -111,7 +111,7 @@ class Course:
         ]
 
     def _stop(self) -> None:
-        """All managers are told to stop, and do."""
+        """Tells all managers to stop, and checks that they do."""
         lives = [(pool.nodes.manager, pool.nodes.manager.life) for pool in self._pools]
         for manager, _ in lives:
             manager.terminate()
@@ -132,10 +132,10 @@ class Course:
                 process.kill()
 
     def run_through(self, seed: int) -> WorldReport:
-        """Runs to the end and closes; what came of it, but for what is wasted and lent.
+        """Runs to the end and closes; reports all but what is wasted and lent.
 
         Args:
-            seed: what it is made of, for the report.
+            seed: the seed of the world, for the report.
         """
         clock = self.clock
         try:
@@ -196,7 +196,7 @@ class _Teller(logging.Handler):
 
 @contextlib.contextmanager
 def log_told(clock: SimulationClock, audit: Audit) -> Iterator[None]:
-    """What the shells log is part of the story; an error that nobody expected is a problem."""
+    """Makes what the shells log part of the story; an error that nobody expected is a problem."""
     logger = logging.getLogger("kestrelctl")
     before = logger.level, logger.propagate
     teller = _Teller(clock, audit)

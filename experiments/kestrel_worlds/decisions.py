@@ -1,4 +1,4 @@
-"""What a pool decided: which worker got which task, under which attempt, and how that ended."""
+"""The decisions of a pool: which worker got which task, under which attempt, and how that ended."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _ENDS = {
 class Decisions:
     """Remembers the decisions of one pool without their moments, and without any message.
 
-    Another encoding, another name of a message or a class, and another order of what happens at
-    once leave them as they are.
+    They do not change with another encoding, another name of a message or a class, or another order
+    of what happens at once.
     """
 
     def __init__(self) -> None:
@@ -34,13 +34,13 @@ class Decisions:
         self._jobs: dict[int, JobRecord] = {}
 
     def handed_out(self, effect: Run) -> None:
-        """The pool sends attempts to a worker."""
+        """Notes attempts that the pool sends to a worker."""
         for number, job_id, index, n, _ in effect.spans:
             for k in range(n):
                 self._attempts[number + k] = (job_id, index + k, effect.worker)
 
     def committed(self, records: Sequence[StoreRecord]) -> None:
-        """This became durable."""
+        """Notes records that became durable."""
         for record in records:
             if isinstance(record, TaskRecord):
                 self._tasks[record.job_id, record.index] = record
@@ -50,7 +50,7 @@ class Decisions:
                 self._jobs[record.job_id] = record
 
     def lines(self) -> list[str]:
-        """One for each attempt, in the order of their numbers, then for each task and each job."""
+        """Returns a line for each attempt, by their numbers, then for each task and each job."""
         found = [
             f"attempt {number} of {job_id}/{index} at {worker}: {self._ends.get(number, 'nothing')}"
             for number, (job_id, index, worker) in sorted(self._attempts.items())

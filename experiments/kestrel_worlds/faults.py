@@ -1,4 +1,4 @@
-"""What goes wrong: a seeded plan of faults, each of which passes."""
+"""A seeded plan of faults, each of which passes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kestrel_worlds.simulated_process import SimulatedProcess
 from kestrel_worlds.simulation_clock import SimulationClock
 
 T = TypeVar("T")
-#: Something that can go wrong: with a pool, for so many seconds.
+#: Something that can go wrong with a pool, for a number of seconds.
 Kind = Callable[[Nodes, Random, float], None]
-#: So far a clock is set off, at most: ten days.
+#: The most that a clock is set off: ten days.
 MOST_SET_SECONDS = 864_000.0
 #: A process dies in the middle of a turn after fewer callbacks than this.
 MOST_CALLBACKS = 8
@@ -31,13 +31,13 @@ def plan(
     ended_per_second: float = 0.5,
     most_seconds: float = 12.0,
 ) -> None:
-    """Lets so many faults begin in the first `within_seconds`; they like company.
+    """Lets this many faults begin in the first `within_seconds`; half begin soon after another.
 
     Args:
-        whom: what they befall.
-        kinds: how often each comes, relative to the others.
+        whom: what the faults happen to.
+        kinds: how often each kind comes, relative to the others.
         ended_per_second: the share of them that passes each second.
-        most_seconds: after so long each has passed.
+        most_seconds: the time after which each has passed.
     """
     begin = 0.0
     for _ in range(faults):
@@ -65,7 +65,7 @@ def _worker(nodes: Nodes, random: Random) -> SimulatedMachine:
 
 
 def _kill(process: SimulatedProcess, random: Random, back_after_seconds: float) -> None:
-    """kill -9, between two turns or within one; later the process is started again."""
+    """Kills a process like `kill -9`, between or within turns; later it is started again."""
     process.start_again(back_after_seconds)
     if random.random() < 0.5:
         process.kill()
@@ -74,20 +74,20 @@ def _kill(process: SimulatedProcess, random: Random, back_after_seconds: float) 
 
 
 def crash_worker(nodes: Nodes, random: Random, seconds: float) -> None:
-    """kill -9 of a worker and all that it runs; later it is started again."""
+    """Kills a worker like `kill -9`, and all that it runs; later it is started again."""
     worker = _worker(nodes, random)
     _kill(worker, random, seconds)
 
 
 def hang_worker(nodes: Nodes, random: Random, seconds: float) -> None:
-    """A worker falls silent; its commands go on; later it speaks as if nothing had been."""
+    """Silences a worker; its commands go on; later it speaks as if nothing had been."""
     worker = _worker(nodes, random)
     worker.stop()
     nodes.clock.after(seconds, worker.go_on)
 
 
 def cut_worker(nodes: Nodes, random: Random, seconds: float) -> None:
-    """A worker's network is gone; sometimes the server notices, sometimes the process dies too."""
+    """Cuts a worker's network; sometimes the server notices, sometimes the process dies too."""
     worker = _worker(nodes, random)
     worker.cut()
     if random.random() < 0.4:
@@ -99,7 +99,7 @@ def cut_worker(nodes: Nodes, random: Random, seconds: float) -> None:
 
 
 def drop_worker(nodes: Nodes, random: Random, seconds: float) -> None:
-    """A worker's connection breaks, with what is in flight."""
+    """Breaks a worker's connection, with what is in flight."""
     worker = _worker(nodes, random)
     if random.random() < 0.5:
         worker.drop_connection()
@@ -108,14 +108,14 @@ def drop_worker(nodes: Nodes, random: Random, seconds: float) -> None:
 
 
 def leave(nodes: Nodes, random: Random, seconds: float) -> None:
-    """A worker is shut down in order; later it is started again."""
+    """Shuts a worker down in order; later it is started again."""
     worker = _worker(nodes, random)
     worker.terminate()
     worker.start_again(seconds)
 
 
 def repeat_reports(nodes: Nodes, random: Random, seconds: float) -> None:
-    """A worker says everything twice."""
+    """Makes a worker send its reports twice."""
     worker = _worker(nodes, random)
     nodes.clock.tell(worker.name, "repeats its reports")
     worker.repeats_reports = True
@@ -123,7 +123,7 @@ def repeat_reports(nodes: Nodes, random: Random, seconds: float) -> None:
 
 
 def break_machine(nodes: Nodes, random: Random, seconds: float) -> None:
-    """A worker fails everything that it is given, at once."""
+    """Makes a worker fail everything that it is given, at once."""
     worker = _worker(nodes, random)
     nodes.clock.tell(worker.name, "fails everything")
     nodes.broken.add(worker.name)
@@ -131,7 +131,7 @@ def break_machine(nodes: Nodes, random: Random, seconds: float) -> None:
 
 
 def fill_disk(nodes: Nodes, random: Random, seconds: float) -> None:
-    """A worker's machine cannot start anything."""
+    """Fills the disk of a worker's machine, which cannot start anything then."""
     worker = _worker(nodes, random)
     nodes.clock.tell(worker.name, "has a full disk")
     nodes.full.add(worker.name)
@@ -139,31 +139,31 @@ def fill_disk(nodes: Nodes, random: Random, seconds: float) -> None:
 
 
 def restart_server(nodes: Nodes, random: Random, seconds: float) -> None:
-    """The server dies with all connections."""
+    """Kills the server with all connections; later it is started again."""
     nodes.clock.tell("server", "dies")
     nodes.server.stop()
     nodes.clock.after(min(seconds, 3.0), nodes.server.start)
 
 
 def crash_manager(nodes: Nodes, random: Random, seconds: float) -> None:
-    """kill -9 of the manager; what it had not committed is lost."""
+    """Kills the manager like `kill -9`; what it had not committed is lost."""
     _kill(nodes.manager, random, min(seconds, 5.0))
 
 
 def restart_manager(nodes: Nodes, random: Random, seconds: float) -> None:
-    """The manager is shut down in order; later it is started again."""
+    """Shuts the manager down in order; later it is started again."""
     nodes.manager.terminate()
     nodes.manager.start_again(min(seconds, 5.0))
 
 
 def hang_manager(nodes: Nodes, random: Random, seconds: float) -> None:
-    """The manager's machine sleeps."""
+    """Lets the manager's machine sleep."""
     nodes.manager.stop()
     nodes.clock.after(seconds, nodes.manager.go_on)
 
 
 def drop_manager(nodes: Nodes, random: Random, seconds: float) -> None:
-    """The manager's connection breaks, with what is in flight."""
+    """Breaks the manager's connection, with what is in flight."""
     if random.random() < 0.5:
         nodes.manager.drop_connection()
     else:
@@ -171,27 +171,27 @@ def drop_manager(nodes: Nodes, random: Random, seconds: float) -> None:
 
 
 def cut_manager(nodes: Nodes, random: Random, seconds: float) -> None:
-    """The manager's network is gone for a while."""
+    """Cuts the manager's network for a while."""
     nodes.manager.cut()
     nodes.clock.after(seconds, nodes.manager.heal)
 
 
 def slow_commits(nodes: Nodes, random: Random, seconds: float) -> None:
-    """The disk is busy."""
+    """Keeps the disk busy."""
     nodes.clock.tell("store", "is slow")
     nodes.store.slowness = 10.0
     nodes.clock.after(seconds, setattr, nodes.store, "slowness", 1.0)
 
 
 def fill_store(nodes: Nodes, random: Random, seconds: float) -> None:
-    """The manager's disk is full."""
+    """Fills the manager's disk."""
     nodes.clock.tell("store", "is full")
     nodes.store.full = True
     nodes.clock.after(seconds, setattr, nodes.store, "full", False)
 
 
 def drain(nodes: Nodes, random: Random, seconds: float) -> None:
-    """An operator drains a worker and, later, has it back."""
+    """Has an operator drain a worker and, later, resume it."""
     worker = _worker(nodes, random)
     nodes.clock.tell(worker.name, "is drained")
     nodes.operator.drain(worker.address)
@@ -199,7 +199,7 @@ def drain(nodes: Nodes, random: Random, seconds: float) -> None:
 
 
 def set_clock(nodes: Nodes, random: Random, seconds: float) -> None:
-    """Somebody sets a machine's clock, by up to ten days either way; later it is set right."""
+    """Sets a machine's clock off, by up to ten days either way; later it is set right."""
     process = random.choice((nodes.manager, *nodes.workers))
     if not process.alive:
         return
@@ -230,7 +230,7 @@ KINDS: dict[Kind, float] = {
 }
 
 
-#: What befalls tasks that go on elsewhere.
+#: Faults for tasks that go on elsewhere.
 CHECKPOINT_FAULTS: dict[Kind, float] = {
     crash_worker: 4,
     hang_worker: 3,
@@ -244,7 +244,7 @@ CHECKPOINT_FAULTS: dict[Kind, float] = {
     slow_commits: 2,
     repeat_reports: 1,
 }
-#: Managers that start anew, and workers that come back to them.
+#: Faults that make managers start anew, and workers come back to them.
 RESTARTS: dict[Kind, float] = {
     crash_manager: 6,
     restart_manager: 3,

@@ -16,9 +16,9 @@ from typing import Any, cast
 
 from kestrel_worlds.simulation_clock import MOST_AT_ONCE, SimulationClock, StandsStill
 
-#: What arrives is taken up after this long at most, together with all that arrived meanwhile.
+#: The longest time until what arrives is taken up, together with all that arrived meanwhile.
 TURN_SECONDS = 0.002
-#: So many `finally` a coroutine may wait in, one in the other.
+#: The most `finally` blocks, one in the other, in which a coroutine may wait.
 MOST_WAYS_OUT = 4
 
 
@@ -38,10 +38,10 @@ class Handle(asyncio.TimerHandle):
 
 
 class Loop:
-    """As much of an `asyncio.AbstractEventLoop` as the shells use. It is a `ports.Clock` too.
+    """The part of an `asyncio.AbstractEventLoop` that the shells use; also a `Clock` for them.
 
     Args:
-        random: when turns are taken.
+        random: decides when turns are taken.
         on_error: called with an exception that a callback or a task left to the loop.
     """
 
@@ -67,11 +67,11 @@ class Loop:
         return self._clock.now
 
     def now(self) -> float:
-        """Seconds since the epoch, of the world."""
+        """Returns the world's time, in seconds since the epoch."""
         return self._clock.now
 
     def wall(self) -> float:
-        """The same, unless somebody has set the machine's clock."""
+        """Returns the same, unless somebody has set the machine's clock."""
         return self._clock.now + self.wall_ahead_seconds
 
     # -- what is to come ---------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class Loop:
             self._turn()
 
     def _turn(self) -> None:
-        """Runs what is ready, and what becomes so by that."""
+        """Runs what is ready, and what becomes ready by that."""
         if self._stopped or self._dead:
             self._planned = False
             return
@@ -160,18 +160,18 @@ class Loop:
     # -- life --------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """SIGSTOP: what becomes ready waits."""
+        """Stops, as by SIGSTOP: what becomes ready waits."""
         self._stopped = True
 
     def go_on(self) -> None:
-        """SIGCONT."""
+        """Goes on, as by SIGCONT."""
         self._stopped = False
         if self._ready and not self._planned:
             self._planned = True
             self._turn()
 
     def die_after(self, callbacks: int, then: Callable[[], None]) -> None:
-        """The process ends in the middle of a turn, after so many callbacks."""
+        """Lets the process end in the middle of a turn, after this many callbacks."""
         self._callbacks_left = callbacks
         self._last_breath = then
 

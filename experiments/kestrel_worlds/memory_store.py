@@ -1,18 +1,16 @@
-"""A store that ends with its process, for tests and simulated worlds."""
+"""A store that ends with its process, for simulated worlds and tests of what needs no history."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from kestrelctl.core.membership.event import MembershipEvent
-from kestrelctl.core.membership.event_records import MOST_DROPPED, EventsDropped
-from kestrelctl.core.membership.handler_records import HandlerAwaits, HandlerSettled
 from kestrelctl.core.membership.roll import Roll
-from kestrelctl.core.membership.worker_group import WorkerGroup, WorkerGroupGone
-from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.index_ranges import as_ranges
 from kestrelctl.core.model.job.after import ids_of
 from kestrelctl.core.model.job.task_state import FINAL_STATES, Counts, TaskState
@@ -20,21 +18,14 @@ from kestrelctl.core.model.records import (
     EndedTasks,
     FlockPeer,
     FlockPeerGone,
-    FlockRuleGone,
-    GroupGone,
-    GroupRecord,
     Happening,
     JobForgotten,
     JobRecord,
     OwnerTold,
-    PolicyGone,
-    PolicyRecord,
     Progress,
     Snapshot,
     StoredRecord,
     TaskRecord,
-    TokenGone,
-    TokenRecord,
     UnfinishedJob,
     UserGone,
     UserRecord,
@@ -42,39 +33,28 @@ from kestrelctl.core.model.records import (
     WorkerRecord,
     ended_tasks,
 )
-from kestrelctl.core.triggers.fired import MOST_DROPPED as MOST_FIRED_DROPPED
-from kestrelctl.core.triggers.fired import FiredDropped, TriggerFired
-from kestrelctl.core.triggers.recorded_moment import MomentRecorded, MomentsDropped
+from kestrelctl.core.model.setting import Setting, SettingGone
+from kestrelctl.core.settings.table import KINDS
 from kestrelctl.errors import StoreFull
 from kestrelctl.store.edges import Edge, edges_of
-from kestrelctl.store.port import Statistics
 from kestrelctl.store.store_record import StoreRecord
-from kestrelctl.store.sums import (
-    Measures,
-    Spread,
-    Used,
-    by_job,
-    day_of,
-    sampled_indexes,
-    spread,
-    summed,
-)
+
+V = TypeVar("V")
 
 
 class MemoryStore:
-    """Keeps everything in dictionaries. Opening it again shows what a restarted manager would find.
+    """A `store.port.CoreStore` in dictionaries: it keeps what the core writes and goes on from.
 
-    Args:
-        now: seconds since the epoch.
+    Opening it again shows what a restarted manager would find. It keeps nothing of what only people
+    are shown, and no sums: a `SqliteStore` does.
 
     Attributes:
         full: set it to make commits fail, as they do on a full disk.
-        secret: what seals are made with.
-        term: of the manager that opens it next.
+        secret: the secret with which seals are made.
+        term: the term of the manager that opens it next.
     """
 
-    def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
-        self._now = now
+    def __init__(self) -> None:
         self.full = False
         self.secret = b"of a store that holds no secrets"
         self.term = 0
@@ -82,55 +62,40 @@ class MemoryStore:
         self._last_job_id = 0
         self._jobs: dict[int, JobRecord] = {}
         self._tasks: dict[int, dict[int, TaskRecord]] = {}
-        self._happenings: dict[int, list[Happening]] = {}
+        #: job -> how much has happened to it
+        self._happenings: Counter[int] = Counter()
         self._workers: dict[str, WorkerRecord] = {}
-        self._policies: dict[str, PolicyRecord] = {}
-        self._tokens: dict[str, TokenRecord] = {}
+        self._settings: dict[type[Setting], dict[str, Setting]] = {k.struct: {} for k in KINDS}
         self._users: dict[str, UserRecord] = {}
-        self._groups: dict[str, GroupRecord] = {}
-        self._flock_rules: dict[str, FlockRule] = {}
         self._flock_peers: dict[str, FlockPeer] = {}
         self._stored: dict[tuple[str, int], StoredRecord] = {}
-        self._member_events: list[MembershipEvent] = []
-        self._lines: dict[str, dict[int, HandlerAwaits]] = {}
-        self._fired: list[TriggerFired] = []
-        self._courses: dict[str, tuple[float, int]] = {}
-        self._moments: dict[int, MomentRecorded] = {}
         self._roll = Roll()
-        self._worker_groups: dict[str, WorkerGroup] = {}
-        self._commits = 0
-        self._records = 0
-        self._used: dict[int, Used] = {}
-        self._usage: dict[tuple[int, str], Used] = {}
+        self._last_member_event = 0
 
     @property
     def damaged(self) -> Mapping[int, str]:
         return {}
 
-    def notes(self) -> list[str]:
-        return []
-
     def open(self) -> Snapshot:
         self._epoch += 1
-        self._commits = self._records = 0
-        jobs = [job for _, job in sorted(self._jobs.items()) if job.state == "active"]
+        jobs = [job for job in _in_order(self._jobs) if job.state == "active"]
         return Snapshot(
             epoch=self._epoch,
             term=self.term,
             secret=self.secret,
             next_job_id=self._last_job_id + 1,
             jobs=[self._unfinished(job) for job in jobs],
-            workers=[self._workers[worker] for worker in sorted(self._workers)],
-            policies=[self._policies[name] for name in sorted(self._policies)],
-            tokens=[self._tokens[name] for name in sorted(self._tokens)],
-            users=[self._users[name] for name in sorted(self._users)],
-            groups=[self._groups[name] for name in sorted(self._groups)],
-            flock_rules=[self._flock_rules[name] for name in sorted(self._flock_rules)],
-            flock_peers=[self._flock_peers[pool] for pool in sorted(self._flock_peers)],
-            stored=[self._stored[key] for key in sorted(self._stored)],
+            workers=_in_order(self._workers),
+            settings=[each for found in self._settings.values() for each in _in_order(found)],
+            users=_in_order(self._users),
+            flock_peers=_in_order(self._flock_peers),
+            stored=_in_order(self._stored),
             parents=self._ended_parents(jobs),
             paired=self._ended_pairs(jobs),
         )
+
+    def close(self) -> None:
+        pass
 
     def _ended_pairs(self, active: Sequence[JobRecord]) -> dict[int, EndedTasks]:
         named = {job.spec.after_each for job in active} & self._jobs.keys()
@@ -143,21 +108,10 @@ class MemoryStore:
         found = (self._jobs[parent] for parent in named if parent in self._jobs)
         return {job.job_id: job.state for job in found if job.state != "active"}
 
-    def edges(
-        self, *, ids: Sequence[int] | None = None, above: int = 0, limit: int | None = None
-    ) -> list[Edge]:
-        wanted = None if ids is None else set(ids)
-        found = [
-            edge
-            for job_id, job in sorted(self._jobs.items())
-            if job_id > above and (wanted is None or job_id in wanted)
-            for edge in edges_of(job_id, job.spec)
-        ]
-        return found[:limit]
-
     def _unfinished(self, job: JobRecord) -> UnfinishedJob:
         tasks = self._tasks.get(job.job_id, {})
         final = [task for task in tasks.values() if task.state in FINAL_STATES]
+        left = [task for task in tasks.values() if task.state not in FINAL_STATES]
         ended = {task.index for task in final}
         cursor = max([job.cursor, *(index + 1 for index in tasks)])
         counts = Counts()
@@ -166,37 +120,13 @@ class MemoryStore:
         return UnfinishedJob(
             record=replace(job, cursor=cursor, counts=counts),
             unfinished=[index for index in range(cursor) if index not in ended],
-            counters={
-                task.index: (task.failures, task.losses)
-                for task in tasks.values()
-                if task.index not in ended and (task.failures or task.losses)
-            },
-            concluded={
-                task.index: task.concluded
-                for task in tasks.values()
-                if task.index not in ended and task.concluded
-            },
-            retried_after={
-                task.index: task.retried_after
-                for task in tasks.values()
-                if task.index not in ended and task.retried_after
-            },
-            memory_steps={
-                task.index: task.memory_step
-                for task in tasks.values()
-                if task.index not in ended and task.memory_step
-            },
-            least_seconds={
-                task.index: task.least_seconds
-                for task in tasks.values()
-                if task.index not in ended and task.least_seconds
-            },
-            checkpoints={
-                task.index: task.checkpoint
-                for task in tasks.values()
-                if task.index not in ended and task.checkpoint is not None
-            },
-            happenings=len(self._happenings.get(job.job_id, ())),
+            counters={t.index: (t.failures, t.losses) for t in left if t.failures or t.losses},
+            concluded={t.index: t.concluded for t in left if t.concluded},
+            retried_after={t.index: t.retried_after for t in left if t.retried_after},
+            memory_steps={t.index: t.memory_step for t in left if t.memory_step},
+            least_seconds={t.index: t.least_seconds for t in left if t.least_seconds},
+            checkpoints={t.index: t.checkpoint for t in left if t.checkpoint is not None},
+            happenings=self._happenings[job.job_id],
             bad=as_ranges(sorted(t.index for t in final if t.state is not TaskState.DONE)),
         )
 
@@ -206,27 +136,12 @@ class MemoryStore:
         self._keep(records)
 
     def _keep(self, records: Sequence[StoreRecord]) -> None:
-        """What a commit comes to."""
+        """Carries out a commit."""
         for record in records:
             self._apply(record)
-        self._add_up([record for record in records if isinstance(record, TaskRecord)])
-        if records:
-            self._commits += 1
-            self._records += len(records)
-
-    def _add_up(self, records: Sequence[TaskRecord]) -> None:
-        day = day_of(self._now())
-        of_owners: dict[str, Used] = {}
-        for job_id, found in sorted(by_job(records).items()):
-            job = self._jobs.get(job_id)
-            if job is not None:
-                used = summed(found, job.submitted_at)
-                self._used[job_id] = self._used.get(job_id, Used()).plus(used)
-                of_owners[job.owner] = of_owners.get(job.owner, Used()).plus(used)
-        for owner, used in of_owners.items():
-            self._usage[day, owner] = self._usage.get((day, owner), Used()).plus(used)
 
     def _apply(self, record: StoreRecord) -> None:
+        """Keeps a record, unless nobody goes on from it."""
         match record:
             case TaskRecord():
                 self._tasks.setdefault(record.job_id, {})[record.index] = record
@@ -242,55 +157,23 @@ class MemoryStore:
                 if job is not None and job.ended_at == record.ended_at:
                     told = {"unmailed" if record.by_mail else "untold": False}
                     self._jobs[record.job_id] = replace(job, **told)
+            case JobForgotten():
+                self._jobs.pop(record.job_id, None)
+                self._tasks.pop(record.job_id, None)
+                self._happenings.pop(record.job_id, None)
             case Happening():
-                self._happenings.setdefault(record.job_id, []).append(record)
+                self._happenings[record.job_id] += 1
             case WorkerRecord():
                 self._workers[record.worker] = record
             case WorkerGone():
                 self._workers.pop(record.worker, None)
             case MembershipEvent():
-                self._member_events.append(record)
+                self._last_member_event = record.number
                 self._roll.takes(record.kind, record.worker)
-            case EventsDropped():
-                gone = {
-                    event.number
-                    for event in self._member_events[:-1][:MOST_DROPPED]
-                    if event.at < record.before or event.number <= record.up_to
-                }
-                self._member_events = [e for e in self._member_events if e.number not in gone]
-            case WorkerGroup():
-                self._worker_groups[record.name] = record
-            case WorkerGroupGone():
-                self._worker_groups.pop(record.name, None)
-            case HandlerAwaits():
-                self._lines.setdefault(record.handler, {})[record.number] = record
-            case HandlerSettled():
-                line = self._lines.get(record.handler, {})
-                for number in [number for number in line if number <= record.up_to]:
-                    del line[number]
-            case TriggerFired():
-                self._fired.append(record)
-                _, times = self._courses.get(record.trigger, (0.0, 0))
-                self._courses[record.trigger] = (record.at, times + 1)
-            case FiredDropped():
-                old = {
-                    each.number
-                    for each in self._fired[:-1][:MOST_FIRED_DROPPED]
-                    if each.at < record.before or each.number <= record.up_to
-                }
-                self._fired = [each for each in self._fired if each.number not in old]
-            case MomentRecorded():
-                self._moments[record.number] = record
-            case MomentsDropped():
-                self._moments = {n: m for n, m in self._moments.items() if n > record.up_to}
-            case PolicyRecord():
-                self._policies[record.name] = record
-            case PolicyGone():
-                self._policies.pop(record.name, None)
-            case TokenRecord():
-                self._tokens[record.name] = record
-            case TokenGone():
-                self._tokens.pop(record.name, None)
+            case Setting():
+                self._settings[type(record)][record.name] = record
+            case SettingGone():
+                self._settings[record.kind].pop(record.name, None)
             case UserRecord():
                 self._users[record.name] = record
             case UserGone():
@@ -299,23 +182,10 @@ class MemoryStore:
                 self._stored.pop((record.owner, record.hour), None)
                 if record.size_bytes:
                     self._stored[record.owner, record.hour] = record
-            case GroupRecord():
-                self._groups[record.name] = record
-            case GroupGone():
-                self._groups.pop(record.name, None)
-            case FlockRule():
-                self._flock_rules[record.name] = record
-            case FlockRuleGone():
-                self._flock_rules.pop(record.name, None)
             case FlockPeer():
                 self._flock_peers[record.pool] = record
             case FlockPeerGone():
                 self._flock_peers.pop(record.pool, None)
-            case JobForgotten():
-                self._jobs.pop(record.job_id, None)
-                self._used.pop(record.job_id, None)
-                self._tasks.pop(record.job_id, None)
-                self._happenings.pop(record.job_id, None)
 
     def jobs(
         self,
@@ -336,27 +206,6 @@ class MemoryStore:
         ]
         newest = fitting[-limit:] if limit > 0 else []
         return [replace(job, spec=job.spec.head()) for job in newest]
-
-    def untold(self, limit: int) -> list[JobRecord]:
-        found = [job for _, job in sorted(self._jobs.items()) if job.untold]
-        return [replace(job, spec=job.spec.head()) for job in found[:limit]]
-
-    def unmailed(self, owner: str, limit: int) -> list[JobRecord]:
-        jobs = [job for _, job in sorted(self._jobs.items()) if job.unmailed]
-        found = [job for job in jobs if job.owner == owner]
-        return [replace(job, spec=job.spec.head()) for job in found[:limit]]
-
-    def unmailed_owners(self) -> list[str]:
-        return sorted({job.owner for job in self._jobs.values() if job.unmailed})
-
-    def ended_before(self, before: float, *, keep: int = 0, limit: int) -> list[int]:
-        jobs = [job for job in self._jobs.values() if job.ended_at is not None]
-        ended = sorted((j.ended_at or 0.0, j.job_id, j.untold or j.unmailed) for j in jobs)
-        due = [job_id for at, job_id, kept in ended if at < before and not kept]
-        return due[: max(0, min(limit, len(ended) - keep))]
-
-    def has_forgotten(self) -> bool:
-        return False
 
     def job_ids(
         self,
@@ -383,7 +232,7 @@ class MemoryStore:
         wanted = None if ids is None else set(ids)
         return [
             job
-            for _, job in sorted(self._jobs.items())
+            for job in _in_order(self._jobs)
             if (wanted is None or job.job_id in wanted)
             and (not states or job.state in states)
             and (owner is None or job.owner == owner)
@@ -391,6 +240,10 @@ class MemoryStore:
             and (ended_since is None or (job.ended_at is not None and job.ended_at >= ended_since))
             and (ended_of is None or job.state == "active" or job.owner == ended_of)
         ]
+
+    def untold(self, limit: int) -> list[JobRecord]:
+        found = [job for job in _in_order(self._jobs) if job.untold]
+        return [replace(job, spec=job.spec.head()) for job in found[:limit]]
 
     def job(self, job_id: int) -> JobRecord | None:
         return self._jobs.get(job_id)
@@ -420,6 +273,18 @@ class MemoryStore:
         ]
         return fitting[: max(limit, 0)]
 
+    def edges(
+        self, *, ids: Sequence[int] | None = None, above: int = 0, limit: int | None = None
+    ) -> list[Edge]:
+        wanted = None if ids is None else set(ids)
+        found = [
+            edge
+            for job_id, job in sorted(self._jobs.items())
+            if job_id > above and (wanted is None or job_id in wanted)
+            for edge in edges_of(job_id, job.spec)
+        ]
+        return found[:limit]
+
     def ended_badly(self, job_id: int, indexes: Sequence[int] = ()) -> list[tuple[int, str]]:
         bad = [state for state in FINAL_STATES if state is not TaskState.DONE]
         found = self.tasks(
@@ -427,95 +292,16 @@ class MemoryStore:
         )
         return [(task.index, task.state.value) for task in found]
 
-    def used(self, job_ids: Sequence[int]) -> dict[int, Used]:
-        return {
-            job_id: self._used.get(job_id, Used()) for job_id in job_ids if job_id in self._jobs
-        }
-
-    def spread(self, job_id: int) -> Spread:
-        if job_id not in self._jobs:
-            return Spread()
-        rows = self._tasks.get(job_id, {})
-        indexes = sampled_indexes(job_id, max(rows, default=-1) + 1)
-        submitted_at = self._jobs[job_id].submitted_at
-        measures: list[Measures] = []
-        for index in sorted(rows if indexes is None else set(indexes) & set(rows)):
-            result = rows[index].result
-            if result is not None and rows[index].state in FINAL_STATES:
-                wait = max(0.0, result.started_at - submitted_at)
-                measures.append((wait, result.wall_seconds, result.cpu_seconds, result.peak_bytes))
-        return spread(measures, whole=indexes is None)
-
-    def used_by_owner(self, since_day: int, owner: str | None = None) -> dict[str, Used]:
-        found: dict[str, Used] = {}
-        for (day, whose), used in sorted(self._usage.items()):
-            if day >= since_day and owner in (None, whose):
-                found[whose] = found.get(whose, Used()).plus(used)
-        return dict(sorted(found.items()))
-
-    def happenings(
-        self, job_id: int, *, indexes: Sequence[int] = (), limit: int = 1000
-    ) -> list[Happening]:
-        if job_id not in self._jobs:
-            return []
-        fitting = [
-            each
-            for each in self._happenings.get(job_id, [])
-            if not indexes or each.index in (-1, *indexes)
-        ]
-        return fitting[-limit:] if limit > 0 else []
-
-    def member_events(
-        self, *, after: int = 0, since: float = 0.0, limit: int
-    ) -> list[MembershipEvent]:
-        found = [e for e in self._member_events if e.number > after and e.at >= since]
-        return found[: max(limit, 0)]
-
-    def last_member_event(self) -> int:
-        return self._member_events[-1].number if self._member_events else 0
+    def count_happenings(self, job_id: int) -> int:
+        return self._happenings[job_id] if job_id in self._jobs else 0
 
     def members(self) -> list[str]:
         return self._roll.present
 
-    def worker_groups(self) -> list[WorkerGroup]:
-        return [self._worker_groups[name] for name in sorted(self._worker_groups)]
+    def last_member_event(self) -> int:
+        return self._last_member_event
 
-    def awaited(self) -> dict[str, tuple[int, int]]:
-        return {
-            handler: (min(line), max(line)) for handler, line in sorted(self._lines.items()) if line
-        }
 
-    def awaits(self, handler: str, *, after: int = 0, limit: int) -> list[HandlerAwaits]:
-        line = self._lines.get(handler, {})
-        return [line[number] for number in sorted(line) if number > after][: max(limit, 0)]
-
-    def fired(
-        self, *, trigger: str = "", before: int | None = None, limit: int
-    ) -> list[TriggerFired]:
-        found = [
-            each
-            for each in self._fired
-            if trigger in ("", each.trigger) and (before is None or each.number < before)
-        ]
-        return found[-limit:] if limit > 0 else []
-
-    def first_fired(self) -> TriggerFired | None:
-        return self._fired[0] if self._fired else None
-
-    def trigger_courses(self) -> dict[str, tuple[float, int]]:
-        return dict(sorted(self._courses.items()))
-
-    def moments_kept(self) -> list[tuple[int, float]]:
-        return [(each.number, each.at) for _, each in sorted(self._moments.items())]
-
-    def moments(self, *, after: int, limit: int) -> list[MomentRecorded]:
-        found = [each for number, each in sorted(self._moments.items()) if number > after]
-        return found[: max(limit, 0)]
-
-    def statistics(self) -> Statistics:
-        return Statistics(
-            commits=self._commits, commit_seconds=0.0, records=self._records, bytes_on_disk=0
-        )
-
-    def close(self) -> None:
-        pass
+def _in_order(found: Mapping[Any, V]) -> list[V]:
+    """Lists what there is in the order of its keys."""
+    return [found[key] for key in sorted(found)]

@@ -14,7 +14,7 @@ from kestrel_worlds.simulation_clock import SimulationClock
 
 #: The domain of the only pool of a world: of its component, its workers and its users.
 DOMAIN = "pool"
-#: What a bounced message says when its receiver has no session.
+#: The condition of a bounced message whose receiver has no session.
 GONE = "service-unavailable"
 
 
@@ -74,7 +74,7 @@ class Pipe:
             self._deliver(stanza)
 
     def close(self, *, lossy: bool) -> None:
-        """The sending end goes away; the other learns of it, after what is in flight or instead."""
+        """Closes the sending end; the other learns of it, after what is in flight or instead."""
         if self._closed:
             return
         self._closed = True
@@ -85,16 +85,16 @@ class Pipe:
         self._carry(_END)
 
     def abandon(self) -> None:
-        """The receiving end goes away."""
+        """Closes the receiving end."""
         self._deaf = True
 
     def cut(self) -> None:
-        """Nothing arrives until it heals."""
+        """Holds up everything until it heals."""
         if self._held is None:
             self._held = []
 
     def heal(self) -> None:
-        """What was held up arrives now."""
+        """Lets what was held up arrive now."""
         held, self._held = self._held or [], None
         for stanza in held:
             self._arrive(self._generation, stanza)
@@ -129,30 +129,30 @@ class Link:
         )
 
     def send(self, stanza: Stanza) -> None:
-        """From the node to the server."""
+        """Sends a stanza from the node to the server."""
         self._up.send(stanza)
 
     def push(self, stanza: Stanza) -> None:
-        """From the server to the node."""
+        """Sends a stanza from the server to the node."""
         self._down.send(stanza)
 
     def close(self, *, lossy: bool) -> None:
-        """The node's end goes away."""
+        """Closes the node's end."""
         self._down.abandon()
         self._up.close(lossy=lossy)
 
     def close_at_server(self, *, lossy: bool) -> None:
-        """The server's end goes away."""
+        """Closes the server's end."""
         self._up.abandon()
         self._down.close(lossy=lossy)
 
     def cut(self) -> None:
-        """Neither direction carries anything."""
+        """Lets neither direction carry anything."""
         self._up.cut()
         self._down.cut()
 
     def heal(self) -> None:
-        """Both directions carry again."""
+        """Lets both directions carry again."""
         self._up.heal()
         self._down.heal()
 
@@ -164,7 +164,7 @@ class Server:
 
     Args:
         latency_seconds: bounds of a connection's typical one-way delay.
-        domain: of the pool.
+        domain: domain of the pool.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class Server:
         self._cut_off: dict[str, list[Link]] = {}
 
     def latency_of_one(self) -> Callable[[], float]:
-        """A connection's delays: around a typical one of its own."""
+        """Makes a function for a connection's delays, around a typical one of its own."""
         typical = self._random.uniform(*self._latency_seconds)
         draw = self._random.random
         return lambda: typical * (0.5 + draw())
@@ -194,7 +194,7 @@ class Server:
         deliver: Callable[[Link, Stanza], None],
         ended: Callable[[Link], None],
     ) -> Link | None:
-        """A new connection, in place of an older one of that name; None if there is no way."""
+        """Makes a connection, in place of an older one of that name; None if there is no way."""
         if not self.up or name in self._cut_off:
             return None
         older = self._links.get(name)
@@ -204,7 +204,7 @@ class Server:
         return link
 
     def on_stanza(self, link: Link, stanza: Stanza) -> None:
-        """Passes a stanza on, or back to whoever sent it to nobody."""
+        """Passes a stanza on, or a payload back to its sender if there is no receiver."""
         if self._links.get(link.name) is not link:
             return
         if stanza.sort == "on_presence":
@@ -222,7 +222,7 @@ class Server:
         return link
 
     def on_ended(self, link: Link) -> None:
-        """A node's end of a connection is gone."""
+        """Drops a connection of which the node's end is gone."""
         if self._links.get(link.name) is link:
             self._drop(link, lossy=True)
 
@@ -245,7 +245,7 @@ class Server:
         return name in self._cut_off
 
     def cut(self, name: str, link: Link | None) -> None:
-        """The machine of that node, which has this connection, loses its network."""
+        """Cuts the network of the machine of that node, which has this connection."""
         links = self._cut_off.setdefault(name, [])
         for each in (link, self._links.get(name)):
             if each is not None and each not in links:
@@ -253,17 +253,17 @@ class Server:
                 each.cut()
 
     def heal(self, name: str) -> None:
-        """The machine of that node is reachable again."""
+        """Makes the machine of that node reachable again."""
         for link in self._cut_off.pop(name, ()):
             link.heal()
 
     def stop(self) -> None:
-        """The server dies with all connections; nobody is told anything but that."""
+        """Kills the server with all connections; nobody is told anything but that."""
         self.up = False
         links, self._links = self._links, {}
         for link in links.values():
             link.close_at_server(lossy=True)
 
     def start(self) -> None:
-        """It takes connections again."""
+        """Takes connections again."""
         self.up = True

@@ -1,4 +1,4 @@
-"""Who and what there is in a simulated pool."""
+"""The nodes of a simulated pool."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Nodes:
 
     @property
     def processes(self) -> list[SimulatedProcess]:
-        """All that run."""
+        """All processes of the pool."""
         return [self.manager, *self.workers, *self.owners, self.operator]
 
     @property
     def unrest(self) -> list[str]:
-        """Whose jobs have not ended, who does not know it yet, and who may ask for more."""
+        """Jobs that have not ended, nodes that do not know it yet, users who may ask for more."""
         pool = self.manager.pool
         if pool is None:
             return ["has no manager"]
@@ -47,7 +47,7 @@ class Nodes:
         return found
 
     def mend(self) -> None:
-        """Whatever was broken is mended."""
+        """Mends whatever was broken."""
         self.broken.clear()
         self.full.clear()
         self.hollow.clear()

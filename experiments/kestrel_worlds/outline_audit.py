@@ -1,4 +1,4 @@
-"""What the pool thinks of assets of unknown capacity, held against how much there really is."""
+"""Compares the pool's estimates of assets of unknown capacity with how much there really is."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from kestrelctl.core.model.worker.assets import MILLI, Amounts
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.state import State
 
-#: In a calm world an estimate is no more above what there is than this: one unit that is about to
-#: be refused, and one for a task that was let in while the end of another was on its way.
+#: The most that an estimate exceeds what there is, in a calm world: one unit that is about to be
+#: refused, and one for a task that was let in while the end of another was on its way.
 MOST_ABOVE = 2 * MILLI
-#: How long a worker may be left alone that should be tried: it is looked at with the leases.
+#: How long a worker that should be tried may be left alone: it is looked at with the leases.
 LATE_SECONDS = 2 * LEASE_ROUND_SECONDS
 
 
 class Truth:
-    """How much of one asset one worker really has, and what came of tasks that took of it."""
+    """The real amount of one asset of one worker, and the results of tasks that took of it."""
 
     def __init__(self, there: int) -> None:
         self.there = there
@@ -30,24 +30,24 @@ class Truth:
 
     @property
     def most_successes(self) -> int:
-        """After so many, if tasks waited all along, the estimate has reached what there is.
+        """The most successes until the estimate reaches what there is, if tasks waited all along.
 
-        It takes a step of one unit with the first success of an attempt that was sent after the
-        step before. At k units that comes after k others at the most, which were sent before it;
-        and of those that are reported together only one counts.
+        The estimate takes a step of one unit with the first success of an attempt that was sent
+        after the step before. At k units that success comes after at most k others, which were sent
+        before it; and of those that are reported together only one counts.
         """
         units = self.there // MILLI
         return sum(k + 1 for k in range(1, units)) + units
 
 
 class Guess:
-    """An estimate as it was at the last look."""
+    """An estimate at the last look."""
 
     def __init__(self, outline: Outline) -> None:
         self.outline = outline
         self.estimate = outline.estimate
         self.fell_at = 0  #: attempts with smaller numbers were sent before it last fell
-        self.reached = False  #: it has been as much as there is
+        self.reached = False  #: whether it has been as much as there is
 
 
 class OutlineAudit:
@@ -69,28 +69,28 @@ class OutlineAudit:
         self._calm = calm
         self._truths: dict[tuple[str, str], Truth] = {}
         self._guesses: dict[tuple[str, str], Guess] = {}
-        #: (worker, asset) -> since when it should be tried
+        #: (worker, asset) -> the moment since which it should be tried
         self._waiting: dict[tuple[str, str], float] = {}
 
     def machine(self, worker: str, there: Amounts) -> None:
-        """A worker's machine really has so much of each asset of unknown capacity."""
+        """Notes how much of each asset of unknown capacity a worker's machine really has."""
         for asset, amount in there.items():
             self._truths[worker, asset] = Truth(amount)
 
     def refused(self, worker: str, asset: str, number: int) -> None:
-        """There was no more of an asset for an attempt."""
+        """Notes that there was no more of an asset for an attempt."""
         truth = self._truths[worker, asset]
         truth.last_refused = max(truth.last_refused, number)
         truth.refusals += 1
 
     def succeeded(self, worker: str, request: Amounts) -> None:
-        """A task that asks for so much has ended well."""
+        """Notes that a task with this request has ended well."""
         for asset in request:
             if (worker, asset) in self._truths:
                 self._truths[worker, asset].successes += 1
 
     def look(self, state: State) -> Iterator[str]:
-        """What is wrong now, in words."""
+        """Tells what is wrong now, in words."""
         for key, truth in self._truths.items():
             jid, asset = key
             worker = state.workers.get(jid)
@@ -113,7 +113,7 @@ class OutlineAudit:
                     yield f"the estimate of {asset} of {jid}, {estimate}, {wrong} {truth.there}"
 
     def look_at_rests(self, state: State, now: float) -> Iterator[str]:
-        """Which workers are not tried though something waits that asks for more than is thought."""
+        """Tells which workers are not tried though tasks wait that ask for more than is thought."""
         waiting: dict[tuple[str, str], float] = {}
         for key in self._truths:
             jid, asset = key
@@ -145,7 +145,7 @@ def _what_is_wrong(guess: Guess, truth: Truth) -> str:
 
 
 def _amounts_waiting(state: State, worker: Worker, asset: str) -> Iterator[int]:
-    """What waiting tasks that could run at a worker would take of an asset."""
+    """Yields what waiting tasks that could run at a worker would take of an asset."""
     supply = state.supply.of(worker)
     for shape in state.demand.waiting_shapes():
         terms = supply.terms(shape)

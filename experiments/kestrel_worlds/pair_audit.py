@@ -1,4 +1,4 @@
-"""Holds what is handed out of jobs whose tasks wait for those of others against what is durable."""
+"""Checks, by what is durable, that tasks are handed out after those that they wait for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Which = tuple[int, int]
 
 
 class PairAudit:
-    """Knows of each task how it ever ended, durably, whether it was brought back or not."""
+    """Knows how each task ever ended, durably, whether it was brought back or not."""
 
     def __init__(self) -> None:
         self._done: set[Which] = set()
@@ -22,7 +22,7 @@ class PairAudit:
         self._stopped: set[int] = set()
 
     def committed(self, record: TaskRecord | JobRecord) -> None:
-        """This is durable."""
+        """Notes a record that is durable."""
         if isinstance(record, JobRecord):
             if record.cancelling or record.state != "active":
                 self._stopped.add(record.job_id)
@@ -31,7 +31,7 @@ class PairAudit:
             ended.add((record.job_id, record.index))
 
     def sent(self, spans: Iterable[Span], jobs: Mapping[int, JobRecord]) -> Iterator[str]:
-        """Attempts of these tasks are handed out: what they wait for must have ended."""
+        """Checks attempts that are handed out: what they wait for must have ended."""
         for _, job_id, first, n, _ in spans:
             job = jobs.get(job_id)
             parent = 0 if job is None else job.spec.after_each
@@ -47,7 +47,7 @@ class PairAudit:
         return any_end and self._ended_badly(spec.after_each, index, jobs)
 
     def _ended_badly(self, job_id: int, index: int, jobs: Mapping[int, JobRecord]) -> bool:
-        """Whether a task had no good end: of one that never started, no row says it."""
+        """Whether a task had no good end; no row tells this of one that never started."""
         if (job_id, index) in self._bad or job_id in self._stopped:
             return True
         spec = jobs[job_id].spec

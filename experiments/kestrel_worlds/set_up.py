@@ -1,4 +1,4 @@
-"""A pool of a simulated world as its settings describe it, and how it begins."""
+"""Makes a pool of a simulated world as its settings describe it, and begins it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kestrelctl.core.model.result import Outcome
 
 
 class Chance:
-    """The generators of one pool: no part of it draws from another's."""
+    """The random generators of one pool: no part of it draws from another's."""
 
     def __init__(self, seed: str) -> None:
         self.network = Random(f"{seed} network")
@@ -36,10 +36,10 @@ def set_up(
     chance: Chance,
     prefix: str = "",
 ) -> Nodes:
-    """The pool of a manager, with its workers and owners; none of them runs yet.
+    """Makes the pool of a manager, with its workers and owners; none of them runs yet.
 
     Args:
-        prefix: of the names of workers.
+        prefix: prefix of the names of workers.
     """
     clock, server, audit = manager.clock, manager.server, manager.audit
     nodes = Nodes(
@@ -73,7 +73,7 @@ def set_up(
 
 
 def begin(nodes: Nodes, settings: WorldSettings, joining: Random) -> None:
-    """Its processes start, and its owners have their plans."""
+    """Starts the processes of a pool, and gives its owners their plans."""
     for process in (nodes.manager, *nodes.owners, nodes.operator):
         process.start()
     for worker in nodes.workers:

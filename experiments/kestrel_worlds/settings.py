@@ -1,4 +1,4 @@
-"""What a simulated world consists of."""
+"""The settings of a simulated world."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.worker.ad import WorkerAd
 
-#: What a world shows within its short time takes much longer in most pools.
+#: Short times, so that a world shows soon what takes much longer in most pools.
 SOON = Config(
     min_heartbeat_seconds=2.0,
     late_seconds=1.5,
@@ -52,10 +52,10 @@ SOON = Config(
 
 
 class BadDay(msgspec.Struct, frozen=True, kw_only=True):
-    """How much goes wrong in a world, and how long that may last.
+    """The faults of a world, and how long they and their effects may last.
 
     Attributes:
-        faults: how many things go wrong within the first `fault_seconds`.
+        faults: how many faults begin within the first `fault_seconds`.
         patience_seconds: how long after that everything must have come to its end.
         keep_story: remember what happened, for `WorldReport.story`.
     """
@@ -72,20 +72,21 @@ class WorldSettings(BadDay, frozen=True, kw_only=True):
     Attributes:
         ads: one for each worker.
         hidden: for each worker, how much it really has of its assets of unknown capacity; or none.
-        calm: nothing goes wrong, every worker has some of these assets, and tasks take one unit
-            each, for much longer than messages travel: estimates of them come close to the truth.
-        slots: how many tasks run at once, in a world in which nothing goes wrong and nothing but
-            shares decides who is next, and which is held to that; 0 in any other.
+        calm: whether nothing goes wrong, every worker has some of these assets, and tasks take one
+            unit each, for much longer than messages travel: estimates of the assets come close to
+            the truth.
+        slots: how many tasks run at once, in a world where nothing goes wrong, nothing but shares
+            decides who is next, and shares are verified; 0 in any other.
         submissions: the jobs, with their times and their owners' second thoughts.
-        policies: what an admin has tasks charged, and when.
-        tokens: what an admin says that the whole pool has, and when.
-        shares: what an admin sets for owners and groups, and when.
-        fault_kinds: what goes wrong, and how often each, relative to the others.
-        join_seconds: over how long the workers come in at the beginning.
+        policies: the policies by which an admin has tasks charged, and when.
+        tokens: the amounts that an admin says the whole pool has, and when.
+        shares: the settings of an admin for owners and groups, and when.
+        fault_kinds: the kinds of faults, and how often each comes, relative to the others.
+        join_seconds: the time over which the workers come in at the beginning.
         latency_seconds: bounds of a connection's typical one-way delay.
         commit_seconds: bounds of a commit's duration while the disk is not slow.
-        machines_per_puller: one of so many machines is sent no more than it asks for; 0 for none.
-        config: of the pool.
+        machines_per_puller: one of this many machines is sent no more than it asks for; 0 for none.
+        config: configuration of the pool.
         check: verify the pool's invariants after every event.
     """
 
@@ -107,12 +108,12 @@ class WorldSettings(BadDay, frozen=True, kw_only=True):
 
     @property
     def longest_seconds(self) -> float:
-        """How long a task takes at the most."""
+        """The longest time that a task takes."""
         return max(SECONDS[submission.spec.name][1] for submission in self.submissions)
 
 
 def small(seed: int) -> WorldSettings:
-    """A small world in which much goes wrong: 2 to 8 workers, 10 to 80 tasks."""
+    """Makes a small world in which much goes wrong: 2 to 8 workers, 10 to 80 tasks."""
     random = Random(f"small {seed}")
     fault_seconds = random.uniform(5.0, 20.0)
     ads = some_ads(random, random.randint(2, 8))
@@ -143,7 +144,7 @@ def small(seed: int) -> WorldSettings:
 
 
 def some_config(random: Random) -> Config:
-    """Of a small world: what is soon over, of workers that fail everything too."""
+    """Makes the configuration of a small world: short times, also of quarantines."""
     return msgspec.structs.replace(
         SOON,
         away_seconds=random.choice((3.0, 10.0)),
@@ -156,7 +157,7 @@ def some_config(random: Random) -> Config:
 
 
 def checkpointing(seed: int) -> WorldSettings:
-    """Workers that are drained, killed, frozen and cut off, and tasks that go on elsewhere."""
+    """Makes workers that are drained, killed, frozen and cut off; their tasks go on elsewhere."""
     random = Random(f"checkpointing {seed}")
     tags = ("checkpoints",)
     ads = [
@@ -197,7 +198,7 @@ def checkpointing(seed: int) -> WorldSettings:
 
 
 def licensed(seed: int) -> WorldSettings:
-    """Tokens that are taken away and set anew while long tasks hold some and managers restart."""
+    """Makes a world whose tokens go and come while long tasks hold some and managers restart."""
     random = Random(f"licensed {seed}")
     within_seconds = 25.0
     changes = [TokenChange(0.0, "seats", random.randint(1, 5))]
@@ -236,7 +237,7 @@ def licensed(seed: int) -> WorldSettings:
 
 
 def calm(seed: int) -> WorldSettings:
-    """One to four workers with an asset of unknown capacity, and enough that wants it."""
+    """Makes one to four workers with an asset of unknown capacity; many tasks want it."""
     random = Random(f"calm {seed}")
     hidden = tuple({DB: float(random.randint(1, 12))} for _ in range(random.randint(1, 4)))
     tasks = 30 * int(sum(there[DB] for there in hidden))
@@ -253,7 +254,7 @@ def calm(seed: int) -> WorldSettings:
 
 
 def shared(seed: int) -> WorldSettings:
-    """Some owners, also in groups, who all want more for a little longer than an hour.
+    """Makes some owners, also in groups, who all want more for a little longer than an hour.
 
     Half a slot or more belongs to each: whatever a task takes is little beside an hour of that.
     """
@@ -297,7 +298,7 @@ def shared(seed: int) -> WorldSettings:
 
 
 def crowded(seed: int) -> WorldSettings:
-    """One owner has 20,000 tasks, and others who come later have ten each."""
+    """Makes a world where one owner has 20,000 tasks, and others who come later have ten each."""
     random = Random(f"crowded {seed}")
     first, *others = MANY_OWNERS[: random.randint(2, 4)]
     kind = random.choice(("short", "medium", "second"))
@@ -319,7 +320,7 @@ def crowded(seed: int) -> WorldSettings:
 
 
 def streaming(seed: int) -> WorldSettings:
-    """Small tasks take whatever becomes free, and one comes that needs a whole worker."""
+    """Makes a world where small tasks take all that is free, and one comes for a whole worker."""
     random = Random(f"streaming {seed}")
     workers, cpus = random.randint(2, 4), 4
     small = JobSpec(program=Program(argv=("task",)), name="second", count=20_000)
@@ -339,7 +340,7 @@ def streaming(seed: int) -> WorldSettings:
 
 
 def large(seed: int, *, workers: int = 200, tasks: int = 5000) -> WorldSettings:
-    """A pool of ordinary size on a bad day; its invariants are not verified after every event."""
+    """Makes an ordinary pool on a bad day; its invariants are not verified after every event."""
     random = Random(f"large {seed}")
     kinds = ("short", "medium", "long", "mixed", "flaky")
     return WorldSettings(

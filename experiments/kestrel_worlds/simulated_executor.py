@@ -1,4 +1,4 @@
-"""Commands of a simulated machine: what becomes of them is drawn, and the audit sees them run."""
+"""Commands of a simulated machine: their fate is drawn, and the audit sees them run."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class SimulatedExecutor:
     """An `Executor` without processes.
 
     Args:
-        worker: the address of the worker whose commands they are.
-        fate: what becomes of an execution of (kind, index) here.
-        stage_fate: what becomes of a stage of one.
-        unknown: with which status commands end for which there is no more of an asset.
-        loop: in whose turns exits are told.
+        worker: the address of the worker that has the commands.
+        fate: draws the fate of an execution of (kind, index) here.
+        stage_fate: draws the fate of a stage of one.
+        unknown: for each asset, the exit status of commands for which there is no more of it.
+        loop: the loop in whose turns exits are told.
         on_stage: called with an attempt's number and the stage that it begins.
         fatal: called when a command ends its worker.
-        guest_job: the job of an attempt, if that is a guest of another pool.
-        on_begun: called when a command has begun that waited here, with the moment.
+        guest_job: returns the job of an attempt, if that is a guest of another pool.
+        on_begun: called when a command that waited here has begun, with the moment.
         on_withdrawn: called when one that waited is forgotten.
     """
 
@@ -77,7 +77,7 @@ class SimulatedExecutor:
         self._starting: dict[int, CommandSpec] = {}  # in the place of another
         self._lanes: dict[int, int] = {}  # of what runs
         self._began_at: dict[int, float] = {}
-        #: Of attempts with stages: those to come, and how those before went.
+        #: For attempts with stages: the stages to come, and how those before went.
         self._to_come: dict[int, Iterator[Stage | None]] = {}
         self._stage_runs: dict[int, list[StageRun]] = {}
         self._steps: dict[int, SimulatedSteps] = {}
@@ -115,7 +115,7 @@ class SimulatedExecutor:
             self._runs(command, fate, lacking)
 
     def _runs(self, command: CommandSpec, fate: Fate, lacking: str) -> None:
-        """The command itself begins."""
+        """Begins the command itself."""
         number = command.number
         if lacking:
             status = self._unknown[lacking]
@@ -146,7 +146,7 @@ class SimulatedExecutor:
         why: ReasonText,
         exit_code: int | None = None,
     ) -> None:
-        """The command ends in so many seconds; then its attempt does, or goes on."""
+        """Ends the command in this many seconds; then its attempt ends, or goes on."""
         runs = self._stage_runs.get(number)
         if runs is None:
             self._clock.after(seconds, self._ends, number, outcome, why, exit_code)
@@ -158,10 +158,10 @@ class SimulatedExecutor:
             self._clock.after(seconds, self._ends, number, outcome, why, exit_code)
 
     def _next_stage(self, number: int, runs: Callable[[], None] | None = None) -> None:
-        """An attempt begins its next stage, or has ended well.
+        """Begins the next stage of an attempt, or ends the attempt well.
 
         Args:
-            runs: has its command begin.
+            runs: begins its command.
         """
         if number not in self._began_at:
             return
@@ -199,7 +199,7 @@ class SimulatedExecutor:
             self._loop.call_soon(self._on_withdrawn, number)
 
     def _give_place(self, lane: int) -> None:
-        """The next of a lane begins, before it is told that another has ended."""
+        """Begins the next command of a lane, before the end of another is told."""
         command = next((each for each in self._waiting.values() if each.lane == lane), None)
         if command is not None:
             del self._waiting[command.number]
@@ -247,7 +247,7 @@ class SimulatedExecutor:
         self.vanish()
 
     def vanish(self) -> None:
-        """The worker dies, and its commands with it."""
+        """Ends all commands, as their worker dies."""
         for steps in self._steps.values():
             steps.vanish()
         self._steps.clear()
@@ -265,7 +265,7 @@ class SimulatedExecutor:
             self._fatal()
 
     def _ended(self, completion: Completion, outcome: int) -> None:
-        """A command that runs in steps has ended."""
+        """Ends a command that runs in steps."""
         del self._steps[completion.number], self._began_at[completion.number]
         self._audit.ended(completion.number, outcome)
         self._loop.call_soon(self._on_completion, completion)
@@ -273,7 +273,7 @@ class SimulatedExecutor:
     def _ends(
         self, number: int, outcome: int, why: ReasonText = NO_REASON, exit_code: int | None = None
     ) -> None:
-        """The machine's own event: it happens whether or not the worker is stopped."""
+        """Ends an attempt; this happens on the machine even if the worker is stopped."""
         began_at = self._began_at.pop(number, None)
         if began_at is None:
             return
@@ -297,10 +297,11 @@ class SimulatedExecutor:
         )
 
 
-#: How many commands wait at an executor: few, so that the worlds' short jobs leave some beside.
+#: The most commands that wait at an executor: few, so that the worlds' short jobs do not all wait
+#: there.
 MOST_AHEAD = 3
-#: From the end of one to the start of the next in its place: with it a worker that does nothing for
-#: a task has about as many a second for each processor as a real one (docs/performance.md).
+#: Time from the end of a command to the start of the next in its place: with it a worker runs about
+#: as many empty tasks a second for each processor as a real one (docs/performance.md).
 LAUNCH_SECONDS = 0.001
 #: No stage is left.
 _NONE = Stage(name="", argv=())

@@ -21,7 +21,7 @@ from kestrelctl.worker.connection.environments import SessionEnvironments
 from kestrelctl.worker.process import WorkerProcess
 from kestrelctl.worker.run.executor import Completion, Executor
 
-#: How a report begins.
+#: The beginning of a report.
 _REPORT = '{"type":"report"'
 
 
@@ -29,14 +29,14 @@ class SimulatedMachine(SimulatedProcess):
     """One machine: worker processes that come and go, a spool that stays, commands that run.
 
     Args:
-        fate: what becomes of an execution of (kind, index) here.
-        stage_fate: what becomes of a stage of one.
+        fate: draws the fate of an execution of (kind, index) here.
+        stage_fate: draws the fate of a stage of one.
         hidden: how much it really has of assets of unknown capacity.
-        pulls: the worker is sent no more attempts than it asks for.
+        pulls: whether the worker is sent no more attempts than it asks for.
 
     Attributes:
-        spool: what is on its disk.
-        process: of the living worker; None if there is none.
+        spool: the results on its disk.
+        process: the process of the living worker; None if there is none.
     """
 
     def __init__(
@@ -68,17 +68,17 @@ class SimulatedMachine(SimulatedProcess):
 
     @property
     def agent(self) -> Agent | None:
-        """What decides for the living worker."""
+        """The agent of the living worker, which decides for it; None if there is none."""
         return self.process.sessions[0].agent if self.process is not None else None
 
     @property
     def settled(self) -> bool:
-        """It is in, and has nothing left to do or to say."""
+        """Whether it is in, and has nothing left to do or to say."""
         agent = self.agent
         return agent is not None and agent.welcomed and agent.idle and not self.spool.records
 
     async def main(self) -> None:
-        """As `worker.daemon.serve`."""
+        """Runs a worker, as `worker.daemon.serve` does."""
         process = WorkerProcess(
             f"{self.name}-{self.life}", self.spool, self._make_executor, self.loop, self.random
         )
@@ -94,10 +94,10 @@ class SimulatedMachine(SimulatedProcess):
         self.audit.expect(process.refused is None, f"{self.name} is refused: {process.refused}")
 
     async def open_environments(self, session: SessionEnvironments) -> None:
-        """What makes environments here: nothing, on most machines."""
+        """Opens what makes environments here: nothing, on most machines."""
 
     async def close_environments(self) -> None:
-        """The worker is about to end in order."""
+        """Closes what makes environments: the worker is about to end in order."""
 
     def _make_executor(self, on_completion: Callable[[Completion], None]) -> Executor:
         self._executor = SimulatedExecutor(
@@ -139,7 +139,7 @@ class SimulatedMachine(SimulatedProcess):
             self._executor = None
 
     def resize(self, part: float) -> None:
-        """The living worker offers so much of its processors, and of its GPUs the first ones."""
+        """Lets the living worker offer a part of its processors, and of its GPUs the first ones."""
         if self.process is not None:
             self.clock.tell(self.name, f"offers {part:g} of what it has")
             self.loop.call_soon(self._resize, self.process, part)
@@ -155,7 +155,7 @@ class SimulatedMachine(SimulatedProcess):
         process.sessions[0].resize(ad)
 
     def terminate(self) -> None:
-        """SIGTERM: it finishes what runs, and gives back the rest."""
+        """Ends it, as by SIGTERM: it finishes what runs, and gives back the rest."""
         if self.process is None:  # there is no handler yet
             self.kill()
         elif not self._leaving:
@@ -173,7 +173,7 @@ class SimulatedMachine(SimulatedProcess):
         report = codec.from_worker.decode(payload)
         assert isinstance(report, workers.Report)
         for result in report.results:
-            self.audit.kept(result.number, result.job_id, result.index, result.outcome)
+            self.audit.kept(result)
             self.audit.expect(
                 result.number in self.spool.written,
                 f"{result.number} is reported before it is spooled",

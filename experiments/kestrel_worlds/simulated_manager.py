@@ -1,4 +1,4 @@
-"""The production manager on simulated time: this puts it together, watches it, and ends it."""
+"""Puts the production manager together on simulated time, watches it, and ends it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from kestrel_worlds.audit import Audit
 from kestrel_worlds.network import Server
@@ -14,9 +14,20 @@ from kestrel_worlds.simulated_process import SimulatedProcess
 from kestrel_worlds.simulation_clock import SimulationClock
 from kestrel_worlds.store import SimulatedStore
 from kestrelctl.core.effects import Effect, TasksEnded
-from kestrelctl.core.events import Event, Heard, Joined, Reported, Returned, Tick
+from kestrelctl.core.events import (
+    DropSetting,
+    Event,
+    Heard,
+    Joined,
+    PutSetting,
+    Reported,
+    Returned,
+    Tick,
+)
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.records import Snapshot
+from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.records import GroupRecord, PolicyRecord, Snapshot, TokenRecord
+from kestrelctl.core.model.share_change import GroupChange
 from kestrelctl.core.pacing.backoff import pause_of_manager_seconds
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import NotAllowed
@@ -31,10 +42,11 @@ from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers, codec, requests, workers
 from kestrelctl.protocol.workers import Join, ToJoiner
+from kestrelctl.store.port import Store
 
 
 def admin_of(domain: str) -> str:
-    """Who may drain and resume workers of a pool."""
+    """Returns the account of the admin who may drain and resume workers of a pool."""
     return f"root@users.{domain}"
 
 
@@ -51,13 +63,13 @@ class SimulatedManager(SimulatedProcess):
     """The pool's manager.
 
     Args:
-        check: verify the pool's invariants after every event that came to something; what is
-            broken without a trace is seen at the next one.
+        check: verify the pool's invariants after every event that had an effect; what is broken
+            without a trace is seen at the next one.
 
     Attributes:
         pool: the core of the living process; None if there is none.
-        pool_name: what the story calls it.
-        commits: what it writes its store with.
+        pool_name: its name in the story.
+        commits: writes the store of the living process; None if there is none.
         scheduled: called when the pool has handed out work.
         lease_ran_out: called when the pool has just given a silent worker up.
     """
@@ -85,10 +97,11 @@ class SimulatedManager(SimulatedProcess):
         self._told_to_stop: asyncio.Event
 
     async def main(self) -> None:
-        """As `manager.daemon.serve`."""
+        """Runs a manager, as `manager.daemon.serve` does."""
         self._told_to_stop = asyncio.Event()
         pool = WatchedPool(self, self.store.open(), self._config, check=self._check)
-        service = Service(pool, self.store, self.address, self.loop)
+        # Nobody in a world asks for what only a `Store` has; a request that did would fail.
+        service = Service(pool, cast(Store, self.store), self.address, self.loop)
         self.commits = service.commits
         dispatcher = RequestDispatcher(
             service, NobodyJoins(), lambda: Usage(cpu_seconds=0.0, rss_bytes=0)
@@ -109,26 +122,26 @@ class SimulatedManager(SimulatedProcess):
         await service.session.stop()
 
     def open_others(self, service: Service, dispatcher: RequestDispatcher) -> OtherPools:
-        """What deals with other pools: nothing, in a world with one."""
+        """Opens what deals with other pools: nothing, in a world with one."""
         return NO_OTHER_POOLS
 
     def open_environments(
         self, service: Service, dispatcher: RequestDispatcher, listener: ManagerListener
     ) -> None:
-        """What starts environments: nothing, in most worlds."""
+        """Opens what starts environments: nothing, in most worlds."""
 
     def begin_others(self) -> None:
-        """The session with the server begins."""
+        """Begins to deal with other pools, as the session with the server begins."""
 
     def on_event(self, pool: Pool, event: Event) -> None:
-        """The pool is about to hear of this."""
+        """Is called when the pool is about to hear of an event."""
 
     def on_refused(self, worker: str, message: workers.Refused) -> None:
-        """The pool wants nothing of a worker."""
+        """Is called when the pool refuses a worker, which is a problem here."""
         self.audit.expect(False, f"the pool refuses {worker}: {message}")
 
     async def close_others(self) -> None:
-        """The process is about to end in order."""
+        """Closes what deals with other pools: the process is about to end in order."""
 
     def _tasks_ended(self, ended: TasksEnded) -> None:
         self.audit.tasks_ended(ended.records)
@@ -137,7 +150,7 @@ class SimulatedManager(SimulatedProcess):
         self.audit.expect(False, f"the manager gives up: {why.result()!r}")
 
     def terminate(self) -> None:
-        """SIGTERM: what was decided becomes durable, then the process ends."""
+        """Ends it, as by SIGTERM: what was decided becomes durable, then the process ends."""
         if self.pool is None:  # there is no handler yet
             self.kill()
         else:
@@ -201,7 +214,7 @@ class WatchedPool(Pool):
             self._audit.check_pool(self)
 
     def handle(self, event: Event) -> list[Effect]:
-        self._clock.tell(self._manager.pool_name, type(event).__name__, *_essence(event))
+        self._clock.tell(self._manager.pool_name, _word(event), *_essence(event))
         self._woken()
         self._ticked = self._ticked or isinstance(event, Tick)
         self._audit.expect(event.at >= self.state.at, "the pool is told of what is past")
@@ -238,7 +251,7 @@ class WatchedPool(Pool):
         return effects
 
     def _woken(self) -> None:
-        """Holds the shell to the moment at which the pool asked to be woken."""
+        """Checks that the shell wakes the pool at the moment for which it asked."""
         at, self._wake_at = self._wake_at, None
         if at is not None and self._clock.now > max(at, self._manager.disturbed_at) + LATE_SECONDS:
             self._audit.expect(False, f"the pool is woken {self._clock.now - at:.3f} s late")
@@ -249,7 +262,7 @@ LATE_SECONDS = 0.02
 
 
 class NobodyJoins:
-    """In this world the machines have their accounts (`manager.requests.dispatch.Enrollment`)."""
+    """The enrollment of a world whose machines have accounts (`requests.dispatch.Enrollment`)."""
 
     async def enroll(self, caller: Caller, request: requests.EnrollWorker) -> None:
         raise NotAllowed("nobody joins")
@@ -270,8 +283,29 @@ class NobodyJoins:
         pass
 
 
+#: What stories call it that a setting is put and dropped, by its class.
+_SETTING_WORDS: dict[type, tuple[str, str]] = {
+    PolicyRecord: ("PutPolicy", "DropPolicy"),
+    TokenRecord: ("PutToken", "DropToken"),
+    GroupChange: ("SetGroup", ""),
+    GroupRecord: ("", "DropGroup"),
+    FlockRule: ("ChangeFlock", "ChangeFlock"),
+}
+
+
+def _word(event: Event) -> str:
+    """Returns what the story calls an event: its class, but settings have a word for each kind."""
+    match event:
+        case PutSetting(setting=setting):
+            return _SETTING_WORDS[type(setting)][0]
+        case DropSetting(kind=kind):
+            return _SETTING_WORDS[kind][1]
+        case _:
+            return type(event).__name__
+
+
 def _essence(event: Event) -> tuple[Any, ...]:
-    """What the story tells of an event."""
+    """Returns what the story tells of an event."""
     match event:
         case Reported(worker=worker, results=results):
             return (worker, [(r.number, r.job_id, r.index, r.outcome) for r in results])

@@ -14,19 +14,19 @@ from kestrel_worlds.simulation_clock import SimulationClock
 from kestrelctl.clock_and_session import Listener
 from kestrelctl.core.pacing.backoff import pause_of_many_seconds
 
-#: A process that is to die in the middle of a turn dies after this long if it has none.
+#: A process that is to die in the middle of a turn dies after this time if it has no turn.
 DIES_WITHIN_SECONDS = 0.5
 
 
 class SimulatedProcess(ABC):
-    """One name, under which processes live and die: what all of them have in common.
+    """A name under which processes live and die, and what all of them have in common.
 
     Args:
-        name: what the story calls it.
-        address: what the server knows it by.
+        name: its name in the story.
+        address: its address at the server.
 
     Attributes:
-        life: which process of this name it is.
+        life: the number of the process among those of this name.
         disturbed_at: when something last happened to it.
     """
 
@@ -57,26 +57,26 @@ class SimulatedProcess(ABC):
 
     @abstractmethod
     async def main(self) -> None:
-        """What the process does from its start to its end."""
+        """Does all that the process does from its start to its end."""
 
     @abstractmethod
     def on_ended(self) -> None:
-        """The process is gone, and with it all that it had in memory."""
+        """Is called when the process is gone, and with it all that it had in memory."""
 
     @abstractmethod
     def said(self, payload: str, to: str) -> None:
-        """The process sends a payload."""
+        """Is called when the process sends a payload."""
 
     def repeats(self, payload: str) -> bool:
         """Whether a payload is sent twice."""
         return False
 
     def pause_seconds(self, failures: int, chance: float) -> float:
-        """Before the next try to connect."""
+        """Returns the pause before the next try to connect."""
         return pause_of_many_seconds(failures, chance)
 
     def connection(self, listener: Listener) -> SimulatedSession:
-        """The session of this process, not started yet."""
+        """Makes the session of this process, not started yet."""
         self.session = SimulatedSession(
             self.server,
             self.address,
@@ -94,7 +94,7 @@ class SimulatedProcess(ABC):
 
     @property
     def in_order(self) -> bool:
-        """It runs, and is connected."""
+        """Whether it runs, and is connected."""
         return (
             self.alive
             and not self.stopped
@@ -105,7 +105,7 @@ class SimulatedProcess(ABC):
         )
 
     def start(self) -> None:
-        """A new process begins, if there is none."""
+        """Starts a new process, if there is none."""
         if self.alive:
             return
         self.alive = True
@@ -133,7 +133,7 @@ class SimulatedProcess(ABC):
         self.audit.expect(False, f"{self.name} fails: {error!r}")
 
     def start_again(self, after_seconds: float) -> None:
-        """Whoever started it starts it again, so long after its end."""
+        """Has it started again, this long after its end."""
         self._back_after_seconds = after_seconds
         if not self.alive:
             self._start_later()
@@ -144,13 +144,13 @@ class SimulatedProcess(ABC):
             self._back_after_seconds = None
 
     def kill(self) -> None:
-        """The process ends without a word; the kernel closes its connection."""
+        """Ends the process without a word; the kernel closes its connection."""
         if self.alive:
             self._tell("is killed")
             self._end(killed=True)
 
     def kill_in_a_turn(self, callbacks: int) -> None:
-        """The same, but in the middle of what it does next."""
+        """Does the same, but in the middle of what the process does next."""
         if self.alive:
             life = self.life
             self.loop.die_after(callbacks, lambda: self._kill_life(life))
@@ -171,14 +171,14 @@ class SimulatedProcess(ABC):
         self._start_later()
 
     def stop(self) -> None:
-        """SIGSTOP: nothing happens inside until it is continued."""
+        """Stops it, as by SIGSTOP: nothing happens inside until it is continued."""
         if self.alive and not self.stopped:
             self._tell("hangs")
             self.stopped = True
             self.loop.stop()
 
     def go_on(self) -> None:
-        """SIGCONT: what should have happened happens now."""
+        """Continues it, as by SIGCONT: what should have happened happens now."""
         if self.stopped:
             self._tell("goes on")
             self.stopped = False
@@ -196,24 +196,24 @@ class SimulatedProcess(ABC):
         return self.server.is_cut_off(self.address)
 
     def drop_connection(self) -> None:
-        """Its connection breaks, with what was in flight."""
+        """Breaks its connection, with what was in flight."""
         if self.session is not None:
             self._tell("has its connection broken")
             self.session.break_off()
 
     def drop_at_server(self) -> None:
-        """The server gives its connection up, with what was in flight."""
+        """Has the server give its connection up, with what was in flight."""
         self._tell("is dropped by the server")
         self.server.drop(self.address, lossy=True)
 
     def cut(self) -> None:
-        """The machine is cut off: nothing arrives or leaves, nobody is told."""
+        """Cuts the machine off: nothing arrives or leaves, nobody is told."""
         if not self.cut_off:
             self._tell("is cut off")
             self.server.cut(self.address, self.session.wire if self.session else None)
 
     def heal(self) -> None:
-        """The machine is reachable again."""
+        """Makes the machine reachable again."""
         if self.cut_off:
             self._tell("is reachable again")
             self.server.heal(self.address)

@@ -1,4 +1,4 @@
-"""A node's session with the simulated server, as `ports.Session` wants it."""
+"""A node's session with the simulated server: a `kestrelctl.clock_and_session.Session`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ class SimulatedSession:
         listener: hears what arrives, in turns of the loop.
         said: called with each payload that is sent and its addressee, before anybody else sees it.
         lost: called when this side learns that its connection is gone.
-        repeats: whether a payload is sent twice.
-        pause_seconds: before the next try to connect, by failures in a row and by chance.
+        repeats: tells whether a payload is sent twice.
+        pause_seconds: returns the pause before the next try to connect, by failures in a row and by
+            chance.
 
     Attributes:
         wire: the connection, if this side believes that there is one.
@@ -102,13 +103,13 @@ class SimulatedSession:
             self._listener.on_offline(why)
 
     def vanish(self, *, lossy: bool) -> None:
-        """This end of the connection goes away."""
+        """Closes this end of the connection."""
         if self.wire is not None:
             self.wire.close(lossy=lossy)
             self.wire = None
 
     def break_off(self) -> None:
-        """The connection breaks, with what is in flight; this side is the first to know."""
+        """Breaks the connection, with what is in flight; this side is the first to know."""
         wire = self.wire
         if wire is not None:
             wire.close(lossy=True)

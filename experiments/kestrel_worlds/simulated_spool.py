@@ -1,4 +1,4 @@
-"""A worker's spool that outlives its process, as `worker.process.Spool` wants it."""
+"""A worker's spool that outlives its process: a `worker.process.Spool`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 
 class SimulatedSpool:
-    """Results on a machine's disk; what was appended stays, whoever dies.
+    """Results on a machine's disk; what was appended stays, whichever process dies.
 
     Attributes:
-        records: those not acknowledged yet, by attempt number.
+        records: results that are not acknowledged yet, by attempt number.
         written: the numbers of all that were ever appended.
     """
 

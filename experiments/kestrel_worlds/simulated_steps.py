@@ -15,7 +15,7 @@ from kestrelctl.core.model.result import Outcome
 from kestrelctl.worker.files.checkpoint_order import CheckpointOrder
 from kestrelctl.worker.run.executor import CommandSpec, Completion
 
-#: A task has so many steps, each of so many seconds.
+#: The number of steps of a task, and the seconds of each.
 STEPS = 12
 STEP_SECONDS = 0.5
 #: One in four tasks asks to go on elsewhere by itself, at this step.
@@ -122,11 +122,11 @@ class SimulatedSteps:
         self._end(Outcome.GOES_ON, exit_code=85, reason=reason, checkpoint=made)
 
     def end(self, outcome: int, reason: ReasonText) -> None:
-        """It is killed."""
+        """Ends it, as it is killed."""
         self._end(outcome, signal=9, reason=reason)
 
     def vanish(self) -> None:
-        """Its worker dies."""
+        """Ends it without a word, as its worker dies."""
         self._over = True
 
     def _end(

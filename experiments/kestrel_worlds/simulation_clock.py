@@ -1,4 +1,4 @@
-"""Simulated time: a heap of what is to happen, and a log of what did."""
+"""Simulated time: a heap of actions to come, and a log of what happened."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
-#: More actions than this in one moment never come to an end.
+#: The most actions in one moment; more would never come to an end.
 MOST_AT_ONCE = 20_000
 
 
 class StandsStill(AssertionError):
-    """Somebody has something to do again and again, without any pause."""
+    """Something is to be done again and again, without any pause."""
 
 
 class SimulationClock:
@@ -40,11 +40,11 @@ class SimulationClock:
         heapq.heappush(self._heap, (moment, self._asked, action, arguments))
 
     def after(self, seconds: float, action: Callable[..., None], *arguments: Any) -> None:
-        """Calls `action(*arguments)` so many seconds from now."""
+        """Calls `action(*arguments)` this many seconds from now."""
         self.at(self.now + seconds, action, *arguments)
 
     def run_until(self, moment: float) -> None:
-        """Lets everything happen that happens before or at that moment.
+        """Runs all actions before or at that moment.
 
         Raises:
             StandsStill: it does not get there.
@@ -67,7 +67,7 @@ class SimulationClock:
             self.story.append((self.now, who, what, details))
 
     def lines(self) -> list[str]:
-        """The story as text, one line each; equal worlds tell it alike."""
+        """Returns the story as text, one line each; equal worlds tell it alike."""
         return [
             f"{moment - self.start:12.6f} {who:10} {what} {' '.join(map(str, details))}".rstrip()
             for moment, who, what, details in self.story
@@ -75,5 +75,5 @@ class SimulationClock:
 
 
 def fingerprint(lines: list[str]) -> str:
-    """Equal for equal stories."""
+    """Returns a fingerprint that is equal for equal stories."""
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()

@@ -18,15 +18,15 @@ class StageAudit:
 
     def __init__(self) -> None:
         self._only_out: set[int] = set()
-        #: Tasks that are over for that, durably.
+        #: Tasks that are over because of that, durably.
         self._over: set[tuple[int, int]] = set()
 
     def only_out_failed(self, number: int) -> None:
-        """On its machine the command of an attempt ended well, and the stage after it did not."""
+        """Notes an attempt whose command ended well on its machine, but not the stage after it."""
         self._only_out.add(number)
 
     def row(self, row: TaskRecord) -> str:
-        """What is wrong with a row that became durable; empty if nothing is."""
+        """Tells what is wrong with a row that became durable; empty if nothing is."""
         task = (row.job_id, row.index)
         self.decided(row)
         if row.result is None or row.result.number not in self._only_out:
@@ -38,12 +38,12 @@ class StageAudit:
         return f"task {task[0]}/{task[1]} is {row.state}, and only the end of its files had failed"
 
     def decided(self, row: TaskRecord) -> None:
-        """A task is in this state from now on: its owner may have had it brought back."""
+        """Notes the state that a task is in from now on: its owner may have had it brought back."""
         if row.state not in FINAL_STATES:
             self._over.discard((row.job_id, row.index))
 
     def handed_out(self, span: Span) -> Iterator[str]:
-        """What is wrong with attempts that are handed out, in words."""
+        """Tells what is wrong with attempts that are handed out, in words."""
         number, job_id, index, n, _ = span
         for k in range(n) if self._over else ():
             if (job_id, index + k) in self._over:

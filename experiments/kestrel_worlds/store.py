@@ -1,4 +1,4 @@
-"""What is durable: the store in memory, with commits that take time, fail, and can be cut short."""
+"""The durable store, in memory, with commits that take time, fail, and can be cut short."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kestrelctl.store.store_record import StoreRecord
 
 
 class SimulatedStore(MemoryStore):
-    """A `store.port.Store`: its tables outlive the manager that writes them.
+    """A `store.port.CoreStore`: its tables outlive the manager that writes them.
 
     Args:
         commit_seconds: bounds of a commit's duration.
@@ -30,7 +30,7 @@ class SimulatedStore(MemoryStore):
         commit_seconds: tuple[float, float],
         on_committed: Callable[[Sequence[StoreRecord]], None],
     ) -> None:
-        super().__init__(lambda: clock.now)
+        super().__init__()
         self.slowness = 1.0
         self._clock = clock
         self._random = random
@@ -61,7 +61,7 @@ class SimulatedStore(MemoryStore):
             future.set_result(None)
 
     def crash(self) -> None:
-        """The process that writes dies: of the commit under way all or nothing stays."""
+        """Lets the process that writes die: of the commit under way all or nothing stays."""
         if self._under_way is not None:
             records, self._under_way = self._under_way[0], None
             if not self.full and self._random.random() < 0.5:

@@ -1,4 +1,4 @@
-"""How long tasks really take and how they end: the part of the world that nobody decides."""
+"""The real run times and ends of tasks: the part of the world that nobody decides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kestrelctl.core.model.result import Outcome
 
 
 class Fate(msgspec.Struct, frozen=True):
-    """What becomes of one execution if nobody interferes."""
+    """The fate of one execution if nobody interferes."""
 
     seconds: float
     outcome: int
@@ -19,16 +19,16 @@ class Fate(msgspec.Struct, frozen=True):
 
 
 class StageFate(msgspec.Struct, frozen=True):
-    """What becomes of a stage of one execution: so many tries, together so long."""
+    """The fate of a stage of one execution: its tries, and how long they take together."""
 
     seconds: float
     tries: int
     is_good: bool
 
 
-#: Of a try of a stage, in seconds.
+#: Bounds of the time of a try of a stage, in seconds.
 TRY_SECONDS = (0.001, 0.4)
-#: How often one fails.
+#: How often a try fails.
 TRY_FAILS = 0.15
 LAST_TRY_FAILS = 0.3
 
@@ -43,7 +43,7 @@ SECONDS: dict[str, tuple[float, float]] = {
     "poison": (0.01, 0.1),  #: each fifth task always fails
     "killer": (0.05, 0.5),  #: each seventh task ends its worker
 }
-#: What users of worlds by chance have.
+#: The kinds that users have in worlds by chance.
 KINDS = tuple(SECONDS)
 
 #: Further kinds, for worlds about one thing.

@@ -43,7 +43,7 @@ class User(SimulatedProcess):
     """Somebody with an account, and a client that is always there.
 
     Attributes:
-        open: what was asked and not answered, by the request's id.
+        open: requests that were asked and not answered, by id.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class User(SimulatedProcess):
         self._asked = 0
 
     def on_ended(self) -> None:
-        """A user keeps nothing in memory that matters."""
+        """Does nothing: a user keeps nothing in memory that matters."""
 
     def said(self, payload: str, to: str) -> None:
-        """The manager's audit hears of what comes of it."""
+        """Only tells the story: the manager's audit hears of what comes of it."""
         self.clock.tell(self.name, "asks", payload)
 
     async def main(self) -> None:
@@ -101,7 +101,7 @@ class User(SimulatedProcess):
         self.on_answer(answer)
 
     def on_answer(self, answer: answers.Reply) -> None:
-        """An answer, perhaps a second one to the same question."""
+        """Takes an answer, perhaps a second one to the same question."""
 
     def on_online(self) -> None:
         for what in self.open:
@@ -114,22 +114,22 @@ class User(SimulatedProcess):
         raise AssertionError("the pool does not chat")
 
     def on_bounce(self, sender: str, condition: str) -> None:
-        """The manager is away; what is open is asked again."""
+        """Does nothing: the manager is away, and what is open is asked again."""
 
     def on_presence(self, sender: str, to: str, kind: str) -> None:
         raise AssertionError("the pool shows no presence to users")
 
 
 def account_of(name: str, domain: str = DOMAIN) -> str:
-    """The account of a user with this name."""
+    """Returns the account of a user with this name."""
     return f"{name}@users.{domain}"
 
 
 class Owner(User):
-    """Owns jobs.
+    """A user who owns jobs.
 
     Args:
-        name: before the `@` of the account.
+        name: the part of the account before the `@`.
 
     Attributes:
         submissions: planned job -> its id, once acknowledged.
@@ -148,7 +148,7 @@ class Owner(User):
 
     @property
     def settled(self) -> bool:
-        """All jobs are in, and nothing is left to be asked or answered."""
+        """Whether all jobs are in, and nothing is left to be asked or answered."""
         return (
             len(self.submissions) == len(self._plans)
             and not self._thoughts_to_come
@@ -187,7 +187,7 @@ class Owner(User):
         self._plan_of[self.ask(request)] = which
 
     def on_answer(self, answer: answers.Reply) -> None:
-        """However often a submission was sent, one job comes of it."""
+        """Checks that one job comes of a submission, however often it was sent."""
         if not isinstance(answer, answers.Submitted):
             return
         which = self._plan_of[answer.id]
@@ -270,7 +270,7 @@ class Operator(User):
         self._want(worker, requests.DrainWorkers(names=[worker]))
 
     def resume(self, worker: str) -> None:
-        """Has a worker back."""
+        """Resumes a worker."""
         self._want(worker, requests.ResumeWorkers(names=[worker]))
 
     def plan(
@@ -279,7 +279,7 @@ class Operator(User):
         tokens: Iterable[TokenChange],
         shares: Iterable[ShareSetting],
     ) -> None:
-        """Puts policies in force, sets what the pool has of its own, and what holds for owners and
+        """Puts policies in force, and sets the tokens of the pool and the shares of owners and
         groups, at their times.
         """
         for share in shares:
@@ -294,7 +294,7 @@ class Operator(User):
             self.clock.after(each.at_seconds, self._want, f"policy {each.name}", policy)
 
     def _want(self, what: str, request: requests.Request) -> None:
-        """The later wish counts: the earlier one is not repeated any more."""
+        """Asks for something in place of an earlier wish, which is not repeated any more."""
         self.open.pop(self._wish.get(what, ""), None)
         self._wish[what] = self.ask(request)
 

@@ -1,4 +1,4 @@
-"""What may be for a moment, but must not last: looked at twice a second."""
+"""Looks twice a second for what may be for a moment, but must not last."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from kestrel_worlds.users import PATIENCE_SECONDS
 from kestrelctl.core.pacing.backoff import RETURN_SECONDS
 from kestrelctl.core.pool import Pool
 
-#: How long after a disturbance everybody must know better, and act, if nothing took time to travel.
+#: The time after a disturbance in which everybody must have learned of it and acted, if nothing
+#: took time to travel.
 GRACE_SECONDS = 4.0
 #: Messages, each an answer to the one before, until a worker that was given up has heard all of it:
 #:
@@ -28,7 +29,7 @@ PASSAGES = 6
 #: 2. The worker says its latest hello.
 #: 3. The pool orders it in answer to that one.
 KILL_PASSAGES = 3
-#: From the order to the end of a command, if nothing took time to travel.
+#: Time from the order to the end of a command, if nothing took time to travel.
 KILL_SECONDS = 0.5
 #: How much longer than usual a slow disk takes, at the most.
 SLOWEST = 10.0
@@ -71,16 +72,16 @@ class Vigil:
         self._look_at_questions()
 
     def steady(self, process: SimulatedProcess, seconds: float) -> bool:
-        """Whether a process has been in order for so long."""
+        """Whether a process has been in order for this long."""
         return self.disturbed(process) + seconds < self._clock.now
 
     def disturbed(self, process: SimulatedProcess) -> float:
-        """When a process was last out of order."""
+        """Returns when a process was last out of order."""
         since = self._disturbed_at.get(process.name, self._clock.start)
         return max(since, process.disturbed_at)
 
     def _look_at_members(self, pool: Pool) -> None:
-        """A worker that is out of order is found out; what waits for it does not wait for ever."""
+        """Checks that workers out of order are found out, and nobody waits for them for ever."""
         now = self._clock.now
         for process in self._nodes.workers:
             worker = pool.state.workers.get(process.address)
@@ -96,7 +97,7 @@ class Vigil:
             self._expect(not (given_up and worker.held), "is waited for in vain", process.name)
 
     def lease_ran_out(self, pool: Pool) -> None:
-        """A worker was just given up because it was silent: it must have been out of order."""
+        """Checks that a worker that was just given up as silent was out of order."""
         now = self._clock.now
         for process in self._nodes.workers:
             worker = pool.state.workers.get(process.address)
@@ -107,7 +108,7 @@ class Vigil:
             self._expect(not steady, "is given up though it is well", process.name)
 
     def _look_at_holds(self, pool: Pool) -> None:
-        """What the pool thinks that a worker has, it has; and the other way round."""
+        """Checks that a worker has what the pool thinks that it has, and the other way round."""
         now = self._clock.now
         differing: dict[tuple[str, int], float] = {}
         for process in self._nodes.workers:
@@ -128,7 +129,7 @@ class Vigil:
         self._differing = differing
 
     def _look_at_kills(self) -> None:
-        """What was ordered to end has ended, unless something came between."""
+        """Checks that what was ordered to end has ended, unless something came between."""
         killed_at = self._audit.killed_at
         if not killed_at:
             return
@@ -142,9 +143,9 @@ class Vigil:
             self._expect(not (heard and late), "runs on", execution.number)
 
     def _look_at_executions(self, pool: Pool) -> None:
-        """Nothing runs for a task that is over, or twice.
+        """Checks that nothing runs for a task that is over, or twice.
 
-        A task that is retried is handed out at once; a slow disk may hear of it much later.
+        A task that is retried is handed out at once; a slow disk may get it much later.
         """
         now = self._clock.now
         grace = self.grace_seconds
@@ -167,7 +168,7 @@ class Vigil:
             seen[task] = execution.number
 
     def _look_at_questions(self) -> None:
-        """Whoever asks is answered, if only that it cannot be done now."""
+        """Checks that users who ask are answered, if only that it cannot be done now."""
         if not self.steady(self._nodes.manager, self._answer_seconds):
             return
         for user in (*self._nodes.owners, self._nodes.operator):

@@ -1,4 +1,4 @@
-"""What users of a small world want: jobs of every kind, and second thoughts about them."""
+"""The wishes of users of a small world: jobs of every kind, and second thoughts about them."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.worker.ad import GPUS, AssetUnit, WorkerAd
 
 MEBIBYTE = 1 << 20
-#: What tasks of a job of so many ask for; drawn by nobody, so that the other choices stay those of
-#: the seed.
+#: Number of tasks of a job -> what each of them asks for; not drawn, so that the other choices stay
+#: those of the seed.
 _GPUS_OF: dict[int, dict[str, float]] = {3: {GPUS: 0.5}, 8: {GPUS: 1.0}}
 
-#: The same of what the whole pool has.
+#: The same for what the whole pool has.
 _TOKENS_OF: dict[int, dict[str, float]] = {1: {"seats": 2.0}, 20: {"seats": 1.0}}
-#: At the end there are so many: any task finds enough.
+#: The tokens that there are at the end: any task finds enough.
 LAST_SEATS = 3
 
 #: Tasks that fail with less memory than this fail for want of it.
 MOST_WANTED_BYTES = 300 * MEBIBYTE
-#: What no machine has.
+#: Tags that no machine has.
 NOWHERE = ("abacus",)
 
 #: An asset of unknown capacity, and the status with which tasks say that there is no more of it.
 DB, NO_MORE_STATUS = "db", 75
 
-#: Who has jobs in a world, the first ones of these, or where there are more; and which groups they
-#: may be in.
+#: The owners of jobs in a world, the first ones of these; the same for worlds with more; and the
+#: groups that they may be in.
 OWNERS = ("ada", "bob", "eve")
 MANY_OWNERS = (*OWNERS, "joe", "kim")
 GROUPS = ("physics", "biology")
 
 
 class Submission(msgspec.Struct, frozen=True):
-    """A job to be handed in, and what its owner does so long after it was acknowledged."""
+    """A job to be handed in, and what its owner does some time after it was acknowledged."""
 
     at_seconds: float  #: after the world's beginning
     spec: JobSpec
@@ -52,10 +52,10 @@ class Submission(msgspec.Struct, frozen=True):
     retry_after_seconds: float | None = None
     hold_after_seconds: float | None = None
     release_after_seconds: float | None = None
-    #: An earlier one of the same owner, by its place among his, that it waits for.
+    #: The earlier job of the same owner that it waits for, by its place among his.
     after_plan: int | None = None
     after_end: WantedEnd = WantedEnd.OK
-    #: The same of one for whose tasks its tasks wait, one for one: it has as many.
+    #: The same for a job for whose tasks its tasks wait, one for one: both have as many.
     each_plan: int | None = None
 
 
@@ -69,7 +69,7 @@ class PolicyChange(msgspec.Struct, frozen=True):
 
 
 class TokenChange(msgspec.Struct, frozen=True):
-    """So many tokens of the pool, some time after the world's beginning; 0 takes them away."""
+    """The tokens of the pool from some time after the world's beginning on; 0 takes them away."""
 
     at_seconds: float
     name: str
@@ -77,11 +77,11 @@ class TokenChange(msgspec.Struct, frozen=True):
 
 
 class ShareSetting(msgspec.Struct, frozen=True):
-    """What an admin sets for an owner or a group, some time after the world's beginning.
+    """A change by an admin for an owner or a group, some time after the world's beginning.
 
     Attributes:
-        name: of the owner, or of the group if one of `GROUPS` has this name.
-        group: the group that the owner is in from then on; empty for none, None to leave that.
+        name: name of the owner, or of the group if one of `GROUPS` has this name.
+        group: the group that the owner is in from then on; empty for none, None for no change.
     """
 
     at_seconds: float
@@ -90,7 +90,7 @@ class ShareSetting(msgspec.Struct, frozen=True):
     group: str | None = None
 
 
-#: Whatever fits a machine at all fits it with these, and no machine is oversubscribed.
+#: A task that fits a machine at all fits it with these, and no machine is oversubscribed.
 _POLICIES = (
     "ConsumptionCpus = MAX({TARGET.RequestCpus, Cpus})",
     "ConsumptionCpus = MAX({TARGET.RequestCpus, 1})",
@@ -100,7 +100,7 @@ _POLICIES = (
 
 
 def some_policies(random: Random, within_seconds: float) -> list[PolicyChange]:
-    """Policies for some of the machines, set and set anew while the world goes on."""
+    """Draws policies for some of the machines, set and set anew while the world goes on."""
     return [
         PolicyChange(
             random.uniform(0.0, within_seconds),
@@ -113,7 +113,7 @@ def some_policies(random: Random, within_seconds: float) -> list[PolicyChange]:
 
 
 def some_tokens(random: Random, within_seconds: float) -> list[TokenChange]:
-    """What the pool has of its own while the world goes on; in the end enough."""
+    """Draws the tokens of the pool while the world goes on; in the end there are enough."""
     changes = [
         TokenChange(random.uniform(0.0, within_seconds), "seats", random.choice((0, 1, 2, 3, 5, 8)))
         for _ in range(random.choice((0, 2, 4, 8)))
@@ -127,7 +127,7 @@ def some_tokens(random: Random, within_seconds: float) -> list[TokenChange]:
 
 
 def some_shares(random: Random, within_seconds: float) -> list[ShareSetting]:
-    """Weights, groups and quotas while the world goes on; in the end nothing is bounded."""
+    """Draws weights, groups and quotas while the world goes on; in the end nothing is bounded."""
     settings = [
         ShareSetting(
             random.uniform(0.0, within_seconds),
@@ -153,9 +153,10 @@ def some_shares(random: Random, within_seconds: float) -> list[ShareSetting]:
 
 
 def with_spans(ads: list[WorkerAd], submissions: list[Submission]) -> list[Submission]:
-    """The same jobs, but those of few tasks have members that run together and ask for little, so
-    that half of the machines can run one, whatever policies say. Nothing is left to chance: all
-    else stays that of the seed.
+    """Gives jobs of few tasks members that run together.
+
+    They ask for little, so that half of the machines can run one, whatever policies say. Nothing is
+    left to chance: all else stays that of the seed.
     """
     return [
         msgspec.structs.replace(each, spec=_spanning(each.spec), cancel_tasks=())
@@ -182,7 +183,7 @@ def _spanning(spec: JobSpec) -> JobSpec:
 def with_unknown(
     random: Random, ads: list[WorkerAd], submissions: list[Submission]
 ) -> tuple[list[WorkerAd], tuple[dict[str, float], ...], list[Submission]]:
-    """The same machines and jobs, some of them with an asset of unknown capacity.
+    """Gives some of the machines and jobs an asset of unknown capacity.
 
     Returns:
         The machines, how much each of them really has of it, and the jobs. The first machine has
@@ -211,7 +212,7 @@ def _with_some(random: Random, submission: Submission) -> Submission:
 
 
 def with_owners(random: Random, submissions: list[Submission]) -> list[Submission]:
-    """The same jobs, of one or of several owners."""
+    """Gives the jobs to one or to several owners."""
     owners = OWNERS[: random.choice((1, 2, 3, 3))]
     return [msgspec.structs.replace(each, owner=random.choice(owners)) for each in submissions]
 
@@ -219,9 +220,7 @@ def with_owners(random: Random, submissions: list[Submission]) -> list[Submissio
 def with_stages(
     random: Random, ads: list[WorkerAd], submissions: list[Submission]
 ) -> tuple[list[WorkerAd], list[Submission]]:
-    """The same machines and jobs: some of the jobs have stages, which most machines run, among them
-    the first.
-    """
+    """Gives some of the jobs stages, which most machines run, among them the first."""
     machines = [
         ad if place and random.random() < 0.2 else msgspec.structs.replace(ad, tags=(*ad.tags, TAG))
         for place, ad in enumerate(ads)
@@ -244,7 +243,7 @@ def _staged(random: Random, submission: Submission) -> Submission:
 
 
 def with_parents(random: Random, submissions: list[Submission]) -> list[Submission]:
-    """The same jobs, some of them after another of their owner, or whatever comes of that."""
+    """Lets some of the jobs wait for another of their owner; some run whatever comes of that."""
     places: Counter[str] = Counter()
     found = []
     for each in submissions:
@@ -263,7 +262,7 @@ def with_parents(random: Random, submissions: list[Submission]) -> list[Submissi
 
 
 def with_pairs(random: Random, submissions: list[Submission]) -> list[Submission]:
-    """The same jobs, the tasks of some behind those of another of their owner, one for one."""
+    """Lets the tasks of some jobs wait for those of another of their owner, one for one."""
     earlier: defaultdict[str, list[JobSpec]] = defaultdict(list)
     found = []
     for each in submissions:
@@ -289,7 +288,7 @@ def with_pairs(random: Random, submissions: list[Submission]) -> list[Submission
 
 
 def some_ads(random: Random, n: int) -> list[WorkerAd]:
-    """Machines of a few sorts; the first can run any task that `some_jobs` makes."""
+    """Draws machines of a few sorts; the first can run any task that `some_jobs` makes."""
     ads = [_ad(_assets(4, 1024 * MEBIBYTE), ("gpu", "linux"))]
     while len(ads) < n:
         tags = tuple(tag for tag in ("gpu", "linux") if random.random() < 0.5)
@@ -306,7 +305,7 @@ def some_ads(random: Random, n: int) -> list[WorkerAd]:
 
 
 def _ad(assets: dict[str, float], tags: tuple[str, ...]) -> WorkerAd:
-    """One with two GPUs if it has that tag."""
+    """Makes an ad, with two GPUs if it has the tag for them."""
     if "gpu" not in tags:
         return WorkerAd(assets=assets, tags=tags)
     units: dict[str, tuple[AssetUnit, ...]] = {GPUS: (AssetUnit("0"), AssetUnit("1"))}
@@ -318,7 +317,7 @@ def _assets(cpus: float, memory_bytes: int) -> dict[str, float]:
 
 
 def some_jobs(random: Random, tasks: int, within_seconds: float) -> list[Submission]:
-    """Jobs with so many tasks together, handed in over a span of time."""
+    """Draws jobs with this many tasks together, handed in over a span of time."""
     found: list[Submission] = []
     while tasks > 0:
         count = min(tasks, random.choice((1, 3, 8, 20, 40)))
@@ -328,7 +327,7 @@ def some_jobs(random: Random, tasks: int, within_seconds: float) -> list[Submiss
 
 
 def with_holds(random: Random, submissions: list[Submission]) -> list[Submission]:
-    """The same jobs, some of them held for a while, by their owner or by the pool."""
+    """Lets some of the jobs be held for a while, by their owner or by the pool."""
     return [_held_for_a_while(random, submission) for submission in submissions]
 
 
@@ -350,8 +349,8 @@ def _held_for_a_while(random: Random, submission: Submission) -> Submission:
     )
 
 
-#: Those that come to something else than a number somewhere, or to nothing: of a text that ends
-#: within a letter HTCondor's library gives no value.
+#: Ranks whose value is not a number somewhere, or that have none: for a text that ends within a
+#: letter HTCondor's library gives no value.
 _RANKS = (
     "substr(Site, 0, 2)",
     "substr(Site, 1, 1)",
@@ -371,8 +370,10 @@ _REQUIREMENTS = (
 def with_expressions(
     random: Random, ads: list[WorkerAd], submissions: list[Submission]
 ) -> tuple[list[WorkerAd], list[Submission]]:
-    """The same, on machines of two sites, some of the jobs with expressions of every kind. They may
-    have no value at some machine, so that the pool holds the job: in the end its owner cancels it.
+    """Puts machines on two sites, and gives some of the jobs expressions of every kind.
+
+    These may have no value at some machine, so that the pool holds the job: in the end its owner
+    cancels it.
     """
     if random.random() < 0.5:
         return ads, submissions

@@ -55,7 +55,7 @@ def run(seed: int, settings: WorldSettings | None = None) -> WorldReport:
     """Runs a world to its end.
 
     Args:
-        seed: of everything that is left to chance; the same seed tells the same story.
+        seed: seed of everything that is left to chance; the same seed tells the same story.
         settings: the world; by default the small one of that seed.
     """
     world = World(seed, settings or small(seed))

@@ -1,4 +1,4 @@
-"""What came of a simulated world."""
+"""The report of a simulated world."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kestrelctl.core.model.job.task_state import Counts
 
 
 class WorldReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a world.
+    """The results of a world.
 
     Attributes:
         problems: promises that were broken; empty if all is well.
@@ -16,7 +16,8 @@ class WorldReport(msgspec.Struct, frozen=True, kw_only=True):
         busy_seconds: simulated time until the last job had ended.
         counts: tasks of all jobs by final state.
         executions: commands that were started.
-        wasted: those without an accepted result: repetitions, and what died with its worker.
+        wasted: commands without an accepted result: repetitions, and those that died with their
+            worker.
         actions: how much happened, in actions of the clock.
         story: what happened, if it was kept; `digest` is its fingerprint.
         decisions: which worker got which task, under which attempt, and how that ended.

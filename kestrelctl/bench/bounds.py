@@ -1,4 +1,4 @@
-"""How long the tasks of a sweep are, and how fast they could possibly be done.
+"""The lengths of the tasks of a sweep, and the bounds on how fast they can be done.
 
 Two bounds hold for N tasks on W workers, whatever the scheduler does:
 
@@ -26,7 +26,7 @@ _SEED = b"kestrel-sweep"
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """How long tasks sleep: `shortest` to `longest` seconds, uniform where they differ."""
+    """A sleep time of tasks: `shortest` to `longest` seconds, uniform where they differ."""
 
     shortest: float
     longest: float
@@ -50,7 +50,7 @@ class Sleep:
 
 
 def _written(seconds: float) -> str:
-    """As `parse_sleep` reads it: without an exponent, and without zeros at the end."""
+    """Writes a time as `parse_sleep` reads it: without an exponent and without trailing zeros."""
     return f"{Decimal(str(seconds)).normalize():f}"
 
 
@@ -77,7 +77,7 @@ def durations(sleep: Sleep, tasks: int) -> list[float]:
 
 
 def worker_time_bound(durations_seconds: Sequence[float], workers: int) -> float:
-    """N·t/W: seconds that `workers` workers, one task at a time each, need at the very least."""
+    """N·t/W: the least seconds that `workers` workers need, each with one task at a time."""
     return fsum(durations_seconds) / workers
 
 

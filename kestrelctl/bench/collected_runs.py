@@ -1,4 +1,4 @@
-"""What a bench has measured so far, so that one that ends early loses nothing of it."""
+"""Keeps what a bench has measured so far, so that a bench that ends early loses none of it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class CollectedRuns:
 
     Args:
         on_run: is told of each run that has ended, when the bare rate after it is known.
-        on_begin: is told what is to come; None if that cannot be said.
+        on_begin: is told which runs are to come; None if their time cannot be estimated.
 
     Attributes:
-        runs: those that have ended, in their order.
+        runs: the runs that have ended, in their order.
         spawn_rates_per_second: bare rates of this machine, measured before, between and after the
             runs; none for a given pool.
-        planned_runs: how many there are to be.
-        cell_seconds: of a sweep.
+        planned_runs: the number of runs that are planned.
+        cell_seconds: the time of each cell of a sweep; None if this is no sweep.
     """
 
     def __init__(self, on_run: OnRun | None = None, on_begin: OnBegin | None = None) -> None:
@@ -43,20 +43,20 @@ class CollectedRuns:
 
     @property
     def spawn_limit_per_second(self) -> float | None:
-        """The best of the bare rates: what else uses the machine can only lower them."""
+        """The best of the bare rates: other programs on the machine can only lower them."""
         return max(self.spawn_rates_per_second, default=None)
 
     def begin(self, expected: Expectation | None) -> None:
-        """The runs begin, and take so long."""
+        """Tells that the runs begin, and how long they are expected to take."""
         if self._on_begin is not None:
             self._on_begin(expected)
 
     def add(self, run: BenchRun) -> None:
-        """One more run has ended."""
+        """Adds a run that has ended."""
         self.runs.append(run)
 
     def tell(self) -> None:
-        """Tells of each run that has ended and was not told of yet."""
+        """Reports each run that has ended and was not reported yet."""
         while self._told < len(self.runs):
             self._told += 1
             if self._on_run is not None:
@@ -65,7 +65,7 @@ class CollectedRuns:
     def result(
         self, command: str | None, isolation: str = PLAIN, ended_by: str | None = None
     ) -> BenchResult:
-        """All of it, for people and for files.
+        """Returns all that was measured, for people and for files.
 
         Args:
             ended_by: what ended the bench before its last run, e.g. `SIGTERM`.

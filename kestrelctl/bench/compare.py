@@ -46,8 +46,8 @@ class Comparison(msgspec.Struct, frozen=True):
 
     Attributes:
         threshold: a ratio that is further than this from 1 is more than noise.
-        runs: those that the first result has in common with another one.
-        warnings: why the figures may not be comparable.
+        runs: the runs that the first result has in common with another one.
+        warnings: reasons why the figures may not be comparable.
     """
 
     baseline: str
@@ -64,7 +64,7 @@ class Measure(NamedTuple):
     """A figure that is compared; 0 means that it was not measured.
 
     Attributes:
-        whole: grows with the number of tasks, so that runs of different size cannot be compared.
+        whole: it grows with the number of tasks, so runs of different size cannot be compared.
     """
 
     name: str
@@ -88,10 +88,10 @@ def compare(
 ) -> Comparison:
     """Compares each result with the first; runs match by sleep time, executor and workers.
 
-    Where a result has several of these, the first one is compared with the first, and so on.
+    If results have several matching runs, the first is compared with the first, and so on.
 
     Raises:
-        UsageError: there are fewer than two, or one has no run in common with the first.
+        UsageError: there are fewer than two results, or one has no run in common with the first.
     """
     if len(results) < 2:
         raise UsageError("to compare takes two results", hint="kestrelctl bench compare A B")
@@ -115,9 +115,9 @@ def compare(
 
 
 def _keyed(runs: Sequence[BenchRun]) -> dict[Key, BenchRun]:
-    """Runs by what they match by, and the how-many-th of these each is.
+    """Sorts runs by the fields they match by, and numbers the runs that are alike in these.
 
-    Numbers of workers that a bench chose differ a little each time, and match each other.
+    Numbers of workers that a bench chose differ a little each time; they match each other.
     """
     found: dict[Key, BenchRun] = {}
     for run in runs:
@@ -165,7 +165,7 @@ def _ratio(run: Pairing, name: str) -> float:
 def _differences(
     first: BenchResult, baseline: str, second: BenchResult, label: str, threshold: float
 ) -> list[str]:
-    """What speaks against comparing two results; the version of Kestrel is what one compares."""
+    """Lists what speaks against comparing two results; the version of Kestrel may differ."""
     differing = [
         f"{name} {ours} and {theirs}"
         for name in ("cores", "cpu_model", "memory_mb", "kernel", "python", "prosody")

@@ -1,4 +1,4 @@
-"""How long a bench will take, from a short measurement of the machine."""
+"""Estimates how long a bench will take, from a short measurement of the machine."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ import msgspec
 from kestrelctl.bench.bounds import Sleep
 from kestrelctl.bench.pool_size import PoolSize
 
-#: What a pool with twice as many sessions needs more for a task.
+#: The share by which a task takes longer on a pool with twice as many sessions.
 MORE_PER_DOUBLING = 0.04
-#: A session logs in, and is gone again, in the time of so many tasks of no length.
+#: The tasks of no length that take as long as a session needs to log in and out again.
 TASKS_PER_SESSION = 4.0
-#: The list of the tasks is read, and drawn, in the time of this share of them.
+#: The share of the tasks that take as long as it takes to read and draw their list.
 SHARE_OF_READING = 0.06
-#: How sharply the longer of two limits rules: near the point where they are equal both cost time.
+#: The exponent that combines two limits: where they are about equal, both cost time.
 SHARPNESS = 4.0
-#: From the end of a task to the start of the next one in its place, in latencies of `sleep 0`: the
-#: report waits for its turn, and so does the process.
+#: The time from the end of a task to the start of the next one in its place, in latencies of
+#: `sleep 0`: the report waits for its turn, and so does the process.
 LATENCIES_BETWEEN_TASKS = 2.0
 
 
 class Speed(msgspec.Struct, frozen=True):
-    """What a short measurement said of this machine.
+    """The results of a short measurement of this machine.
 
     Attributes:
         tasks_per_second: `sleep 0` on a pool of one worker for each core.
-        latency_seconds: what dispatch added to a task there, as a median.
-        pool_seconds: to start and to stop that pool.
-        bare_seconds: that it took to measure the bare rate of process starts.
-        cores: that this process may use.
+        latency_seconds: the median time that dispatch added to a task there.
+        pool_seconds: the time to start and to stop that pool.
+        bare_seconds: the time it took to measure the bare rate of process starts.
+        cores: the cores that this process may use.
     """
 
     tasks_per_second: float
@@ -43,7 +43,7 @@ class Speed(msgspec.Struct, frozen=True):
 
 
 class ExpectedRun(msgspec.Struct, frozen=True):
-    """A run that is to come, on how many workers, and its makespan as far as can be said."""
+    """A run that is to come: its workers, and an estimate of its makespan."""
 
     sleep: Sleep
     size: PoolSize
@@ -51,11 +51,11 @@ class ExpectedRun(msgspec.Struct, frozen=True):
 
 
 class Expectation(msgspec.Struct, frozen=True):
-    """What is to come.
+    """The runs that are to come, and the time they will take.
 
     Attributes:
-        seconds: all of it, from now on.
-        tasks_per_second: that were measured for it.
+        seconds: the time of all of it, from now on.
+        tasks_per_second: the rate that was measured for this estimate.
     """
 
     runs: tuple[ExpectedRun, ...]
@@ -64,7 +64,7 @@ class Expectation(msgspec.Struct, frozen=True):
 
 
 def expect(planned: Sequence[tuple[Sleep, PoolSize]], tasks: int, speed: Speed) -> Expectation:
-    """How long runs of so many tasks each take, with the pools that are made for them."""
+    """Estimates how long runs of `tasks` tasks each take, with the pools that are made for them."""
     runs = tuple(
         ExpectedRun(sleep, size, makespan_seconds(sleep, size, tasks, speed))
         for sleep, size in planned
@@ -77,16 +77,17 @@ def expect(planned: Sequence[tuple[Sleep, PoolSize]], tasks: int, speed: Speed) 
 
 
 def pool_seconds(size: PoolSize, speed: Speed) -> float:
-    """To start and to stop a pool."""
+    """Estimates the time to start and to stop a pool."""
     more = max(0, size.workers - speed.cores)
     return speed.pool_seconds + more * TASKS_PER_SESSION / speed.tasks_per_second
 
 
 def makespan_seconds(sleep: Sleep, size: PoolSize, tasks: int, speed: Speed) -> float:
-    """Of one run: the larger of what its workers and what its dispatch need, and some of the other.
+    """Estimates one run: the larger of the times its workers and its dispatch need, and a bit more.
 
-    Equal tasks come in whole waves. When the last task of random length has been started, two
-    thirds of the longest are still to come.
+    Near the point where the two times are equal, the smaller one adds to the larger. Equal tasks
+    come in whole waves. When the last task of random length has been started, two thirds of the
+    longest are still to come.
     """
     between = LATENCIES_BETWEEN_TASKS * speed.latency_seconds
     if sleep.shortest == sleep.longest:

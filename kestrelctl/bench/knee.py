@@ -1,4 +1,4 @@
-"""How short tasks may be before workers wait: efficiency against task length, and its knee.
+"""Efficiency against task length, and its knee: the length below which workers wait for tasks.
 
 A pool that hands out R tasks a second can keep W workers busy only with tasks of at least W/R
 seconds: in that time it has served every worker once. This length is the knee. Below it efficiency
@@ -17,7 +17,7 @@ from kestrelctl.bench.bounds import parse_sleep
 from kestrelctl.bench.result import BenchRun, Knee
 
 HALF = 0.5
-#: The share of their time in tasks from which on workers are called busy.
+#: Workers are called busy from this share of their time in tasks on.
 MOST = 0.9
 
 
@@ -43,7 +43,7 @@ class Curve(msgspec.Struct, frozen=True):
     def seconds_of(self, share: float) -> float | None:
         """The task length at which this share of the workers' time was measured to go into tasks.
 
-        Between two measured lengths it is read off a line over the logarithm of the length; None if
+        Between two measured lengths it is interpolated over the logarithm of the length; None if
         the curve does not cross the share between its ends.
         """
         for (short, low), (long, high) in pairwise(self.points):
@@ -53,7 +53,7 @@ class Curve(msgspec.Struct, frozen=True):
         return None
 
     def text_of(self, share: float) -> str:
-        """`seconds_of` for people; beyond the ends of the curve, on which side it must lie."""
+        """`seconds_of` for people; beyond the ends of the curve it says on which side it lies."""
         seconds = self.seconds_of(share)
         if seconds is not None:
             return length(seconds)
@@ -61,7 +61,7 @@ class Curve(msgspec.Struct, frozen=True):
         return f"< {length(first[0])}" if first[1] >= share else f"> {length(last[0])}"
 
     def share_at(self, seconds: float) -> float | None:
-        """The share measured at a task length, likewise; None beyond the ends of the curve."""
+        """The share at a task length, interpolated likewise; None beyond the ends of the curve."""
         for (short, low), (long, high) in pairwise(self.points):
             if short <= seconds <= long:
                 return low + (high - low) * log(seconds / short) / log(long / short)
@@ -110,7 +110,7 @@ def curves(runs: Iterable[BenchRun]) -> list[Curve]:
 
 
 def length(seconds: float) -> str:
-    """`4.6 ms`, `0.48 s`, `12 s`, `120 s`."""
+    """Writes a task length: `4.6 ms`, `0.48 s`, `12 s`, `120 s`."""
     in_ms = seconds < 0.0995
     rounded = float(f"{1000 * seconds if in_ms else seconds:.2g}")
     return f"{rounded:,g} {'ms' if in_ms else 's'}"

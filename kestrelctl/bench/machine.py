@@ -17,10 +17,11 @@ from kestrelctl.xmpp.prosody import find_prosody
 
 
 class BenchMachine(msgspec.Struct, frozen=True):
-    """Enough about a machine to judge a figure; `cores` are those this process may use.
+    """The facts about a machine that one needs to judge a figure.
 
-    `prosody` is empty where the server was not one of this machine. `launcher` says how workers of
-    this machine start tasks: native or python; empty for a result from before there was a choice.
+    `cores` are those this process may use. `prosody` is empty if the server was not one of this
+    machine. `launcher` says how workers of this machine start tasks: native or python; empty for a
+    result from before there was a choice.
     """
 
     cores: int
@@ -45,7 +46,7 @@ def this_machine(prosody: str) -> BenchMachine:
         prosody=prosody,
         kestrel=described_version(),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
-        launcher="python" if native_program.find() is None else "native",
+        launcher="python" if native_program.find(native_program.LAUNCHER) is None else "native",
     )
 
 

@@ -1,8 +1,8 @@
-"""How many workers suit a run: few with many tasks each, as many tasks as the machine can start.
+"""Chooses the workers for a run: few with many tasks each, as many tasks as the machine can start.
 
 Each worker is a session that has to be served, and a worker of several processors is sent several
-tasks in a message. So a pool that is made to be fast has one worker for each core, and what is to
-be chosen is how many tasks each runs at a time.
+tasks in a message. So a fast pool has one worker for each core, and only the number of tasks that
+each runs at a time is left to choose.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from kestrelctl.core.model.config import Config
 #: Tasks of no length at a time for each core: enough that one starts while others are reported.
 #: A core starts about 1,000 a second, and a report and the next hand-out take some milliseconds.
 TASKS_PER_CORE = 8
-#: Of the tasks that the pool can start a second, so many are asked of it when tasks sleep. At all
-#: of them dispatch has no time to spare, and workers are often only half busy (see `efficiency`).
+#: The share of the tasks the pool can start a second that is asked of it when tasks sleep. At the
+#: full rate dispatch has no time to spare, and workers are often only half busy (see `efficiency`).
 SHARE_OF_RATE = 0.6
-#: Tasks that sleep at a time, at most: each is a process with descriptors and memory.
+#: The most tasks that sleep at a time: each is a process with descriptors and memory.
 MOST_TASKS = 2000
-#: Of these each worker runs no more: the pool counts no more processors of one account.
+#: The most of these that one worker runs: the pool counts no more processors of one account.
 MOST_TASKS_EACH = int(Config().max_account_cpus)
 
 
 class PoolSize(msgspec.Struct, frozen=True):
-    """So many workers, each with so many tasks of one processor at a time."""
+    """The size of a pool: its workers, and the tasks of one processor that each runs at a time."""
 
     workers: int
     tasks_each: int = 1
@@ -42,7 +42,7 @@ class PoolSize(msgspec.Struct, frozen=True):
 
 
 def written(workers: int, slots: int) -> str:
-    """`917` workers of one task at a time each; `2x8` of eight; `3 (20)` if they differ."""
+    """Writes a size: `917` if each runs one task at a time, `2x8` if eight, `3 (20)` if mixed."""
     if workers == slots:
         return f"{workers:,}"
     each, rest = divmod(slots, workers)
@@ -50,13 +50,13 @@ def written(workers: int, slots: int) -> str:
 
 
 def suited(sleep: Sleep, tasks_per_second: float, cores: int) -> PoolSize:
-    """The pool for tasks that sleep so long, on a machine where a small pool was so fast.
+    """Returns the pool for tasks of this length, on a machine where a small pool had this rate.
 
-    Tasks of t seconds need R·t of them at a time to end R a second.
+    To end R tasks of t seconds a second, a pool has to run R·t of them at a time.
 
     Args:
         tasks_per_second: `sleep 0`, measured with a pool of one worker for each core.
-        cores: that this process may use, at least 1.
+        cores: the cores that this process may use, at least 1.
     """
     busy = ceil(SHARE_OF_RATE * tasks_per_second * sleep.mean / cores)
     most = min(MOST_TASKS // cores, MOST_TASKS_EACH)

@@ -1,4 +1,4 @@
-"""What the first Kestrel reached in 2009.
+"""The figures that the first Kestrel reached in 2009.
 
 Source: Lance Stout, Mike Murphy, Sebastien Goasguen, "Kestrel: An XMPP-Based Framework for Many
 Task Computing Applications", slides of the talk at MTAGS 2009, section "Results".

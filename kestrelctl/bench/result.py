@@ -1,4 +1,4 @@
-"""What a sweep found, as data and as JSON."""
+"""The result of a sweep, as data and as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCHEMA = 1
 PLAIN = "plain"
 """The isolation of a pool that is made for a bench, unless it is told another."""
 
-#: Workers that need this share of a run by arithmetic leave nothing to be had.
+#: A run whose workers need at least this share of it by arithmetic is at its bound.
 AT_BOUND = 0.95
 
 PROCESS = "process"
@@ -27,10 +27,10 @@ PROCESS = "process"
 
 
 class LatencyMs(msgspec.Struct, frozen=True):
-    """What dispatch added to a task: median and 99th percentile.
+    """The time that dispatch added to a task: median and 99th percentile.
 
-    From its hand-out to its report at the manager, less the time it waited at the worker behind
-    others and the time it ran.
+    It is the time from the hand-out of the task to its report at the manager, less the time the
+    task waited at the worker behind others and the time it ran.
     """
 
     p50: float
@@ -43,7 +43,7 @@ class BenchRun(msgspec.Struct, frozen=True, omit_defaults=True):
     `workers` counts the tasks that run side by side; `sessions` are the workers themselves, if they
     run several tasks each, and `chosen` says that the bench chose their number to suit the machine.
     `bound_seconds` is N·t/W, `utilisation` the share of it in the makespan; both are 0 for sleep 0.
-    CPU seconds are those spent during the run, workers' ones summed over all of them.
+    CPU seconds are those spent during the run; those of the workers are summed over all of them.
     """
 
     sleep: str
@@ -98,7 +98,7 @@ class BenchRun(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def cpu_seconds(self) -> float:
-        """Of server, manager and workers together, without the tasks; 0 for a given pool."""
+        """CPU time of server, manager and workers, without the tasks; 0 for a given pool."""
         return self.server_cpu_seconds + self.manager_cpu_seconds + self.worker_cpu_seconds
 
     @property
@@ -108,14 +108,14 @@ class BenchRun(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Limit(NamedTuple):
-    """The larger bound of a run: for want of what, and the seconds the run takes at least."""
+    """The larger bound of a run: what is scarce, and the least seconds that the run takes."""
 
     of: Literal["workers", "spawn"]
     seconds: float
 
 
 class Knee(msgspec.Struct, frozen=True):
-    """Where one number of workers begins to wait for work; see `knee`.
+    """The task length below which one number of workers waits for work; see `knee`.
 
     Attributes:
         dispatch_per_second: measured with tasks of no length; None if there was no such run.
@@ -130,7 +130,7 @@ class Knee(msgspec.Struct, frozen=True):
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """What a sweep has beyond its runs; the number of tasks of each follows from the time."""
+    """The facts of a sweep besides its runs; the number of tasks of a run follows from the time."""
 
     cell_seconds: float
     knees: list[Knee]
@@ -144,9 +144,9 @@ class BenchResult(msgspec.Struct, frozen=True, omit_defaults=True):
             be on other machines.
         spawn_rates_per_second: the bare rates before, between and after the runs.
         ended_early: what ended the bench before its last run; None if nothing did.
-        sweep: only if every task length ran on every number of workers.
-        schema: of this document; left out while it is 1.
-        isolation: between the tasks of the pool that was made for it.
+        sweep: the sweep, if every task length ran on every number of workers; else None.
+        schema: the schema of this document; left out while it is 1.
+        isolation: the isolation between the tasks of the pool that was made for it.
     """
 
     machine: BenchMachine
@@ -160,9 +160,9 @@ class BenchResult(msgspec.Struct, frozen=True, omit_defaults=True):
     ended_early: str | None = None
 
     def limit(self, run: BenchRun) -> Limit | None:
-        """What bounds this run: worker time or process starts; None if nothing known does.
+        """Returns what bounds this run: worker time or process starts; None if nothing known does.
 
-        A measured limit that the run itself has refuted counts only where there is no other.
+        A measured limit that the run itself has refuted counts only if there is no other.
         """
         workers = Limit("workers", run.bound_seconds)
         limit = workers
@@ -174,7 +174,7 @@ class BenchResult(msgspec.Struct, frozen=True, omit_defaults=True):
         return limit if limit.seconds > 0 else None
 
     def beyond_limit(self) -> list[BenchRun]:
-        """Runs that were faster than their measured limit, which therefore was none."""
+        """Lists the runs that were faster than their measured limit, which therefore was none."""
         found = ((run, self.limit(run)) for run in self.runs)
         return [run for run, limit in found if limit and is_beyond(limit, run.makespan_seconds)]
 
@@ -207,11 +207,11 @@ def measured_run(
 
     Args:
         workers: task slots, each running one task at a time.
-        sessions: the workers that have these, if they run several tasks each.
+        sessions: the workers that have these slots, if they run several tasks each.
         chosen: whether the bench chose their number.
-        makespan_seconds: from the submission to the last accepted result.
+        makespan_seconds: the time from the submission to the last accepted result.
         started_at: seconds since the submission, one per task that ran; `finished_at` likewise.
-        latency_ms: what dispatch added to a task.
+        latency_ms: the time that dispatch added to a task.
 
     Raises:
         KestrelError: nothing was lost, yet the makespan is below N·t/W.
@@ -244,7 +244,7 @@ def measured_run(
 
 
 def to_json(result: BenchResult, *, curves: bool = False) -> bytes:
-    """The result as JSON; the curves and the command line only if asked for."""
+    """Writes the result as JSON; the curves and the command line only if asked for."""
     if not curves:
         runs = [msgspec.structs.replace(run, timeline=None) for run in result.runs]
         result = msgspec.structs.replace(result, runs=runs, command=None)

@@ -33,27 +33,28 @@ from kestrelctl.xmpp.user import UserConnection
 
 #: Lines of one upload; five thousand sleep times are about 50 kB.
 UPLOAD_LINES = 5000
-#: Tasks of the trial that shows how fast this machine is: a fifth of a run, but so many at least,
-#: because a pool is slow at first, and so many at most.
+#: The trial that shows how fast this machine is has a fifth of the tasks of a run, within these
+#: bounds: at least so many because a pool is slow at first, and at most so many.
 LEAST_TRIAL_TASKS = 500
 MOST_TRIAL_TASKS = 4000
-#: Between two questions how far a run is: while somebody watches, and while nobody does.
+#: The pause between two questions about the progress of a run: while somebody watches, and while
+#: nobody does.
 WATCHED_PAUSE_SECONDS = 0.5
 PAUSE_SECONDS = 20.0
 
 
 class BenchPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to measure.
+    """A plan of what to measure.
 
     Attributes:
         jobs: tasks of each run (the word of 2009).
-        workers: of the throw-away pool, of one processor each; None for those that suit the machine
-            and the sleep time. A given pool is measured with those it has.
-        sleeps: one run each: `0`, `10`, or `0-10` for random times; with a colon and a number
-            behind it, on as many workers.
-        isolation: between the tasks of the throw-away pool.
-        metrics: whether the throw-away pool serves them; off only to measure what they cost.
-        command: how the sweep was called, for the report.
+        workers: the workers of the throw-away pool, of one processor each; None for as many as suit
+            the machine and the sleep time. A given pool is measured with the workers it has.
+        sleeps: one run each: `0`, `10`, or `0-10` for random times; followed by a colon and a
+            number, on that many workers.
+        isolation: the isolation between the tasks of the throw-away pool.
+        metrics: whether the throw-away pool serves metrics; off only to measure what they cost.
+        command: the command line of the sweep, for the report.
     """
 
     jobs: int = 50_000
@@ -70,7 +71,7 @@ OnProgress = Callable[[str, int, int], None]
 
 
 class PlannedRun(msgspec.Struct, frozen=True):
-    """One run of a plan: how long its tasks sleep, and on how many workers; None to be chosen."""
+    """One run of a plan: the sleep time of its tasks, and its workers; None to be chosen."""
 
     sleep: Sleep
     workers: int | None
@@ -82,7 +83,7 @@ async def bench(
     pool: UserConnection | None = None,
     progress: OnProgress | None = None,
 ) -> None:
-    """Measures a pool into `collected`; throw-away ones on this machine if none is given.
+    """Measures a pool into `collected`; throw-away pools on this machine if none is given.
 
     Runs that follow each other on the same number of workers share a pool.
 
@@ -141,13 +142,13 @@ async def measure_speed(plan: BenchPlan, collected: CollectedRuns) -> Speed:
 
 
 async def measure_bare_rate(collected: CollectedRuns, pool: UserConnection | None) -> None:
-    """Measures what this machine can start a second, once more. A given pool may be elsewhere."""
+    """Measures the bare rate of this machine again; not for a given pool, which may be remote."""
     if pool is None:
         collected.spawn_rates_per_second.append(await bare_rate())
 
 
 def check(plan: BenchPlan) -> list[PlannedRun]:
-    """The runs of a plan that can be carried out.
+    """Checks a plan and returns its runs.
 
     Raises:
         UsageError: the plan makes no sense.
@@ -163,7 +164,7 @@ def check(plan: BenchPlan) -> list[PlannedRun]:
 
 
 def is_beside_2009(plan: BenchPlan) -> bool:
-    """Whether a run of it has the workers of 2009."""
+    """Whether a run of the plan has the workers of 2009."""
     return any(
         run.workers is not None and had_workers(str(run.sleep), run.workers) for run in check(plan)
     )
@@ -184,7 +185,7 @@ def _planned(spec: str, workers: int | None) -> PlannedRun:
 async def measured_pool(
     plan: BenchPlan, size: PoolSize | None, pool: UserConnection | None
 ) -> AsyncIterator[tuple[UserConnection, PoolState | None]]:
-    """The given pool, or a throw-away one of this size and where its processes are."""
+    """Yields the given pool, or a throw-away one of this size and the state of its processes."""
     if pool is not None:
         yield pool, None
         return
@@ -231,12 +232,12 @@ async def one_run(
     try:
         job = await _ended(connection, submitted.job_id, sleep, named if progress else None)
     except (KestrelError, asyncio.CancelledError):
-        if local is None:  # a pool that stays has more to do than what nobody waits for
+        if local is None:  # a pool that stays should not run a job that nobody waits for
             with contextlib.suppress(KestrelError):
                 await connection.ask(rq.CancelJobs(jobs=str(submitted.job_id)))
         raise
     makespan = time.perf_counter() - started
-    after = _cpu_seconds(local)
+    server, manager, worker = _cpu_used(before, _cpu_seconds(local))
     status = await _status(connection)
     if job.done < plan.jobs:
         raise KestrelError(
@@ -264,14 +265,14 @@ async def one_run(
         lost=plan.jobs - distinct,
         duplicates=max(job.done, len(tasks)) - distinct,
         manager_rss_mb=status.manager_rss_bytes / 1e6,
-        server_cpu_seconds=after[0] - before[0],
-        manager_cpu_seconds=after[1] - before[1],
-        worker_cpu_seconds=after[2] - before[2],
+        server_cpu_seconds=server,
+        manager_cpu_seconds=manager,
+        worker_cpu_seconds=worker,
     )
 
 
 async def _job(plan: BenchPlan, sleep: Sleep, connection: UserConnection) -> tuple[JobSpec, str]:
-    """The job of a run: a plain array, or one with a sleep time for each task."""
+    """Makes the job of a run: a plain array, or one with a sleep time for each task."""
     name = f"bench sleep {sleep}"
     if sleep.shortest == sleep.longest:
         argv = ("/bin/sleep", f"{sleep.longest:g}")
@@ -293,7 +294,7 @@ async def _ended(
     """Waits for the end of a job, asking now and then how far it is.
 
     Raises:
-        TimedOut: for long, no task of it has ended.
+        TimedOut: no task of it has ended for a long time.
     """
     ends = connection.pushed()
     ended: asyncio.Task[an.Ended] = asyncio.ensure_future(anext(ends))
@@ -323,7 +324,7 @@ async def _ended(
 
 
 async def _tasks(connection: UserConnection, job_id: int) -> list[an.TaskView]:
-    """All tasks of a job that succeeded, page by page."""
+    """Asks for all tasks of a job that succeeded, page by page."""
     found: list[an.TaskView] = []
     after: int | None = -1
     while after is not None:
@@ -341,7 +342,7 @@ async def _status(connection: UserConnection) -> an.PoolSummary:
 
 
 async def workers_of(connection: UserConnection) -> tuple[int, int]:
-    """How many workers the pool has, and how many tasks of one processor it runs side by side."""
+    """Counts the workers of the pool, and the tasks of one processor that it runs side by side."""
     sessions = total = 0
     after: str | None = ""
     while after is not None:
@@ -356,15 +357,36 @@ async def workers_of(connection: UserConnection) -> tuple[int, int]:
     return sessions, total
 
 
-def _cpu_seconds(local: PoolState | None) -> tuple[float, float, float]:
-    """CPU time so far of server, manager and all processes of the workers, while no task runs."""
+def _cpu_seconds(local: PoolState | None) -> dict[tuple[str, int], float]:
+    """Reads the CPU time so far of each process of a local pool, by its part and process id.
+
+    Empty if one of them has ended: the time that it used is not known.
+    """
     if local is None:
-        return 0.0, 0.0, 0.0
-    keepers = [psutil.Process(pid) for pid in local.worker_pids]
-    agents = [process for keeper in keepers for process in keeper.children(recursive=True)]
-    return _own(local.server_pid), _own(local.manager_pid), sum(_own(p.pid) for p in agents)
+        return {}
+    try:
+        processes = [("server", psutil.Process(local.server_pid))]
+        processes += [("manager", psutil.Process(local.manager_pid))]
+        for keeper in map(psutil.Process, local.worker_pids):
+            processes += [("worker", process) for process in keeper.children(recursive=True)]
+        return {(part, process.pid): _own(process) for part, process in processes}
+    except psutil.NoSuchProcess:
+        return {}
 
 
-def _own(pid: int) -> float:
-    times = psutil.Process(pid).cpu_times()
+def _own(process: psutil.Process) -> float:
+    times = process.cpu_times()
     return float(times.user + times.system)
+
+
+def _cpu_used(
+    before: dict[tuple[str, int], float], after: dict[tuple[str, int], float]
+) -> tuple[float, float, float]:
+    """Computes the CPU time that server, manager and workers used in between; zeros if unknown."""
+    known = before and before.keys() <= after.keys()
+    used = {key: seconds - before.get(key, 0.0) for key, seconds in after.items() if known}
+    server, manager, worker = (
+        sum(seconds for (part, _), seconds in used.items() if part == name)
+        for name in ("server", "manager", "worker")
+    )
+    return server, manager, worker

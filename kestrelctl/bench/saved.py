@@ -1,4 +1,4 @@
-"""Reads results that an earlier bench has left."""
+"""Reads the results of earlier benches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Head(msgspec.Struct):
 
 
 def read_result(path: Path) -> BenchResult:
-    """The result in a file (of `-o json`), or in a directory that `--report` made.
+    """Reads the result in a file (of `-o json`), or in a directory that `--report` made.
 
     Raises:
         UsageError: it cannot be read, is no result, or has another schema than this version knows.
@@ -38,13 +38,13 @@ def read_result(path: Path) -> BenchResult:
 
 
 def read_saved(file: Path, kind: type[T], known: int, what: str, hint: str) -> T:
-    """What a bench or an experiment has saved.
+    """Reads the file that a bench or an experiment has saved.
 
     Args:
         kind: a struct with a field `schema`.
         known: the schema that this version reads.
         what: what the file should be, for the error.
-        hint: where such a file comes from, for the error.
+        hint: says where such a file comes from, for the error.
 
     Raises:
         UsageError: it cannot be read, is something else, or has another schema.
@@ -65,9 +65,9 @@ def read_saved(file: Path, kind: type[T], known: int, what: str, hint: str) -> T
 
 
 def labels(paths: Sequence[Path]) -> list[str]:
-    """A name of its own for each place: of the file or directory, or all of it where two are alike.
+    """Names each place: by its file or directory, or by its whole path where two are alike.
 
-    The same place again has a number behind it.
+    A place that occurs again gets a number behind its name.
     """
     short = [(path.parent if path.name == "result.json" else path).resolve() for path in paths]
     names = [path.stem if path.suffix == ".json" else path.name for path in short]

@@ -1,8 +1,9 @@
-"""How many processes this machine can start and reap a second, with nothing else in the way.
+"""Measures how many processes this machine can start and reap a second, when nothing else runs.
 
-The physical limit of tasks that do nothing: one process per core, each in a loop of posix_spawn(3)
-and waitpid(2) on `sleep 0` in the environment of a task, with no pool, no server and no output
-around it. A busy machine lowers it, so a bench measures it several times and takes the best.
+This is the physical limit of tasks that do nothing: one process per core, each in a loop of
+posix_spawn(3) and waitpid(2) on `sleep 0` in the environment of a task, with no pool, no server and
+no output around it. A busy machine lowers it, so a bench measures it several times and takes the
+best.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ _start: Barrier
 
 
 async def bare_rate() -> float:
-    """`measure_spawn_rate` in a process of its own, which is ended if the caller is cancelled.
+    """Runs `measure_spawn_rate` in its own process, which is ended if the caller is cancelled.
 
-    That process has a session of its own: Ctrl-C on a terminal does not reach it.
+    That process has its own session: Ctrl-C on a terminal does not reach it.
 
     Raises:
         MissingTool: there is no `sleep` program.
@@ -64,7 +65,7 @@ async def bare_rate() -> float:
 
 
 def task_environment() -> dict[str, str]:
-    """What a worker on this machine gives a task of a bench: a larger one makes starts slower."""
+    """The environment a worker here gives a task of a bench; a larger one makes starts slower."""
     spec = JobSpec(name="bench sleep 0", program=Program(argv=("/bin/sleep", "0")), count=1)
     attempt = LocalAttempt(1, Template.of(1, spec), 0, None, Claim({}), (1, 1, 0, 1, 0), 0.0)
     return Environments("w1@workers.localhost").of(attempt)
@@ -100,7 +101,7 @@ def _join(start: Barrier) -> None:
 
 
 def _spawn_loop(program: str, seconds: float) -> float:
-    """One core's rate over one round. All cores begin together, so that they share the machine."""
+    """Measures one core's rate over one round. All cores begin together to share the machine."""
     argv = [os.path.basename(program), "0"]
     environment = task_environment()
     _start.wait()

@@ -1,11 +1,11 @@
-"""When a run is given up: not after a time, but after a time without progress."""
+"""Decides when a run is given up: not after a time, but after a time without progress."""
 
 from __future__ import annotations
 
 from kestrelctl.protocol.answers import JobView
 
-#: No end of a task for this long, beyond the length of the longest one, means that the run hangs.
-#: A slow or a busy machine needs no more between two ends, however long it needs for all of them.
+#: A run hangs if no task has ended for this long beyond the length of the longest task. A slow or
+#: busy machine needs no more between two ends, however long it needs for all tasks.
 STALL_SECONDS = 300.0
 
 
@@ -13,8 +13,8 @@ class Stall:
     """Watches the progress of one run.
 
     Args:
-        longest_seconds: of its tasks; before that time nothing can have ended.
-        now: of a clock that never goes back, seconds.
+        longest_seconds: the length of its longest task; no task has to end earlier.
+        now: the time of a clock that never goes back, seconds.
     """
 
     def __init__(self, longest_seconds: float, now: float) -> None:
@@ -24,14 +24,14 @@ class Stall:
         self._last: JobView | None = None
 
     def seen(self, job: JobView, now: float) -> None:
-        """How the job stands now."""
+        """Takes note of how the job stands now."""
         ended = job.done + job.failed + job.lost + job.cancelled
         if ended != self._ended:
             self._ended, self._moved_at = ended, now
         self._last = job
 
     def reason(self, now: float) -> str | None:
-        """Why the run is given up, or None while there is still hope."""
+        """Says why the run is given up; None while there is still hope."""
         quiet = now - self._moved_at
         if quiet <= self.patience_seconds:
             return None

@@ -24,7 +24,7 @@ from kestrelctl.xmpp.user import UserConnection
 WORKERS = (10, 100, 917)
 SLEEPS = ("0", "0.01", "0.1", "1", "10")
 CELL_SECONDS = 20.0
-#: Sizes the first run on a given pool: how fast its machines start processes is not known.
+#: The rate that sizes the first run on a given pool, whose machines have an unknown rate.
 UNKNOWN_RATE_PER_SECOND = 500.0
 
 
@@ -41,7 +41,7 @@ async def sweep(
     Args:
         plan: `jobs` is the most tasks of a cell, `workers` does not count, the rest as always.
         collected: takes the runs.
-        cell_seconds: what a cell takes where nothing is in the way (`tasks_of_cell`).
+        cell_seconds: the time of a cell if nothing is in the way (`tasks_of_cell`).
 
     Raises:
         UsageError: the plan makes no sense.
@@ -71,7 +71,7 @@ async def sweep(
 def tasks_of_cell(
     sleep: Sleep, workers: int, cell_seconds: float, rate_per_second: float, most: int
 ) -> int:
-    """How many tasks one cell gets: what could be done in its time, in whole waves.
+    """Returns the number of tasks of one cell: as many as can be done in its time, in whole waves.
 
     Workers that are kept busy do W/t tasks a second, and dispatch hands out `rate_per_second`; the
     smaller one counts. The number is a multiple of the workers, so that none idles at the end for
@@ -94,7 +94,7 @@ async def _row(
     pool: UserConnection | None,
     progress: OnProgress | None,
 ) -> None:
-    """All task lengths on one number of workers. The shortest comes first: it shows the rate."""
+    """Measures all task lengths on one number of workers; the shortest first, it shows the rate."""
     rate = collected.spawn_limit_per_second or UNKNOWN_RATE_PER_SECOND
     async with measured_pool(plan, size, pool) as (connection, local):
         _, workers = await workers_of(connection)

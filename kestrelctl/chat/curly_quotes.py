@@ -15,14 +15,14 @@ CURLY = _DOUBLE + _SINGLE
 _OPENERS = "“„‘‚"  # noqa: RUF001
 #: A word begins behind these, behind a space, and behind an opener.
 _BEFORE_WORDS = "([{<=:,;'\""
-#: What closes a quotation, by what opened it.
+#: The quotes that close a quotation, by the quote that opened it.
 _CLOSERS = {"“": "”“", "„": "”“", "”": "”", "‘": "’‘", "‚": "’‘", "’": "’"}  # noqa: RUF001
-#: Quotations inside of quotations.
+#: The most quotations inside of each other.
 _MOST_DEEP = 8
 
 
 def quotation(text: str, at: int, double: str = '"') -> tuple[str, int] | None:
-    """What a quotation holds, and the place behind it; None if it is left open.
+    """The content of a quotation, and the place behind it; None if it is left open.
 
     Args:
         at: the place of its first quote.
@@ -75,7 +75,7 @@ def unclear() -> UsageError:
 
 
 def _is_apostrophe(text: str, i: int) -> bool:
-    """Whether that is no quote but a part of a word."""
+    """Whether a character is no quote but a part of a word."""
     return text[i] in "‘’" and text[i - 1].isalnum() and text[i + 1 : i + 2].isalnum()  # noqa: RUF001
 
 
@@ -90,7 +90,7 @@ def _opens(c: str, before: str, opened: list[tuple[str, int]]) -> bool:
 
 
 def _closed(c: str, opened: list[tuple[str, int]]) -> int | None:
-    """Which of the open quotations a quote closes; None if it closes none."""
+    """Finds the open quotation that a quote closes; None if it closes none."""
     found = _innermost(c, opened)
     return found if found is not None and c in _CLOSERS[opened[found][0]] else None
 

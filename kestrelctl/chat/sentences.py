@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
-from kestrelctl.core.jobs.job import how_stopped
+from kestrelctl.core.model.end_reason import how_stopped
 from kestrelctl.core.model.job.program import cut_words
 from kestrelctl.core.model.job.spec import Notify
 from kestrelctl.core.model.plural import plural
@@ -30,22 +30,22 @@ from kestrelctl.protocol.answers import (
 from kestrelctl.protocol.chat import ChatKind
 from kestrelctl.protocol.views import FlockView
 
-#: Of jobs or workers in one answer.
+#: The most lines of jobs or workers in one answer.
 MOST_LINES = 8
-#: Of other pools in an explanation.
+#: The most other pools in an explanation.
 MOST_NEIGHBOURS = 5
-#: Of failed tasks.
+#: The most failed tasks in an answer.
 MOST_TASKS = 4
-#: Of an output.
+#: The most lines of an output.
 MOST_LOG_LINES = 20
 MOST_LOG_CHARACTERS = 1_500
-#: Of a command, and of anything that a user wrote and an answer repeats.
+#: The most characters of a command, and of anything that a user wrote and an answer repeats.
 _MOST_COMMAND_CHARACTERS = 60
 _MOST_CHARACTERS = 2_000
 
-#: States of workers, those first that somebody should look at.
+#: States of workers; those that somebody should look at come first.
 _STATES = ("offline", "unheard", "quarantined", "draining", "busy", "idle")
-#: What a hint for the command line is called here.
+#: Commands in hints for the command line, and what to write here.
 _HERE = (
     (re.compile(r"kestrelctl job (?:tasks|info) (\w+)(?: --state \w+)?"), r"job \1"),
     (re.compile(r"kestrelctl job (logs|cancel|explain) "), r"\1 "),
@@ -53,7 +53,7 @@ _HERE = (
     (re.compile(r"kestrelctl worker list"), "workers"),
     (re.compile(r"kestrelctl pool status"), "status"),
 )
-#: What is not read of what a chat program sends.
+#: The kinds of messages that are not read, and why.
 _UNREAD = {
     ChatKind.ENCRYPTED: UsageError(
         "I cannot read encrypted messages",
@@ -68,7 +68,7 @@ _UNREAD = {
         hint="write: help",
     ),
 }
-#: Of a message that is to replace one that is not known to have changed nothing.
+#: The answer to a message that is to replace one that may have changed something.
 CORRECTS = UsageError(
     "this corrects a message that may have been acted upon, so nothing was done",
     hint="send it as a new message if it is to be done as well",
@@ -78,7 +78,7 @@ _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 
 
 def problem(error: KestrelError) -> str:
-    """What is wrong, why, and what to do about it."""
+    """Says what is wrong, why, and what to do about it."""
     cause = (error.cause or "").partition("\n")[0]  # no caret in letters of many widths
     said = f"{error.message}: {cause}" if cause else error.message
     text = sentence(one_line(said))
@@ -88,7 +88,7 @@ def problem(error: KestrelError) -> str:
 
 
 def unread(kind: ChatKind) -> str:
-    """Why a message is not taken for words.
+    """Explains why a message is not taken for words.
 
     Args:
         kind: any other than words.
@@ -118,18 +118,18 @@ def cut(text: str) -> str:
 
 
 def nothing_done(number: int, of: int) -> str:
-    """That a message was left alone because one of its commands cannot be understood."""
+    """Says that a message was left alone because one of its commands cannot be understood."""
     return f"That is command {number} of {of} in this message; none of them was done."
 
 
 def not_the_rest(commands: int) -> str:
-    """That so many commands of a message are left alone because the one before was refused."""
+    """Says that so many commands of a message are left alone because the one before was refused."""
     others = "other command" if commands == 1 else f"{commands} other commands"
     return f"So the {others} of this message {'was' if commands == 1 else 'were'} not done."
 
 
 def submitted(answer: Submitted, argv: Sequence[str], notify: Notify) -> str:
-    """The job is safe; and why it waits, if nothing could ever run it."""
+    """Says that the job is safe; and why it waits, if nothing could ever run it."""
     job_id = answer.job_id
     if answer.repeated:
         first = f"Job {job_id} is there already, from an earlier submission with this key."
@@ -203,7 +203,7 @@ def job_details(view: JobView) -> str:
 
 
 def bad_tasks(job_id: int, tasks: Sequence[TaskView], in_all: int) -> str:
-    """Which tasks ended badly, and how."""
+    """Tells which tasks ended badly, and how."""
     shown = tasks[:MOST_TASKS]
     lines = [
         f"Task {task.task_id} {task.state.value}: "
@@ -219,7 +219,7 @@ def bad_tasks(job_id: int, tasks: Sequence[TaskView], in_all: int) -> str:
 
 
 def explained(explanation: JobExplanation) -> str:
-    """Why a job waits."""
+    """Explains why a job waits."""
     job = explanation.job
     if not explanation.waiting:
         running = f", {job.running:,} {'is' if job.running == 1 else 'are'} running"
@@ -235,7 +235,7 @@ def explained(explanation: JobExplanation) -> str:
 
 
 def flock_line(found: FlockView) -> str:
-    """How a pool shares machines with others, in a few lines."""
+    """Tells how a pool shares machines with others, in a few lines."""
     if not found.member:
         return f"The pool {found.pool} is in no flock: it knows no other pool."
     to, by = ({loan.pool for loan in loans} for loans in (found.given, found.taken))
@@ -249,7 +249,7 @@ def flock_line(found: FlockView) -> str:
 
 
 def cancelled(answer: Changed) -> str:
-    """What was stopped."""
+    """Says what was stopped."""
     jobs = answer.what
     if not jobs:
         return "There was nothing to cancel."
@@ -270,7 +270,7 @@ def log_text(log: Log) -> str:
 
 
 def worker_list(views: Sequence[WorkerView], *, all_of_them: bool) -> str:
-    """Workers: how many are how, and some of them."""
+    """Workers: how many are in each state, and some of them."""
     if not views:
         return "There are no workers."
     counts: dict[str, int] = {}
@@ -289,7 +289,7 @@ def worker_list(views: Sequence[WorkerView], *, all_of_them: bool) -> str:
 
 
 def pool_line(summary: PoolSummary) -> str:
-    """How the pool is."""
+    """Tells the state of the pool."""
     workers = sum(summary.workers.values())
     running = plural(summary.tasks_running, "task running", "tasks running")
     lines = [
@@ -303,7 +303,7 @@ def pool_line(summary: PoolSummary) -> str:
 
 
 def notice(record: JobRecord, bad_task: int | None) -> str:
-    """That a job has ended, for its owner.
+    """Tells the owner of a job that it has ended.
 
     Args:
         bad_task: the id of a task that failed or was lost; None if there is none.

@@ -1,4 +1,4 @@
-"""What a message comes to: an answer at once, or a request whose reply tells how to go on."""
+"""The outcome of a message: an answer at once, or a request whose reply tells how to go on."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Step:
 
     Attributes:
         then: what to say, or to ask next, from the reply.
-        job: that it is about; of another user's job no more is said than that it is not his.
-        otherwise: the same if the pool refuses; None for its reasons.
+        job: the job that it is about; all that is said of another user's job is that it is not his.
+        otherwise: the same if the pool refuses; None to tell its reasons.
         changes: whether it leads to something that stays, such as a job.
     """
 
@@ -35,7 +35,7 @@ class Step:
     changes: bool = False
 
     def answer(self, reply: Reply) -> str | Step:
-        """What to say, or to ask next."""
+        """Returns what to say, or to ask next."""
         if isinstance(reply, Failed):
             return self.otherwise(reply) if self.otherwise else refusal(reply, self.job)
         try:
@@ -45,7 +45,7 @@ class Step:
 
 
 def refusal(failed: Failed, job: str) -> NotDone:
-    """Why the pool refuses something."""
+    """Explains why the pool refuses something."""
     if failed.code == NotAllowed.code and job:
         if failed.cause:  # of several it was done for some
             words = f"not all of {job} are jobs of yours"
@@ -55,5 +55,5 @@ def refusal(failed: Failed, job: str) -> NotDone:
 
 
 def no_such_job(job: str) -> NotDone:
-    """One that is not there, or belongs to somebody else."""
+    """Says that a job is not there, or belongs to somebody else."""
     return NotDone(f"There is no job {job} of yours. To see yours, write: jobs")

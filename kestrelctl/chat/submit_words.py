@@ -12,39 +12,31 @@ from kestrelctl.core.model.job.placeholders import Placeholders
 from kestrelctl.core.model.job.shell_text import left_in
 from kestrelctl.core.model.job.spec import JobSpec, Notify
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.job_options import (
-    JOB_FILE_SUFFIXES,
-    LAST_JOB,
-    array_option,
-    checked_job,
-    job_of,
-    job_options,
-)
+from kestrelctl.grammar.click_options import LAST_JOB, click_options
+from kestrelctl.grammar.described_job import checked_job, checked_key, job_of
+from kestrelctl.grammar.job_options import FORMER_KEEP, JOB_FILE_SUFFIXES, OPTIONS
 from kestrelctl.grammar.nearest import did_you_mean
+from kestrelctl.grammar.option import Choice, Decimal, Flag, Option, Whole
 from kestrelctl.protocol.requests import SubmitJob
 
-_FILES = "The pool cannot see your files: use the command line, or --array 1-100"
-_TELLS = "I answer at once, and tell you when the job ends"
 _TERMINAL = "it is about a terminal, and this is a chat"
-#: Options of the command line that are refused: their names, whether a value follows, and why.
+#: The options of `submit` that chats understand.
+_UNDERSTOOD = [option for option in OPTIONS if not option.not_in_chat]
+#: Options that are refused: their names, whether a value follows, and why.
 _REFUSED: tuple[tuple[tuple[str, ...], bool, str], ...] = (
-    (("--each-line",), True, _FILES),
-    (("--from-json",), True, _FILES),
-    (("--paste-items",), False, _FILES),
-    (("--wait",), False, _TELLS),
-    (("--progress",), False, _TELLS),
-    (("--on-end",), True, _TELLS),
-    (("--fetch",), True, _FILES),
-    (("--stdout",), True, _FILES),
-    (("--stderr",), True, _FILES),
+    *(
+        (
+            tuple(f"--{name}" for name in (option.name, *option.also)),
+            not isinstance(option.value, Flag),
+            option.not_in_chat,
+        )
+        for option in OPTIONS
+        if option.not_in_chat
+    ),
     (("-o",), True, _TERMINAL),
     (("--no-color",), False, _TERMINAL),
     (("-q", "--quiet"), False, _TERMINAL),
     (("-v", "--verbose"), False, _TERMINAL),
-    (("--stdin",), True, "the pool cannot see your files: use the command line"),
-    (("--input",), True, "the pool cannot see your files: use the command line"),
-    (("--workdir", "--chdir"), True, "what is submitted in a chat starts in scratch directories"),
-    (("--export",), True, "the pool cannot see your environment: use the command line, or --env"),
     (("--pool",), True, "this chat is with one pool"),
 )
 
@@ -72,8 +64,8 @@ def _refused(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command("submit", add_help_option=False)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
-@array_option
-@job_options(Notify.ALWAYS)
+@click_options(_UNDERSTOOD, notify=Notify.ALWAYS.value)
+@click.option(f"--{FORMER_KEEP}", FORMER_KEEP, multiple=True, hidden=True)
 @_refused
 def _submit() -> None:
     """Only its parameters are used."""
@@ -113,7 +105,8 @@ def read(words: Sequence[str], last_job: int | None = None) -> SubmitJob:
         ) from None
     given = dict(context.params)
     argv: tuple[str, ...] = given.pop("words")
-    key: str | None = given.pop("key")
+    key = checked_key(given.pop("key"))
+    given["keep"] += given.pop(FORMER_KEEP)
     if not argv:
         raise UsageError("there is no command", hint="write for example: submit -- sleep 1")
     if "--" not in words and PurePath(argv[0]).suffix in JOB_FILE_SUFFIXES:
@@ -124,32 +117,39 @@ def read(words: Sequence[str], last_job: int | None = None) -> SubmitJob:
     return SubmitJob(spec=checked_job(job_of(argv, given)), explain=True, key=key or "")
 
 
-def unfilled_in(spec: JobSpec) -> str:
-    """A line on placeholders that nothing fills; empty if there are none."""
+def remarks(words: Sequence[str], spec: JobSpec) -> str:
+    """Lines on what was written otherwise than it may have been meant; empty if nothing was.
+
+    Args:
+        words: those after `submit`.
+        spec: the job that they make.
+    """
+    before = words[: words.index("--")] if "--" in words else words
+    former = [word for word in before if word.partition("=")[0] == f"--{FORMER_KEEP}"]
+    renamed = f"\n--{FORMER_KEEP} is called --keep now" if former else ""
     left = ", ".join(left_in(spec, None))
     if not left:
-        return ""
+        return renamed
     filled = "only {}, {n} and {i} are filled"
     if spec.program.placeholders is Placeholders.NONE:
         filled = "only --array fills it"
-    return f"\n{left} stays as it is: {filled}"
+    return f"{renamed}\n{left} stays as it is: {filled}"
 
 
 def options() -> list[tuple[str, str]]:
     """Each option with its value, and what it does."""
-    found = []
-    for param in _submit.params:
-        if not isinstance(param, click.Option) or param.hidden:
-            continue
-        if isinstance(param.type, click.Choice):
-            value = "|".join(param.type.choices)
-        elif param.is_flag:
-            value = ""
-        else:
-            value = param.metavar or ("N" if param.type.name.endswith("number") else "TEXT")
-        default = param.default if param.show_default else None
-        text = (param.help or "").partition("  [")[0]
-        found.append(
-            (f"{param.opts[0]} {value}".rstrip(), text + (f" [{default}]" if default else ""))
-        )
-    return found
+    return [(f"--{option.name} {_value(option)}".rstrip(), _what(option)) for option in _UNDERSTOOD]
+
+
+def _value(option: Option) -> str:
+    value = option.value
+    if isinstance(value, Choice):
+        return "|".join(value.words)
+    if isinstance(value, Flag):
+        return ""
+    return value.metavar or ("N" if isinstance(value, Whole | Decimal) else "TEXT")
+
+
+def _what(option: Option) -> str:
+    default = Notify.ALWAYS.value if option.name == "notify" else option.unset
+    return option.text.partition("  [")[0] + (f" [{default}]" if option.says_default else "")

@@ -12,8 +12,8 @@ from kestrelctl.chat.curly_quotes import CURLY, quotation
 from kestrelctl.chat.typed_words import INVISIBLE, MOST_CHARACTERS, where_it_begins
 from kestrelctl.errors import UsageError
 
-#: What needs no look: a string in straight quotes, which may be left open, and plain characters
-#: between strings.
+#: Text that needs no look: a string in straight quotes, which may be left open, and plain
+#: characters between strings.
 _AS_IT_IS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[ \t\r\n!#-~]++', re.DOTALL)
 _INVISIBLE = re.compile(f"[{INVISIBLE}]")
 _CODE_ENDS = "```"
@@ -27,7 +27,7 @@ def is_json(text: str) -> bool:
 def plain_json(text: str) -> str:
     """The JSON of a message, in straight quotes.
 
-    Of a message that is longer than words may be, no quote is changed.
+    In a message that is longer than words may be, no quote is changed.
 
     Raises:
         UsageError: it cannot be told which curly quotes belong together, or one is left open.

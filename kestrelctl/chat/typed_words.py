@@ -16,19 +16,20 @@ from kestrelctl.errors import UsageError
 
 #: A message is read character by character; a job that needs more is submitted from elsewhere.
 MOST_CHARACTERS = 10_000
-#: In one message.
+#: The most commands in one message.
 MOST_COMMANDS = 20
-#: Characters that are not to be seen and mean nothing between words: zero-width space, byte order
-#: mark, word joiner, soft hyphen, and marks of direction.
+#: Invisible characters that mean nothing between words: zero-width space, byte order mark, word
+#: joiner, soft hyphen, and marks of direction.
 INVISIBLE = "\u200b\ufeff\u2060\u00ad\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _INVISIBLE = re.compile(f"[{INVISIBLE}]")
 _DASHES = "—–"  # noqa: RUF001
-#: What ends a line besides the plain end of one: slides and phones have more of these.
+#: Characters that end a line: slides and phones have more of these than the plain one.
 _LINE_ENDS = "\n\r\v\f\x85\u2028\u2029"
 #: What may stand before a command: blanks, and lines that begin or end a block of code.
 _PASSED = rf"[\s{INVISIBLE}]+|```[\w-]*[ \t\r]*(?:\n|\Z)"
 _BEFORE = re.compile(f"(?:{_PASSED})*+")
-#: Before the first one also lines that are quoted (XEP-0393, 5.1.3), to which the message replies.
+#: What may stand before the first command: also quoted lines, to which the message replies
+#: (XEP-0393, 5.1.3).
 _BEFORE_ALL = re.compile(rf"(?:{_PASSED}|>[^\n]*(?:\n|\Z))*+")
 #: A whole line as code (XEP-0393, 5.2).
 _CODE = re.compile(r"(`+)([^`]+)\1")

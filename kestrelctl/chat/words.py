@@ -1,4 +1,4 @@
-"""From a message to what it comes to: every word that the pool understands in a chat."""
+"""Turns a message into answers and requests: all words that the pool understands in a chat."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.answers import FlockStatus
 from kestrelctl.protocol.chat import ChatKind
 
-#: How many workers are asked for; of more it is only said that there are.
+#: How many workers are asked for; an answer only says whether there are more.
 _MOST_WORKERS = 200
-#: Of a long output so much of its end is asked for.
+#: How much of the end of a long output is asked for.
 _END_BYTES = 4_000
 
 _BAD = [TaskState.FAILED, TaskState.LOST]
 _BOTH = ("stdout", "stderr")
 _STREAMS = {"stdout": "stdout", "--stdout": "stdout", "stderr": "stderr", "--stderr": "stderr"}
-#: What may stand before a word: who is used to a shell, or to bots, types it.
+#: What may stand before a word: people who are used to a shell, or to bots, type it.
 _BEFORE = re.compile(r"(?:\$ +)?(?:(?:\./)?kestrel(?:ctl)? +)?/?", re.IGNORECASE)
 #: Nouns and verbs of the command line, and words of the first Kestrel.
 _ALIASES = {
@@ -72,7 +72,7 @@ class _Word:
     Attributes:
         usage: how it is written.
         what: what it does; empty if that need not be said.
-        read: from the words after it and the user's account to what they come to.
+        read: turns the words after it and the user's account into an answer or a request.
     """
 
     usage: str
@@ -81,14 +81,14 @@ class _Word:
 
 
 def read_message(body: str, user: str, job_id: int | None = None) -> list[str | Step]:
-    """What each command of a message comes to, in order.
+    """Turns each command of a message into an answer or a request, in order.
 
     One that cannot be understood may change what another means, such as when a command was broken
-    in two. So nothing is done of such a message.
+    in two. So nothing in such a message is done.
 
     Args:
         user: the account that wrote it.
-        job_id: to whose own address; None for that of all jobs.
+        job_id: the job to whose own address it was sent; None for the address of all jobs.
     """
     try:
         commands = typed_words.commands(body)
@@ -106,7 +106,7 @@ def read_message(body: str, user: str, job_id: int | None = None) -> list[str | 
 
 
 def read(body: str, user: str) -> str | Step:
-    """What a command comes to; never raises for anything that a person may write.
+    """Turns a command into an answer or a request; never raises for what a person may write.
 
     Args:
         user: the account that wrote it.
@@ -115,7 +115,7 @@ def read(body: str, user: str) -> str | Step:
 
 
 def _told(read: Callable[[], str | Step]) -> str | Step:
-    """What it comes to; what is wrong with it, in words."""
+    """Calls `read`, and says in words what is wrong if it fails."""
     try:
         return read()
     except KestrelError as error:
@@ -125,7 +125,7 @@ def _told(read: Callable[[], str | Step]) -> str | Step:
         return NotDone(sentences.problem(UsageError(message, hint="write: help submit")))
 
 
-#: What a job's own address understands of the job, and by which word it is asked for elsewhere.
+#: Words about the job that a job's own address understands, and the words for them elsewhere.
 _OF_A_JOB = {
     "": "job",
     "status": "job",
@@ -135,12 +135,12 @@ _OF_A_JOB = {
     "logs": "logs",
     "cancel": "cancel",
 }
-#: What answers there hint at besides.
+#: Words about the pool that answers there hint at.
 _OF_THE_POOL = ("jobs", "workers")
 
 
 def read_to_job(job_id: int, body: str, user: str) -> str | Step:
-    """What a command at a job's own address comes to: the job need not be named, and no other can.
+    """Reads a command at a job's own address: the job need not be named, and no other can be.
 
     Args:
         user: the account that wrote it.
@@ -187,7 +187,7 @@ def _read(text: str, user: str) -> str | Step:
 
 
 def _come_to(name: str, rest: Sequence[str], user: str) -> str | Step:
-    """What a word and those behind it come to; people end sentences, and ask questions."""
+    """Reads a word and those behind it; people end sentences, and ask questions."""
     if name != "submit":
         said, rest = rest, typed_words.without_end_mark(rest)
         if name == "cancel" and said and "?" in said[-1]:
@@ -244,20 +244,20 @@ def _help(words: Sequence[str], _user: str) -> str:
 
 def _submit(words: Sequence[str], _user: str) -> str | Step:
     try:
-        return _submission(submit_words.read(words))
+        return _submission(words, submit_words.read(words))
     except submit_words.LastIsMeant:
         return Step(rq.ListJobs(jobs=LAST), lambda reply: _submit_after(words, reply), changes=True)
 
 
 def _submit_after(words: Sequence[str], reply: an.Reply) -> str | Step:
-    """The same, once it is known which job is the last."""
+    """Submits a job, once it is known which job is the last."""
     job_id = cast(an.Jobs, reply).jobs[-1].job_id
-    return _told(lambda: _submission(submit_words.read(words, job_id)))
+    return _told(lambda: _submission(words, submit_words.read(words, job_id)))
 
 
-def _submission(request: rq.SubmitJob) -> Step:
+def _submission(words: Sequence[str], request: rq.SubmitJob) -> Step:
     spec = request.spec
-    beside = submit_words.unfilled_in(spec)
+    beside = submit_words.remarks(words, spec)
 
     def then(reply: an.Reply) -> str | Step:
         answer = cast(an.Submitted, reply)
@@ -382,10 +382,10 @@ def _logs(words: Sequence[str], _user: str) -> str | Step:
 
 
 def _log(job: str, task_id: int, streams: Sequence[str], empty: Sequence[str] = ()) -> Step:
-    """What a task wrote: to the first of these streams to which it wrote at all.
+    """Asks for what a task wrote to the first of these streams that is not empty.
 
     Args:
-        empty: to which it wrote nothing.
+        empty: the streams to which it wrote nothing.
     """
     stream, *others = streams
 

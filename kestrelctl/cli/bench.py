@@ -1,4 +1,4 @@
-"""`kestrelctl bench`: many tasks, beside the figures of 2009; sweeps; results beside each other."""
+"""`kestrelctl bench`: runs of many tasks beside those of 2009, sweeps, comparisons of results."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import contextlib
 import json
 import shlex
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,23 +18,18 @@ import msgspec
 
 from kestrelctl.cli.command import Invocation, Noun, common_options, pass_invocation, pool_option
 from kestrelctl.cli.show.command_output import CommandOutput, Record, Table
-from kestrelctl.cli.show.grid import Grid
+from kestrelctl.cli.show.grid import Column, Grid, painted
+from kestrelctl.cli.show.lines import Line
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.until_signal import SIGNAL_STATUS, until_a_signal
 from kestrelctl.core.model.worker.isolation import RUNGS
-from kestrelctl.errors import KestrelError, UsageError
-from kestrelctl.grammar.quantities import (
-    Number,
-    WholeNumber,
-    parse_digits,
-    parse_percent,
-    split_words,
-)
+from kestrelctl.errors import KestrelError, MissingTool, UsageError
+from kestrelctl.grammar.click_numbers import Number, WholeNumber
+from kestrelctl.grammar.quantities import parse_digits, parse_percent, split_words
 
 if TYPE_CHECKING:
     from kestrelctl.bench.compare import Change, Comparison, Pairing
     from kestrelctl.bench.estimate import Expectation
-    from kestrelctl.bench.report.table import TablePrinter
     from kestrelctl.bench.result import BenchResult, BenchRun
     from kestrelctl.cli.show.meter import Show
     from kestrelctl.xmpp.user import UserConnection
@@ -47,7 +43,7 @@ _NEXT_AFTER_FULL = "next: `kestrelctl up` starts a pool of your own"
 
 
 class Bench(Noun):
-    """A group that is a command of its own, too."""
+    """A group that is also a command of its own."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -205,16 +201,15 @@ def report_results(invocation: Invocation, /, results: tuple[Path, ...], file: P
 
 
 def _measure(invocation: Invocation, given: dict[str, Any]) -> int:
-    """Carries out what the options say, prints and saves what it found, and returns the status.
+    """Runs the bench that the options describe, prints and saves the result, returns the status.
 
-    That is done, too, with the runs of a bench that ends early, by a signal or an error.
+    It also prints and saves the runs of a bench that a signal or an error ends early.
     """
     from kestrelctl.bench import run as running
     from kestrelctl.bench import sweep as sweeping
     from kestrelctl.bench.collected_runs import CollectedRuns
     from kestrelctl.bench.reference import SLEEPS_2009
     from kestrelctl.bench.report import directory as reporting
-    from kestrelctl.bench.report.table import TablePrinter
     from kestrelctl.bench.report.wording import announcement
     from kestrelctl.cli.show.meter import Bars, now_and_then
 
@@ -245,7 +240,7 @@ def _measure(invocation: Invocation, given: dict[str, Any]) -> int:
     plan = running.BenchPlan(command=shlex.join(["kestrelctl", *sys.argv[1:]]), **given)
     screen = invocation.screen
     with_meter = sys.stderr.isatty() and not screen.quiet and not screen.mode.is_json
-    table = TablePrinter(sys.stdout, with_2009=not sweep and running.is_beside_2009(plan))
+    table = RunTable(screen, with_2009=not sweep and running.is_beside_2009(plan))
     with_rows = screen.is_table and not sweep
     meter = Bars(screen, keep=sweep) if with_meter else None
 
@@ -255,7 +250,7 @@ def _measure(invocation: Invocation, given: dict[str, Any]) -> int:
         else:
             meter.make_room()
         if with_rows:
-            table.row(collected.result(plan.command, plan.isolation))
+            table.rows(collected.result(plan.command, plan.isolation))
 
     def on_begin(expected: Expectation | None) -> None:
         if expected is not None:
@@ -300,14 +295,21 @@ def _measure(invocation: Invocation, given: dict[str, Any]) -> int:
         result = collected.result(plan.command, plan.isolation, ended_by)
         try:
             asyncio.run(invocation.show(BenchOutput(result, table)))
-        finally:  # also when nobody reads any more what is printed
+        finally:  # even if nobody reads the output any more
             if directory is not None:
                 page, *_ = reporting.write_report(directory, result)
                 screen.say(f"curves: {page}")
             elif screen.is_table:
                 own = reporting.new_directory(place, datetime.now().astimezone())
-                page, *_ = reporting.write_report(own, result, images=False)
-                screen.say(f"curves: {page}")
+                try:
+                    page, *_ = reporting.write_report(own, result, images=False)
+                    screen.say(f"curves: {page}")
+                except MissingTool as error:
+                    data = reporting.write_data(own, result)
+                    screen.say(
+                        f"result: {data}; `{error.hint}` lets "
+                        f"`kestrelctl bench report {shlex.quote(str(own))}` draw its curves"
+                    )
         if ended_by is None and not invocation.pool and not sweep:
             screen.say(_NEXT_AFTER_FULL if full else _NEXT)
 
@@ -321,7 +323,7 @@ def _measure(invocation: Invocation, given: dict[str, Any]) -> int:
 
 
 def _tell(screen: Screen, run: BenchRun, number: int, of: int) -> None:
-    """Says on standard error that a run has ended, where no bar shows it."""
+    """Says on standard error that a run has ended, if no bar shows it."""
     if screen.quiet:
         return
     if screen.mode.is_json:
@@ -337,7 +339,7 @@ def _tell(screen: Screen, run: BenchRun, number: int, of: int) -> None:
 
 
 def _counts(text: str) -> tuple[int, ...]:
-    """Numbers of workers, with commas between them."""
+    """Reads numbers of workers, with commas between them."""
     words = split_words([text])
     numbers = tuple(parse_digits(word) or 0 for word in words)
     if not all(numbers):
@@ -345,10 +347,64 @@ def _counts(text: str) -> tuple[int, ...]:
     return numbers
 
 
-class BenchOutput(CommandOutput):
-    """What a bench found."""
+class RunTable:
+    """The table of a bench, which is printed row by row.
 
-    def __init__(self, result: BenchResult, table: TablePrinter) -> None:
+    Args:
+        with_2009: whether it has the columns of 2009.
+    """
+
+    def __init__(self, screen: Screen, *, with_2009: bool) -> None:
+        from kestrelctl.bench.report.table import columns
+
+        self._screen = screen
+        self._with_2009 = with_2009
+        self._grid = Grid(
+            [
+                Column(
+                    title, itemgetter(place), right=True, width=width, style=_style(title, place)
+                )
+                for place, (title, width) in enumerate(columns(with_2009=with_2009).items())
+            ]
+        )
+        self._printed: int | None = None
+
+    def rows(self, result: BenchResult) -> None:
+        """Prints the rows that are not printed yet, below the headline and the columns."""
+        from kestrelctl.bench.report.table import headline, rows
+
+        lines: list[Line] = []
+        if self._printed is None:
+            lines.append([(headline(result), "bold")])
+            self._printed = 0
+        new = rows(result, with_2009=self._with_2009)[self._printed :]
+        lines += self._grid.lines(new)
+        self._printed += len(new)
+        text = "".join(f"{painted(line, self._screen)}\n" for line in lines)
+        self._screen.write_bytes(text.encode())  # at once, for whoever follows a file
+
+    def end(self, result: BenchResult) -> None:
+        """Prints the remaining rows, and the closing sentences and notes."""
+        from kestrelctl.bench.report.table import knee_lines, notes
+        from kestrelctl.bench.report.wording import closing
+
+        self.rows(result)
+        for line in (*knee_lines(result), *closing(result), *notes(result)):
+            self._screen.write(f"{line}\n")
+
+
+def _style(title: str, place: int) -> Callable[[Sequence[str]], str]:
+    """Makes the style of a column: what is lost or done twice stands out."""
+    if title in ("lost", "twice"):
+        return lambda cells: "" if cells[place] == "0" else "bold red"
+    style = {"tasks/s": "bold", "faster": "bold green", "2009": "dim"}.get(title, "")
+    return lambda _: style
+
+
+class BenchOutput(CommandOutput):
+    """The result of a bench."""
+
+    def __init__(self, result: BenchResult, table: RunTable) -> None:
         self._result = result
         self._table = table
 
@@ -385,7 +441,7 @@ def _table(found: Comparison) -> Record:
         [
             f"{others} over {found.baseline}; + better, ! worse by more than "
             f"{100 * found.threshold:g} %",
-            Table(Grid(headings), rows),
+            Table(headings, rows),
         ],
     )
 

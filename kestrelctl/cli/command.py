@@ -1,4 +1,4 @@
-"""What every command has: where it prints, which pool it talks to, and the options for both."""
+"""The parts of every command: where it prints, which pool it talks to, the options for both."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from pathlib import Path
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
@@ -15,11 +15,13 @@ from kestrelctl.cli.show.screen import PROGRAM, Screen, parse_mode
 from kestrelctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kestrelctl.cli.connection import Connection
-    from kestrelctl.cli.context import Context
+    from kestrelctl.access.connection import Connection
+    from kestrelctl.access.context import Context
+    from kestrelctl.access.share import Share
     from kestrelctl.cli.redial import Redial
     from kestrelctl.cli.show.command_output import CommandOutput
-    from kestrelctl.core.model.files.stored_file import StoredFile
+    from kestrelctl.protocol.answers import Changed
+    from kestrelctl.protocol.requests import AnyRequest
 
 
 class OpenPool(Protocol):
@@ -31,39 +33,21 @@ class OpenPool(Protocol):
 
 
 def _open_pool(wanted: str, *, as_admin: bool = False) -> AbstractAsyncContextManager[Connection]:
-    from kestrelctl.cli.connection import open_pool
+    from kestrelctl.access.connection import open_pool
 
     return open_pool(wanted, as_admin=as_admin)
 
 
 def _find_context(wanted: str) -> Context:
-    from kestrelctl.cli.context import find_context
+    from kestrelctl.access.context import find_context
 
     return find_context(wanted)
 
 
-class Share(Protocol):
-    """Where files are sent, and where they come from; `files.share.FileShare`, or a test's own."""
-
-    async def put(self, path: Path) -> StoredFile:
-        """Sends a file. KestrelError if that cannot be done."""
-        ...
-
-    async def has(self, stored: StoredFile) -> bool:
-        """Whether a file that was sent is still there."""
-        ...
-
-    async def get(self, stored: StoredFile, target: Path) -> None:
-        """Writes a stored file. KestrelError if that cannot be done."""
-        ...
-
-
 def _open_share(connection: Connection | None, context: Context) -> Share:
-    """The share of a pool; without a connection, files only come from there."""
-    from kestrelctl.files.share import FileShare
+    from kestrelctl.access.share import open_share
 
-    slots = connection.request_slot if connection is not None else None
-    return FileShare(slots, ca_file=context.ca_file)
+    return open_share(connection, context)
 
 
 @dataclass(slots=True)
@@ -82,7 +66,7 @@ class Invocation:
     now: Callable[[], float] = time.time
 
     def downloads(self) -> Share:
-        """What the files of the pool come from."""
+        """Opens the share that the files of the pool come from."""
         return self.open_share(None, self.find_context(self.pool))
 
     def talk(
@@ -110,7 +94,7 @@ class Invocation:
         *,
         as_admin: bool = False,
     ) -> None:
-        """As `talk`, with a connection that the work can have made anew."""
+        """Does the same as `talk`, with a connection that the work can renew."""
         import asyncio
 
         from kestrelctl.cli.redial import Redial
@@ -128,6 +112,32 @@ class Invocation:
 
         asyncio.run(whole())
 
+    def change(
+        self,
+        request: AnyRequest,
+        said: Callable[[Changed], str],
+        *,
+        counts_workers: bool = False,
+        as_admin: bool = True,
+    ) -> None:
+        """Has the pool set or remove something that has a name, and prints what came of it.
+
+        It is sent again if its answer is lost, unless it removes something.
+
+        Args:
+            said: makes the sentence for people.
+            counts_workers: whether the answer says how many workers it concerns.
+        """
+        from kestrelctl.cli.show.command_output import Record
+        from kestrelctl.protocol.request import RemoveSetting
+
+        async def work(redial: Redial) -> CommandOutput:
+            done = await redial.change(request, twice=not isinstance(request, RemoveSetting))
+            data = {"changed": done.what} | ({"workers": done.tasks} if counts_workers else {})
+            return Record(done.what[0], data, [said(done)])
+
+        self.talk_again(work, as_admin=as_admin)
+
     def _set_up_logs(self) -> None:
         if self.screen.verbose:
             from kestrelctl import logs
@@ -141,7 +151,7 @@ class Invocation:
         await show(output, self.screen)
 
 
-#: More characters than any sentence has: it is not cut off.
+#: More characters than any sentence has, so that none is cut off.
 _WHOLE = 1000
 
 pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
@@ -176,7 +186,7 @@ def _on_pool(ctx: click.Context, _param: click.Parameter, value: str | None) -> 
 class CommonOption(click.Option):
     """An option that many commands have; it sets something of the invocation.
 
-    It is read before others: what they ask the pool for is asked as it says.
+    It is read before the other options, so that it holds for what these ask of the pool.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -184,14 +194,14 @@ class CommonOption(click.Option):
 
 
 def pool_option(help_text: str) -> CommonOption:
-    """`--pool`, which says which pool a command is about."""
+    """Makes `--pool`, which says which pool a command is about."""
     return CommonOption(
         ["--pool"], metavar="NAME", expose_value=False, callback=_on_pool, help=help_text
     )
 
 
 def common_options(*, talks: bool, taken: Collection[str] = ()) -> list[click.Parameter]:
-    """The options of every command; `--pool` only for those that are about a pool.
+    """Makes the options of every command; `--pool` only for those that are about a pool.
 
     Args:
         talks: whether the command talks to a pool, or starts, stops or copies one.
@@ -240,7 +250,7 @@ class _Helped(click.Command):
     Args:
         examples: command lines that work when they are pasted in this order.
         option_sections: heading -> the options under it (`"array each-line"`), the most used first;
-            what is under none comes last.
+            options under none come last.
     """
 
     def __init__(
@@ -292,7 +302,7 @@ def write_sections(
     Args:
         sections: heading -> the names of its rows, divided by spaces.
         rows: name -> its two columns.
-        rest: the heading of what is under no other; "Other options" if there are such others.
+        rest: the heading of the rows under no other; "Other options" if there are other headings.
     """
     left = dict(rows)
     for heading, names in sections.items():
@@ -342,6 +352,27 @@ class Noun(_Helped, click.Group):
         super().__init__(*args, **kwargs)
         self.no_args_is_help = True
         self.command_sections = command_sections or {}
+        self._modules: dict[str, str] = {}
+
+    def add_modules(self, modules: Mapping[str, tuple[str, str]]) -> None:
+        """Adds commands whose modules are imported when they are wanted.
+
+        Args:
+            modules: command -> (its module and name, as `module:name`; what it does).
+        """
+        for name, (place, summary) in modules.items():
+            self.commands[name] = click.Command(name, short_help=summary)
+            self._modules[name] = place
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        place = self._modules.get(cmd_name)
+        if place is not None:
+            module, _, name = place.partition(":")
+            command = getattr(import_module(module), name)
+            assert isinstance(command, click.Command)
+            self.commands[cmd_name] = command
+            del self._modules[cmd_name]
+        return super().get_command(ctx, cmd_name)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -351,7 +382,7 @@ class Noun(_Helped, click.Group):
         super().format_options(ctx, formatter)
 
     def summaries(self) -> dict[str, str]:
-        """What each command does, in one sentence."""
+        """Describes each command in one sentence."""
         return {name: each.get_short_help_str(_WHOLE) for name, each in self.commands.items()}
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

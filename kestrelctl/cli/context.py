@@ -1,312 +1,132 @@
-"""Which pool a command talks to: a context of the configuration, or a pool of this machine.
-
-`$XDG_CONFIG_HOME/kestrel/config.toml` (https://specifications.freedesktop.org/basedir-spec) or, for
-all users of the machine, `/etc/kestrel/config.toml`:
-
-    default = "lab"
-    [context.lab]
-    jid = "ada@example.org"
-    password_file = "lab.password"      # relative to this file
-    pool = "pool.example.org"
-    ca_file = "ca.pem"                  # relative to this file, too
-
-What a user's own file says goes before what the machine's says.
-"""
+"""`kestrelctl context …`: the pools that commands on this machine can talk to."""
 
 from __future__ import annotations
 
-import os
-import tomllib
+import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
+import click
 
-from kestrelctl.errors import Unreachable, UsageError
-from kestrelctl.grammar.nearest import did_you_mean
-from kestrelctl.local.pool_state import PoolState, known_pools, pool_directories, read_state
-
-DEFAULT_LOCAL_POOL = "default"
-#: The configuration for all users of this machine.
-SYSTEM_CONFIG = Path("/etc/kestrel/config.toml")
-
-
-class Account(msgspec.Struct, frozen=True):
-    """An account at the XMPP server; the password is the first line of a file."""
-
-    jid: str
-    password_file: Path
+from kestrelctl.access.context import Context, find_context, known_contexts, own_config
+from kestrelctl.access.context_file import add_context, remove_context, use_context
+from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
+from kestrelctl.cli.show.command_output import CommandOutput, Listing, Record
+from kestrelctl.cli.show.grid import Column
+from kestrelctl.errors import KestrelError, UsageError
 
 
-class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a pool is, and as whom to talk to it.
+@click.group("context", cls=Noun, examples=("kestrelctl context list",))
+def context() -> None:
+    """Add, list and choose the pools that commands talk to.
 
-    Attributes:
-        pool: its XMPP domain.
-        host: of the server; where the account lives.
-        ca_file: certificates (PEM) of the only authorities to trust; None for the system's.
-        admin: for commands that only admins may use; None if `user` is all there is.
-        metrics: pages for Prometheus, the manager's first; known of local pools only.
-        server_metrics: the page of the XMPP server.
-        hint: what to do if it cannot be reached.
-        own_directories: its workers run tasks in a directory that the job names, on this machine.
+    Contexts stand in the configuration, which may also be written by hand. A pool of `up` needs
+    none.
     """
 
-    name: str
-    pool: str
-    host: str
-    port: int
-    tls: bool
-    ca_file: Path | None = None
-    user: Account
-    admin: Account | None = None
-    metrics: list[str] = []
-    server_metrics: str = ""
-    hint: str
-    own_directories: bool = False
+
+@context.command("add", cls=CliCommand, talks=False)
+@click.argument("name")
+@click.option("--jid", required=True, metavar="JID", help="Account at the server: ada@example.org.")
+@click.option("--domain", "pool", required=True, metavar="DOMAIN", help="Domain of the pool.")
+@click.option(
+    "--password-file",
+    metavar="FILE",
+    help="File whose first line is the password.  [default: it is asked for, or read from standard "
+    "input, and kept beside the configuration]",
+)
+@click.option(
+    "--host", metavar="HOST", help="Host of the server.  [default: domain of the account]"
+)
+@click.option("--port", type=click.IntRange(1, 65535), help="Port of the server.  [default: 5222]")
+@click.option("--no-tls", is_flag=True, help="Talk in the clear; on one machine only.")
+@click.option("--ca-file", metavar="FILE", help="Certificates (PEM) of whom to trust alone.")
+@pass_invocation
+def add(invocation: Invocation, name: str, no_tls: bool, **given: Any) -> None:
+    """Add a context; the first one is used from then on."""
+    fields: dict[str, str | int | bool] = {k: v for k, v in given.items() if v is not None}
+    for key in ("password_file", "ca_file"):
+        if key in fields:
+            fields[key] = str(Path(str(fields[key])).expanduser().absolute())
+    if no_tls:
+        fields["tls"] = False
+    password = "" if "password_file" in fields else _password(str(fields["jid"]))
+    file = add_context(name, fields, password)
+    invocation.screen.say(f"context {name} is in {file}")
+    invocation.screen.say(f"next: kestrelctl --pool {name} doctor")
 
 
-class _Configured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    jid: str
-    password_file: str
-    pool: str
-    host: str = ""
-    port: int = 5222
-    tls: bool = True
-    ca_file: str = ""
-    admin_jid: str = ""
-    admin_password_file: str = ""
+def _password(jid: str) -> str:
+    if sys.stdin.isatty():
+        found = click.prompt(f"password of {jid}", hide_input=True, err=True)
+    else:
+        found = sys.stdin.readline().rstrip("\n")
+    if not found:
+        raise UsageError(f"the password of {jid} is empty", hint="--password-file FILE")
+    return str(found)
 
 
-class _Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    default: str = ""
-    context: dict[str, _Configured] = {}
+@context.command("use", cls=CliCommand, talks=False)
+@click.argument("name")
+@pass_invocation
+def use(invocation: Invocation, name: str) -> None:
+    """Make a context, or a pool of this machine, the one that commands mean.
 
-
-def find_context(wanted: str) -> Context:
-    """The pool that is meant, to talk to it.
-
-    In this order: `wanted` (a context or a running local pool of that name, or the only one of that
-    domain), `KESTREL_POOL` likewise, the configuration's `default`, its only context, the only
-    running local pool or the one called `default`.
-
-    Raises:
-        Unreachable: there is none.
-        UsageError: there are several, or the configuration is wrong.
+    `--pool NAME` and KESTREL_POOL go before it.
     """
-    default, configured = _read_configs()
-    wanted = wanted or _of_environment() or default
-    if not wanted and len(configured) == 1:
-        wanted = next(iter(configured))
-    if wanted in configured:
-        return configured[wanted]
-    local = running_pools()
-    if wanted:
-        if wanted in local:
-            return _local(local[wanted])
-        of_domain = [each for each in configured.values() if each.pool == wanted]
-        of_domain += [_local(each) for each in local.values() if each.domain == wanted]
-        if len(of_domain) == 1:
-            return of_domain[0]
-        if of_domain:
-            raise UsageError(
-                "which pool?",
-                cause=f"of the domain {wanted} are {', '.join(each.name for each in of_domain)}",
-                hint="--pool NAME, or KESTREL_POOL",
-            )
-        known = sorted({*configured, *local})
-        raise Unreachable(
-            f"no pool {wanted!r} is known or runs here",
-            cause=f"known: {', '.join(known)}"
-            if known
-            else f"nothing is configured in {own_config()} or {SYSTEM_CONFIG}",
-            hint=did_you_mean(wanted, known) or f"kestrelctl up --name {wanted}",
-        )
-    if configured:
-        names = ", ".join(sorted(configured))
-        raise UsageError(
-            "which pool?",
-            cause=f"several are configured: {names}",
-            hint=f'--pool NAME, KESTREL_POOL, or default = "NAME" in {own_config()}',
-        )
-    if len(local) > 1 and DEFAULT_LOCAL_POOL not in local:
-        raise UsageError(
-            "which pool?",
-            cause=f"several run here: {', '.join(sorted(local))}",
-            hint="--pool NAME, or KESTREL_POOL",
-        )
-    if not local:
-        raise Unreachable(
-            "no pool runs on this machine, and none is configured", hint="kestrelctl up"
-        )
-    return _local(local.get(DEFAULT_LOCAL_POOL) or next(iter(local.values())))
+    find_context(name)
+    use_context(name)
+    invocation.screen.say(f"commands talk to {name} from now on")
 
 
-def named_local_pool(wanted: str) -> str:
-    """The pool of this machine that is meant by its name, whether it runs or exists or not.
-
-    In this order: `wanted`, `KESTREL_POOL`, the configuration's `default` unless it is a context.
-
-    Returns:
-        Its name; empty if none of them names one.
-
-    Raises:
-        UsageError: the configuration has a context of that name, so that name means another pool
-            to the commands that talk to one; or the configuration is wrong.
-    """
-    default, configured = _read_configs()
-    name = wanted or _of_environment()
-    if not name:
-        return "" if default in configured else default
-    if name in configured:
-        raise UsageError(
-            f"the pool {name} is not one that `kestrelctl up` started on this machine",
-            cause=f"{name} is a context of the configuration",
-            hint="`--pool NAME` of `kestrelctl manager`, and `--name NAME` of `kestrelctl up` and "
-            "`kestrelctl down`, take the name of a pool of this machine",
-        )
-    return name
+@context.command("remove", cls=CliCommand, talks=False)
+@click.argument("name")
+@pass_invocation
+def remove(invocation: Invocation, name: str) -> None:
+    """Take a context out of your configuration; its password file stays."""
+    remove_context(name)
+    invocation.screen.say(f"{own_config()} has no context {name} any more")
 
 
-def usual_local_pool() -> str:
-    """The pool of this machine that is meant where nothing names one, whether it runs or not.
+@context.command("list", cls=CliCommand, talks=False)
+@pass_invocation
+def list_(invocation: Invocation) -> None:
+    """List contexts, and the pools of this machine that run."""
+    import asyncio
 
-    Returns:
-        `default`, or the only pool that there is if it has another name.
-
-    Raises:
-        UsageError: there are several, and none has the name `default`.
-    """
-    known = known_pools()
-    if DEFAULT_LOCAL_POOL in known or not known:
-        return DEFAULT_LOCAL_POOL
-    if len(known) > 1:
-        raise UsageError(
-            "which pool?",
-            cause=f"there are {', '.join(known)}",
-            hint="--pool NAME, or KESTREL_POOL",
-        )
-    return known[0]
-
-
-def _of_environment() -> str:
-    """The pool that `KESTREL_POOL` names; empty if it does not."""
-    return os.environ.get("KESTREL_POOL", "")
-
-
-def running_pools() -> dict[str, PoolState]:
-    """The pools that run on this machine for this user, by name."""
-    found = map(read_state, pool_directories())
-    return {pool.name: pool for pool in found if pool is not None}
-
-
-def read_password(account: Account) -> str:
-    """The password of an account.
-
-    Raises:
-        UsageError: its file cannot be read or is empty.
-    """
+    found = known_contexts()
     try:
-        password = account.password_file.read_text().partition("\n")[0].strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise UsageError(
-            f"the password of {account.jid} cannot be read",
-            cause=f"{account.password_file}: {why}",
-            hint="it belongs to somebody else: as root, or with sudo, it can be read"
-            if isinstance(error, PermissionError)
-            else None,
-        ) from None
-    if not password:
-        raise UsageError(
-            f"the password of {account.jid} is empty", cause=str(account.password_file)
-        )
-    return password
-
-
-def _local(pool: PoolState) -> Context:
-    return Context(
-        name=pool.name,
-        pool=pool.domain,
-        host=pool.host,
-        port=pool.port,
-        tls=False,
-        user=Account(pool.user, Path(pool.password_file)),
-        admin=Account(pool.admin, Path(pool.admin_password_file)),
-        metrics=[pool.metrics, *pool.worker_metrics] if pool.metrics else [],
-        server_metrics=pool.server_metrics,
-        hint="its supervisor starts again what has ended: try again. If that does not help, "
-        f"`kestrelctl down --name {pool.name}; kestrelctl up --name {pool.name}` keeps its jobs",
-        own_directories=pool.own_directories,
+        used = find_context("").name
+    except KestrelError:
+        used = ""
+    columns: list[Column[Context]] = [
+        Column("NAME", lambda each: each.name),
+        Column("USED", lambda each: "yes" if each.name == used else "", sparse=True),
+        Column("POOL", lambda each: each.pool),
+        Column("ACCOUNT", lambda each: each.user.jid),
+        Column("SERVER", lambda each: f"{each.host}:{each.port}"),
+    ]
+    listing: CommandOutput = Listing(
+        found, columns, lambda each: each.name, nothing="no contexts, and no pool runs here"
     )
+    asyncio.run(invocation.show(listing))
 
 
-def own_config() -> Path:
-    """The user's own configuration."""
-    home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
-    return Path(home) / "kestrel" / "config.toml"
+@context.command("show", cls=CliCommand, talks=False)
+@click.argument("name", required=False)
+@pass_invocation
+def show(invocation: Invocation, name: str | None) -> None:
+    """Show a context, or the one that commands mean; never its password."""
+    import asyncio
 
-
-def _read_configs() -> tuple[str, dict[str, Context]]:
-    """The name of the default pool, or nothing, and all contexts by name."""
-    default = ""
-    contexts: dict[str, Context] = {}
-    for file in (SYSTEM_CONFIG, own_config()):
-        config = _read_config(file)
-        default = config.default or default
-        for name, found in config.context.items():
-            contexts[name] = _configured(name, found, file)
-    return default, contexts
-
-
-def _configured(name: str, found: _Configured, file: Path) -> Context:
-    def path(text: str) -> Path:
-        return file.parent / Path(text).expanduser()
-
-    if bool(found.admin_jid) != bool(found.admin_password_file):
-        raise UsageError(
-            f"{file} is wrong",
-            cause=f"context.{name} has only one of admin_jid and admin_password_file",
-        )
-    return Context(
-        name=name,
-        pool=found.pool,
-        host=found.host or found.jid.partition("/")[0].rpartition("@")[2],
-        port=found.port,
-        tls=found.tls,
-        ca_file=path(found.ca_file) if found.ca_file else None,
-        user=Account(found.jid, path(found.password_file)),
-        admin=Account(found.admin_jid, path(found.admin_password_file))
-        if found.admin_jid
-        else None,
-        hint=f"see [context.{name}] in {file}",
-    )
-
-
-def _read_config(file: Path) -> _Config:
-    try:
-        fields = tomllib.loads(file.read_text())
-        return msgspec.convert(fields, _Config)
-    except FileNotFoundError:
-        return _Config()
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read", cause=error.strerror) from None
-    except msgspec.ValidationError as error:
-        raise UsageError(
-            f"{file} is wrong", cause=str(error), hint=_nearest_field(fields)
-        ) from None
-    except ValueError as error:  # a TOMLDecodeError, no UTF-8, or a number of too many digits
-        raise UsageError(f"{file} is not TOML", cause=str(error)) from None
-    except RecursionError:
-        raise UsageError(f"{file} cannot be read", cause="it nests too deeply") from None
-
-
-def _nearest_field(config: dict[str, Any]) -> str | None:
-    contexts = config.get("context")
-    tables = list(contexts.values()) if isinstance(contexts, dict) else []
-    for table, kind in [(config, _Config), *((each, _Configured) for each in tables)]:
-        if isinstance(table, dict):
-            for key in table:
-                if key not in kind.__struct_fields__:
-                    return did_you_mean(key, kind.__struct_fields__)
-    return None
+    found = find_context(name or "")
+    blocks = [
+        ("pool", found.pool),
+        ("account", found.user.jid),
+        ("password file", str(found.user.password_file)),
+        ("admin's account", found.admin.jid if found.admin else ""),
+        ("server", f"{found.host}:{found.port}"),
+        ("encryption", "TLS" if found.tls else "none: the server is on this machine"),
+        ("trusted", str(found.ca_file or ("the system's authorities" if found.tls else ""))),
+    ]
+    asyncio.run(invocation.show(Record(found.name, {"name": found.name} | dict(blocks), [*blocks])))

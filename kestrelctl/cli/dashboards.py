@@ -11,7 +11,8 @@ import click
 import msgspec
 
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
-from kestrelctl.cli.show.command_output import Column, CommandOutput, Listing
+from kestrelctl.cli.show.command_output import CommandOutput, Listing
+from kestrelctl.cli.show.grid import Column
 from kestrelctl.cli.show.screen import BOLD, CYAN, GREEN, RED, Screen
 from kestrelctl.core.model.plural import plural
 from kestrelctl.grammar.deadline_words import Since, parse_since
@@ -27,7 +28,7 @@ _COLORS = {"---": BOLD, "+++": BOLD, "@@": CYAN, "-": RED, "+": GREEN}
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """What sets two versions of a thing apart; `diff` is empty if nothing does."""
+    """The difference between two versions of a dashboard; `diff` is empty if there is none."""
 
     uid: str
     differs: bool
@@ -35,7 +36,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Differences(CommandOutput):
-    """Several differences; the names are of the things that differ."""
+    """Several differences; only the dashboards that differ are named."""
 
     many = True
 
@@ -64,7 +65,7 @@ def _painted(line: str, screen: Screen) -> str:
     return line
 
 
-#: Ends `diff` if something differs, as it ends diff(1).
+#: The exit status of `diff` if something differs, as that of diff(1).
 DIFFERENT = 1
 
 
@@ -74,7 +75,7 @@ def dashboards() -> None:
 
 
 def _server_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Which server, and how to be let in."""
+    """Adds the options that say which server, and how to log in."""
     for option in (
         click.option(
             "--timeout",
@@ -194,7 +195,6 @@ def diff(
     invocation: Invocation, /, directory: Path | None, names: tuple[str, ...], **server: Any
 ) -> int:
     """Show what a push would change; status 1 if anything."""
-    pass
     from kestrelctl.grafana.board import pick
     from kestrelctl.grafana.pull import compare
 
@@ -303,7 +303,7 @@ def _folder(grafana: Grafana, wanted: str, *, missing_is_fine: bool) -> str | No
 
 
 def _uids(boards: Sequence[Board], names: Sequence[str]) -> list[str]:
-    """The uids of dashboards by the names of their files; other names are uids."""
+    """Returns the uids of dashboards by the names of their files; other names are uids."""
     by_file = {board.file.stem: board.uid for board in boards}
     return list(dict.fromkeys(by_file.get(name, name) for name in names))
 

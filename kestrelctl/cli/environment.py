@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import click
 
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
-from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.redial import Redial
-from kestrelctl.cli.show.command_output import Column, CommandOutput, Listing, Record, Table
-from kestrelctl.cli.show.grid import Grid
+from kestrelctl.cli.show.command_output import CommandOutput, Listing, Record, Table
+from kestrelctl.cli.show.grid import Column
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.worker.assets import amounts, describe_all
 from kestrelctl.errors import NotFound
@@ -23,7 +23,7 @@ from kestrelctl.protocol.answers import (
 )
 from kestrelctl.protocol.requests import ListEnvironments, StartOneEnvironment, StopEnvironments
 
-#: Why no more of a class are started, in words.
+#: The reasons why no more environments of a class are started, in words.
 OBSTACLES = {
     "not-needed": "nothing that waits needs more",
     "maximum": "there are as many as the class allows",
@@ -98,7 +98,7 @@ def explanation(
     now: float,
     of_all: Sequence[EnvironmentView] = (),
 ) -> Record:
-    """A class, what there is of it, and what stands against more.
+    """Describes a class, its environments, and the obstacles to more of them.
 
     Args:
         of_all: the environments of all classes.
@@ -124,8 +124,8 @@ def explanation(
             [short_address(host.host), describe_all(amounts(host.free)), host.why_not or "could"]
             for host in found.hosts
         ]
-        grid = Grid([("HOST", False), ("FREE", False), ("MAKES ONE", False)])
-        blocks.append(Table(grid, rows))
+        headings = [("HOST", False), ("FREE", False), ("MAKES ONE", False)]
+        blocks.append(Table(headings, rows))
     else:
         blocks.append("no worker makes environments: `worker run --environments KIND` lets one")
     blocks.extend(f"{_failed_starts(failure, now)}: {failure.why}" for failure in found.failures)

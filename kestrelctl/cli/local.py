@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kestrelctl.access.context import DEFAULT_LOCAL_POOL, named_local_pool, usual_local_pool
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.cli.context import DEFAULT_LOCAL_POOL, named_local_pool, usual_local_pool
 from kestrelctl.cli.manager.mail_options import mail_options, mail_words
 from kestrelctl.cli.show.command_output import Record
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.worker.isolation import RUNGS
 from kestrelctl.errors import KestrelError, UsageError
-from kestrelctl.grammar.quantities import WholeNumber
+from kestrelctl.grammar.click_numbers import WholeNumber
 
 if TYPE_CHECKING:
     from kestrelctl.local.control import KeptJobs
 
-#: Each has an account and a connection: more would fill the disk before the pool is up.
+#: Each worker has an account and a connection: more would fill the disk before the pool is up.
 MOST_WORKERS = 100_000
-#: What stands behind the options: `_named` says how the pool is named instead.
+#: Words behind the options are let through: `_named` then says how to name the pool instead.
 _EXTRA_WORDS = {"allow_extra_args": True}
-#: What shows a first result when it is pasted into a shell.
+#: A line that shows a first result when it is pasted into a shell.
 FIRST_JOB = (
     "kestrelctl submit --array 1-3 --wait -- echo hello from task {} "
     "&& kestrelctl job logs last --all"
@@ -217,8 +217,8 @@ def _named(invocation: Invocation, name: str | None) -> str:
     """The pool of this machine that `--name`, `--pool` or `KESTREL_POOL` names; empty for none.
 
     Raises:
-        UsageError: the two options differ, the name is no option's, or the pool is not one of this
-            machine.
+        UsageError: the two options differ, the name is given without an option, or the pool is not
+            one of this machine.
     """
     context = click.get_current_context()
     if context.args:
@@ -240,7 +240,7 @@ def _named(invocation: Invocation, name: str | None) -> str:
 
 
 def _named_if_needed(invocation: Invocation, name: str) -> str:
-    """The pool's name for `--pool`; empty if a command without one asks that pool anyway."""
+    """The pool's name for `--pool`; empty if a command without `--pool` asks that pool anyway."""
     if name != DEFAULT_LOCAL_POOL:
         return name
     try:
@@ -291,14 +291,14 @@ def down(invocation: Invocation, name: str | None, delete: bool, yes: bool) -> N
 
 
 def _deleted(kept: KeptJobs | None) -> str:
-    """What goes with the store, in words; empty if there is nothing in it."""
+    """Says what is deleted with the store; empty if there is nothing in it."""
     if kept is None:
         return "all its jobs (the store cannot be read)"
     return f"{plural(kept.jobs, 'job')} with all results" if kept.jobs else ""
 
 
 def _confirm(name: str, running: int, deleted: str) -> None:
-    """Asks, if something would be lost or run a second time. Abort if the answer is no."""
+    """Asks if something would be lost or run a second time. Aborts if the answer is no."""
     lost = [f"{plural(running, 'task')} that run"] if running else []
     lost += [deleted] if deleted else []
     if lost:

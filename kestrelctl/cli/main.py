@@ -8,16 +8,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any, NoReturn
 
 import click
 
+from kestrelctl import garbage
 from kestrelctl.cli.command import Invocation, Noun, common_options
 from kestrelctl.cli.show.screen import PROGRAM, Mode, NobodyReads, Screen
 from kestrelctl.errors import KestrelError, UsageError
 
-#: Command -> (where it is, what it does).
+#: Command -> (its module and name, what it does).
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": (
         "kestrelctl.cli.local:up",
@@ -26,6 +26,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "submit": (
         "kestrelctl.cli.submit.commands:submit",
         "Run a command as a job of one or many tasks.",
+    ),
+    "map": (
+        "kestrelctl.cli.map.commands:map_inputs",
+        "Run a command for each input, and print what it writes, in the manner of GNU parallel.",
     ),
     "job": (
         "kestrelctl.cli.job.commands:job",
@@ -38,6 +42,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "down": (
         "kestrelctl.cli.local:down",
         "Stop a pool on this machine; `up` goes on with its jobs.",
+    ),
+    "doctor": (
+        "kestrelctl.cli.doctor:doctor",
+        "Check the way to the pool, and the pool.",
+    ),
+    "context": (
+        "kestrelctl.cli.context:context",
+        "Add, list and choose the pools that commands talk to.",
     ),
     "pool": (
         "kestrelctl.cli.pool.commands:pool",
@@ -87,6 +99,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
 #: Heading -> the commands under it.
 SECTIONS = {
     "First commands": "up submit job top down",
+    "In the manner of GNU parallel": "map",
+    "Which pool, and how it is": "context doctor",
     "Workers and users of a pool": "pool worker user group trigger",
     "A pool on many machines": "manager fleet environment dashboards",
     "Sharing machines with other pools": "flock",
@@ -98,18 +112,7 @@ _BROKEN_PIPE = 141
 
 
 class Root(Noun):
-    """Finds commands in `COMMANDS`, and reports errors the same way for all."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module, _, name = COMMANDS[cmd_name][0].partition(":")
-        command = getattr(import_module(module), name)
-        assert isinstance(command, click.Command)
-        return command
+    """Reports errors the same way for all commands."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -122,9 +125,6 @@ class Root(Noun):
                 hint=did_you_mean(args[0], COMMANDS) or "kestrelctl --help",
             )
         return super().resolve_command(ctx, args)
-
-    def summaries(self) -> dict[str, str]:
-        return {name: summary for name, (_, summary) in COMMANDS.items()}
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         """Runs a command line and exits with its status (docs/exit-codes.md)."""
@@ -187,7 +187,7 @@ def _unexpected(error: Exception) -> KestrelError:
 
 
 def _respelled(error: KestrelError, args: Sequence[str]) -> KestrelError:
-    """The error, with the line as it is written here if its words are those of another system."""
+    """Adds to an error the line as we write it, if its words are those of another system."""
     if not isinstance(error, UsageError):
         return error
     from kestrelctl.cli.other_systems import spelled
@@ -213,7 +213,7 @@ def _usage_error(error: click.ClickException) -> UsageError:
 
 
 def _mode_wanted(args: Sequence[str]) -> Mode | None:
-    """The output mode on a command line that could not be parsed."""
+    """Finds the output mode on a command line that could not be parsed."""
     words = list(args[: args.index("--")] if "--" in args else args)
     for index, word in enumerate(words):
         if word in ("-o", "--output"):
@@ -230,7 +230,7 @@ def _mode_wanted(args: Sequence[str]) -> Mode | None:
 
 
 def _forget_stdout() -> None:
-    """Discards what is still to be written, because the pipe was closed at its other end."""
+    """Discards what is still to be written: the other end of the pipe was closed."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -272,18 +272,25 @@ def kestrelctl() -> None:
     """Run many short tasks on a pool of machines that come and go."""
 
 
+kestrelctl.add_modules(COMMANDS)
+
+
 def main() -> NoReturn:
     """The entry point of the `kestrelctl` script."""
+    garbage.seldom()
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
-    kestrelctl.main(prog_name=_called_as(), complete_var="_KESTRELCTL_COMPLETE")
+    try:
+        kestrelctl.main(prog_name=_called_as(), complete_var="_KESTRELCTL_COMPLETE")
+    finally:
+        garbage.forgo()
 
 
 def _called_as() -> str:
-    """As what the user called the program: `./kestrel` hands that over in the environment."""
+    """The name the user called the program by: `./kestrel` hands it over in the environment."""
     called = os.environ.pop("KESTREL_CALLED_AS", "")  # not for what this program starts
     if not called:
         return PROGRAM
@@ -293,9 +300,9 @@ def _called_as() -> str:
 
 
 def _open_closed_streams() -> None:
-    """Has what was closed before the start (`2>&-`) lead nowhere.
+    """Opens /dev/null in place of each stream that was closed before the start (`2>&-`).
 
-    Python has None in its place, and the next file that is opened would get its number.
+    Python has None for such a stream, and the next file that is opened would get its number.
     """
     while (null := os.open(os.devnull, os.O_RDWR)) < 3:
         os.set_inheritable(null, True)

@@ -1,4 +1,4 @@
-"""How a command line that was refused is written here, if its words are those of another system.
+"""Translates a command line that was refused, if its words are those of another system.
 
 `kestrelctl squeue -u ada` is `kestrelctl job list --owner ada`. A line is proposed only as a whole,
 if all of its words are understood and the command takes it. It is never run by itself.
@@ -21,8 +21,9 @@ from kestrelctl.cli.show.screen import PROGRAM
 from kestrelctl.cli.submit.job_file import program
 from kestrelctl.cli.task_command import check_command
 from kestrelctl.errors import UsageError
+from kestrelctl.grammar.click_options import LAST_JOB
 from kestrelctl.grammar.id_ranges import parse_jobs
-from kestrelctl.grammar.job_options import JOB_FILE_SUFFIXES, LAST_JOB
+from kestrelctl.grammar.job_options import JOB_FILE_SUFFIXES
 from kestrelctl.grammar.other_words import (
     COMMANDS,
     DIRECTIVES,
@@ -38,31 +39,31 @@ from kestrelctl.grammar.other_words import (
     value_elsewhere,
 )
 
-#: Groups in which a command of our own is looked for that was typed without its group.
+#: Groups that are searched for a command of our own that was typed without its group.
 _GROUPS = ("job", "worker", "pool", "user")
-#: Commands that a job may be named to by its name, as `--name`.
+#: Commands that take a job by its name, as `--name`.
 _BY_NAME = ("job list", "job history", "job cancel", "job hold", "job release", "job forget")
-#: Those that take tasks behind the job.
+#: Commands that take tasks behind the job.
 _WITH_TASKS = ("job logs", "job tasks", "job retry", "job story")
-#: The option for tasks of those that have one.
+#: Commands that have an option for tasks.
 _TASK_OPTION = {"job cancel": "--task", "job fetch": "--tasks"}
-#: What a line is given to a shell for.
+#: A line with one of these is given to a shell.
 _SHELL_WORDS = re.compile(r"[|&;<>$`*?~#]|\(|\)")
 _ASSIGNMENT = re.compile(r"\+?([A-Za-z_]\w*)\s*=\s*(.*)", re.DOTALL)
-#: Options of one letter that mean in GNU parallel what the table says.
+#: Options of one letter that have in GNU parallel the meaning that the table gives them.
 _PARALLEL_LETTERS = {"-j", "-P", "-a", "-k", "-u", "-S", "-I"}
 #: Placeholders of GNU parallel that are not filled in here.
 _OF_PARALLEL = re.compile(r"\{[\d./#%+=-][^{}]*\}")
-#: So many bytes of a script are looked at.
+#: The most bytes of a script that are looked at.
 _MOST_BYTES = 65_536
 
 
 class Spelling(NamedTuple):
-    """How a line is written here.
+    """A line as it is written here.
 
     Attributes:
         hint: the line.
-        notes: what differs from where its words come from.
+        notes: the differences from the system that its words come from.
     """
 
     hint: str
@@ -70,18 +71,18 @@ class Spelling(NamedTuple):
 
 
 class _NotUnderstood(Exception):
-    """A word is none that is known, here or elsewhere."""
+    """Says that a word is not known, here or elsewhere."""
 
 
 class _Whole(Exception):
-    """More than a word has to be said: the whole line."""
+    """Carries the whole line, if more than single words has to be replaced."""
 
 
 def spelled(root: click.Group, args: Sequence[str]) -> Spelling | None:
-    """How a refused command line is written here; None if nobody knows, or it is written so.
+    """Translates a refused command line; None if it is not understood, or written so already.
 
     Args:
-        args: what follows the name of the program.
+        args: the words after the name of the program.
     """
     line = _Line(root, list(args))
     try:
@@ -93,10 +94,10 @@ def spelled(root: click.Group, args: Sequence[str]) -> Spelling | None:
 
 
 def unread_directives(root: click.Group, argv: Sequence[str]) -> Spelling | None:
-    """What a script that is submitted as a command tells another system, which nobody reads here.
+    """Finds the lines for another system, which nobody reads here, in a script that is submitted.
 
     Returns:
-        The options of `submit` that say it; None if it tells nothing.
+        The options of `submit` that say the same; None if there are no such lines.
     """
     script = next((Path(word) for word in argv[:2] if os.path.isfile(word)), None)
     mark, words = _directives(script) if script is not None else ("", [])
@@ -127,7 +128,7 @@ class _Line:
         self._dashes = False  # whether `--` stands before the command of a task
 
     def options_of_script(self, words: list[str]) -> list[str]:
-        """Options in a script as `submit` takes them."""
+        """Translates the options in a script into those of `submit`."""
         self._path = "submit"
         submit = self._below(self._root, "submit")
         assert submit is not None
@@ -179,7 +180,7 @@ class _Line:
         return group.get_command(click.Context(group), name)
 
     def helped(self) -> Spelling | None:
-        """What tells of the command that is meant, where some other word is not understood."""
+        """Proposes the help of the command that is meant, if another word is not understood."""
         if self._found is None or not self._path:
             return None
         meant = f"{PROGRAM} {self._path}"
@@ -188,7 +189,7 @@ class _Line:
     def _is_meant(
         self, command: click.Command, own: list[str], whole: list[str], task: list[str]
     ) -> bool:
-        """Whether the line would be taken, and would do what was meant as far as can be told."""
+        """Whether the line would be taken and do what was meant, as far as can be told."""
         single = [
             name
             for param in command.params
@@ -208,7 +209,7 @@ class _Line:
         return _is_taken(command, whole)
 
     def _leading(self, command: click.Command, words: list[str]) -> list[str]:
-        """Takes the options before the next command; the rest."""
+        """Takes the options before the next command; returns the words after them."""
         known = _known(command)
         while words and words[0].startswith("-"):
             name, equals, _ = words[0].partition("=")
@@ -220,7 +221,7 @@ class _Line:
         return words
 
     def _command(self, rest: list[str]) -> tuple[click.Command | None, list[str], list[str]]:
-        """The command that is meant, fixed options of it, and what follows its name."""
+        """Finds the command that is meant, its fixed options, and the words after its name."""
         while rest[0] in PROGRAMS and len(rest) > 1:
             rest = rest[1:]
             self._changed = True
@@ -243,7 +244,7 @@ class _Line:
     def _elsewhere(
         self, place: str, rest: list[str]
     ) -> tuple[click.Command | None, list[str], list[str]]:
-        """As `_command`, for words that are no command of ours at that place."""
+        """Does the same as `_command`, for words that are no command of ours at that place."""
         self._changed = True
         found, rest = self._other_command(place, rest)
         if found is None:
@@ -268,7 +269,7 @@ class _Line:
         return command, words, rest
 
     def _other_command(self, place: str, rest: list[str]) -> tuple[OtherCommand | None, list[str]]:
-        """A command of another system, or one of ours in another group."""
+        """Finds a command of another system, or one of ours in another group."""
         self._name = rest[0]
         for count in range(min(MOST_WORDS, len(rest)), 0, -1):
             found = COMMANDS.get(place, {}).get(tuple(rest[:count]))
@@ -286,7 +287,7 @@ class _Line:
     def _options(
         self, command: click.Command, rest: list[str]
     ) -> tuple[list[str], list[str], list[str]]:
-        """Options as they are here, arguments, and the command of a task."""
+        """Returns the options as they are here, the arguments, and the command of a task."""
         known = _known(command)
         own: list[str] = []
         positionals: list[str] = []
@@ -345,7 +346,7 @@ class _Line:
         return own, positionals, []
 
     def _short(self, word: str, known: dict[str, bool]) -> tuple[str, str, str]:
-        """A word with one dash: its name, whether the value is attached, and the value."""
+        """Splits a word with one dash: its name, whether the value is attached, and the value."""
         if option_called(self._path, word) is not None:
             return word, "", ""
         if f"-{word}" in known:
@@ -368,7 +369,7 @@ class _Line:
             raise _NotUnderstood from None
 
     def _settled(self, positionals: list[str]) -> list[str]:
-        """The arguments as they are here."""
+        """Returns the arguments as they are here."""
         found = self._found
         if found is not None and found.second and len(positionals) > 1:
             first, second, *others = positionals
@@ -387,7 +388,7 @@ class _Line:
         return words
 
     def _names_a_job(self, positionals: list[str]) -> bool:
-        """Whether a name stands where only ids can."""
+        """Whether a name is given where only ids are taken."""
         of_ids = self._path.startswith("job ") and self._path not in _BY_NAME
         return of_ids and bool(positionals) and not _may_select_jobs(positionals[0])
 
@@ -421,7 +422,7 @@ class _Line:
         return [word]
 
     def _task(self, own: list[str], task: list[str]) -> tuple[list[str], list[str], list[str]]:
-        """What comes before the line, the options and the command of a task as they are here."""
+        """Returns the words before the line, and a task's options and command as they are here."""
         while task and (match := _ASSIGNMENT.fullmatch(task[0])):
             other = option_called("submit", f"--{match[1].lower()}")
             found = self._said(other, match[2]) if other is not None else ["--env", task[0]]
@@ -447,7 +448,7 @@ class _Line:
         return before, own, task
 
     def _items(self, own: list[str], task: list[str]) -> tuple[list[str], list[str], list[str]]:
-        """What GNU parallel takes after `:::` and `::::`."""
+        """Translates the items that GNU parallel takes after `:::` and `::::`."""
         for mark in (":::", "::::"):
             if task.count(mark) == 1:
                 if not self._letters <= _PARALLEL_LETTERS or _OF_PARALLEL.search(" ".join(task)):
@@ -465,7 +466,7 @@ class _Line:
 
 
 def _together(options: list[str]) -> list[str]:
-    """Processors for processes and for each of these are one number."""
+    """Multiplies several `--cpus`: the processes, and the processors of each, are one number."""
     places = [place for place, word in enumerate(options) if word == "--cpus"]
     numbers = [options[place + 1] for place in places]
     if len(places) < 2 or not all(map(str.isdecimal, numbers)):
@@ -479,14 +480,14 @@ def _together(options: list[str]) -> list[str]:
 
 
 def _with_item(task: list[str]) -> list[str]:
-    """A command of GNU parallel, which ends with the item if that stands nowhere else."""
+    """Ends a command of GNU parallel with the item, unless that is in it already."""
     if any("{}" in word for word in task):
         return task
     return [f"{task[0]} {{}}"] if len(task) == 1 and " " in task[0] else [*task, "{}"]
 
 
 def _line_as_command(line: str, *, has_items: bool) -> list[str]:
-    """The words of a line in one word, or a shell that is given it."""
+    """Splits a line that came as one word, or gives it to a shell."""
     if _SHELL_WORDS.search(line):
         return ["sh", "-c", line.replace("{}", '"$KESTREL_ITEM"') if has_items else line]
     try:
@@ -500,7 +501,7 @@ def _is_job_file(task: Sequence[str]) -> bool:
 
 
 def _without(options: list[str], others: list[str]) -> list[str]:
-    """Options with their values, but for those that others name as well."""
+    """Returns options with their values, without those that `others` name as well."""
     named = {word.partition("=")[0] for word in others if word.startswith("-")}
     left: list[str] = []
     keeps = True
@@ -513,17 +514,17 @@ def _without(options: list[str], others: list[str]) -> list[str]:
 
 
 def _is_of_2009(file: Path) -> bool:
-    """Whether a file has what a job file begins with, though something in it may be wrong."""
+    """Whether a file has a line that job files begin with, even if something in it is wrong."""
     return any(line.startswith("[job") for line in _lines(file))
 
 
 def _directives(script: Path) -> tuple[str, list[str]]:
-    """What a script tells another system."""
+    """Reads the directives for another system in a script."""
     return directives(_lines(script))
 
 
 def _lines(file: Path) -> list[str]:
-    """The first lines of a file; none if it cannot be read."""
+    """Reads the first lines of a file; none if it cannot be read."""
     try:
         with file.open("rb") as opened:
             return opened.read(_MOST_BYTES).decode(errors="replace").splitlines()
@@ -532,7 +533,7 @@ def _lines(file: Path) -> list[str]:
 
 
 def _may_select_jobs(word: str) -> bool:
-    """Whether a word is a selection of jobs, or looks like a wrong one, and not like a name."""
+    """Whether a word is a selection of jobs, or looks like a wrong one rather than a name."""
     try:
         parse_jobs(word)
     except UsageError:
@@ -558,7 +559,7 @@ def _known(command: click.Command) -> dict[str, bool]:
 
 
 def _is_taken(command: click.Command, words: list[str]) -> bool:
-    """Whether the command's own parser takes the words; nothing is asked of any pool."""
+    """Whether the command's own parser takes the words; no pool is asked."""
     latest: Callable[[], int] = lambda: 1  # noqa: E731
     context = click.Context(command, obj=Invocation())
     context.meta[LAST_JOB] = latest
@@ -575,6 +576,6 @@ def _joined(words: Sequence[str]) -> str:
 
 
 def _quoted(word: str) -> str:
-    """A word as a shell takes it; placeholders need no quotes."""
+    """Quotes a word for a shell; placeholders need no quotes."""
     bare = re.sub(r"\{[ni]?\}", "x", word)
     return word if shlex.quote(bare) == bare else shlex.quote(word)

@@ -1,4 +1,4 @@
-"""Requests whose answer is lost: those that may be sent twice are, over a fresh connection."""
+"""Sends requests whose answer is lost again, over a fresh connection, if they may be sent twice."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import TypeVar
 
-from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.errors import KestrelError, NotFound, TimedOut, Undelivered, Unreachable
 from kestrelctl.protocol.answers import Changed
@@ -26,7 +26,7 @@ class Redial:
         open_pool: makes a connection.
 
     Attributes:
-        connection: the present one.
+        connection: the present connection.
     """
 
     connection: Connection
@@ -49,7 +49,7 @@ class Redial:
         self.connection = await self._stack.enter_async_context(self._open_pool())
 
     async def change(self, request: AnyRequest, *, twice: bool) -> Changed:
-        """The answer to a request that changes something.
+        """Sends a request that changes something, and returns the answer.
 
         Args:
             twice: whether it is safe to send it again.
@@ -68,11 +68,11 @@ class Redial:
         *,
         pauses: tuple[float, ...] | None = None,
     ) -> T:
-        """What `send` returns; it is called again when the answer is lost.
+        """Returns what `send` returns, and calls it again when the answer is lost.
 
         Args:
             send: sends something that may be sent twice.
-            hint: for the user, if no answer comes at all.
+            hint: the hint for the user if no answer comes at all.
             pauses: seconds before the second and each further try.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Commands of tasks that are refused, because something else was meant than would be run."""
+"""Refuses commands of tasks that would run something else than what was meant."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from kestrelctl.errors import UsageError
 
-#: What GNU parallel takes items after: in words, in files.
+#: The words after which GNU parallel takes items: given as words, or in files.
 _MARKS = (":::", "::::")
 
 
@@ -38,8 +38,8 @@ def check_command(argv: Sequence[str]) -> None:
         if mark in argv and not any("parallel" in each for each in argv[: argv.index(mark)]):
             raise UsageError(
                 f"{mark} would be a word of the command",
-                cause="only GNU parallel takes items after it",
-                hint="--each-line FILE runs a task for each line, and - is standard input",
+                cause="only `map` and GNU parallel take items after it",
+                hint="kestrelctl map COMMAND ::: ARGUMENT..., or --each-line FILE",
             )
 
 

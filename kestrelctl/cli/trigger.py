@@ -1,4 +1,4 @@
-"""`kestrelctl trigger …`: rules that have something done when the pool is in some state."""
+"""`kestrelctl trigger …`: rules that act when the pool is in some state."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
-from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.pool.events import shown_time
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.show.changed import Changes
-from kestrelctl.cli.show.command_output import Column, CommandOutput, Listing, Record, Table
-from kestrelctl.cli.show.grid import Grid
+from kestrelctl.cli.show.command_output import CommandOutput, Listing, Record, Table
+from kestrelctl.cli.show.grid import Column
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.triggers.definition import read_triggers
 from kestrelctl.errors import UsageError, why
@@ -152,5 +152,5 @@ def _blocks(name: str, answer: TriggerTest) -> list[tuple[str, str] | Table | st
     blocks.append(("history", f"{moments} since {since}; it would have fired {times}"))
     if answer.would_have_fired:
         rows = [[shown_time(at)] for at in answer.would_have_fired]
-        blocks.append(Table(Grid([("WOULD HAVE FIRED", False)]), rows))
+        blocks.append(Table([("WOULD HAVE FIRED", False)], rows))
     return blocks

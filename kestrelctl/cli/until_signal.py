@@ -1,4 +1,4 @@
-"""Long work that a signal ends in order."""
+"""Does long work that a signal ends in good order."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ SIGNAL_STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 async def until_a_signal(work: Coroutine[Any, Any, None]) -> signal.Signals | None:
     """Does some work; a signal cancels it, so that it can put away what it has made.
 
-    Later signals change nothing: it is about to end. One that was to be ignored stays so: nohup(1)
-    asks for it, and shells do for what they run in the background.
+    Later signals change nothing: the work is about to end. A signal that was ignored at the start
+    stays ignored: nohup(1) asks for that, and shells do for commands in the background.
 
     Returns:
         The signal that ended it; None if it came to its end.

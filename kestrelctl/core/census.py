@@ -15,6 +15,7 @@ from kestrelctl.core.jobs.tokens import TokensLeft
 from kestrelctl.core.members.availability import WORKER_STATES, worker_state
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.job.shape import Shape
+from kestrelctl.core.model.records import TokenRecord
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.worker.assets import MILLI, Amounts, known
 from kestrelctl.core.scheduling.ladder import shape_reason
@@ -22,7 +23,7 @@ from kestrelctl.core.scheduling.shortage import Shortage, shortage
 from kestrelctl.core.scheduling.supply import ClassSupply
 from kestrelctl.core.state import State
 
-#: Of reasons that hold back no task by themselves there is nothing to count.
+#: Reasons that hold back no task by themselves, so that there is nothing to count.
 _NOTHING_WAITS_FOR = (Reason.ALL_STARTED, Reason.MORE_MEMORY)
 WAITING_REASONS = tuple(reason.value for reason in Reason if reason not in _NOTHING_WAITS_FOR)
 
@@ -48,7 +49,7 @@ class TokenNumbers(msgspec.Struct, frozen=True):
 
 
 class Census(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pool has and does.
+    """A pool's numbers: what it has and does.
 
     Attributes:
         waiting: tasks that no worker has, by reason; together those that wait.
@@ -60,7 +61,7 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
             others leave.
         capacity, free: of the workers that are online.
         long_tasks: running tasks of which workers have said what they use.
-        long_tasks_bytes: what these hold of memory.
+        long_tasks_bytes: the memory that these hold.
         tokens: what the whole pool has, by name.
         skew_seconds: the largest difference of a clock, either way; None if none is known.
     """
@@ -83,7 +84,7 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def take_census(state: State, now: float) -> Census:
-    """Counts everything. A few milliseconds for thousands of workers."""
+    """Counts everything. Takes a few milliseconds for thousands of workers."""
     by_class: defaultdict[WorkerClass, Counter[str]] = defaultdict(Counter)
     workers: list[WorkerNumbers] = []
     capacity: Counter[str] = Counter(cpus=0, memory=0)
@@ -144,7 +145,7 @@ def take_census(state: State, now: float) -> Census:
 
 
 def _waiting(state: State, states: dict[ClassSupply, Counter[str]], now: float) -> Counter[str]:
-    """Tasks that no worker has, by what holds them back."""
+    """Counts the tasks that no worker has, by what holds them back."""
     found: Counter[str] = Counter(dict.fromkeys(WAITING_REASONS, 0))
     backoffs = _backoffs(state)
     held_back: Reason | None = None
@@ -170,7 +171,7 @@ def _waiting(state: State, states: dict[ClassSupply, Counter[str]], now: float) 
             may_go, gate = passing(line)
             if gate is not None:
                 found[gate] += line.waiting - may_go
-            # What the next pass would hand out has no worker yet either.
+            # Tasks that the next pass would hand out have no worker yet either.
             kept = Reason.RESERVED if line in state.kept else None
             wanted = line.shape.tokens
             if may_go and wanted and held_back is None:
@@ -185,7 +186,7 @@ def _waiting(state: State, states: dict[ClassSupply, Counter[str]], now: float) 
 
 
 def count_tokens(state: State) -> list[TokenNumbers]:
-    """What the whole pool has, who holds it and who waits for it."""
+    """Counts the tokens of the whole pool: all, those that are held, and the tasks that wait."""
     if not state.tokens.names:
         return []
     waiting: Counter[str] = Counter()
@@ -195,19 +196,19 @@ def count_tokens(state: State) -> list[TokenNumbers]:
                 waiting[name] += line.waiting
     return [
         TokenNumbers(
-            record.name,
+            name,
             record.total,
-            state.tokens.held.get(record.name, 0) // MILLI,
-            waiting[record.name],
+            state.tokens.held.get(name, 0) // MILLI,
+            waiting[name],
         )
-        for record in state.tokens.records()
+        for name, record in sorted(state.settings.of(TokenRecord).items())
     ]
 
 
 def take_shortage(state: State) -> Shortage:
-    """What the pool lacks; nothing is known to be lacking while nothing is handed out.
+    """Finds what the pool lacks; nothing is known to be lacking while nothing is handed out.
 
-    A few ten milliseconds for forty shapes and a thousand classes of workers.
+    Takes some tens of milliseconds for forty shapes and a thousand classes of workers.
     """
     if not state.demand:
         return Shortage()
@@ -223,7 +224,7 @@ def take_shortage(state: State) -> Shortage:
                 if task.attempt is not None:
                     running[job.shape] -= 1
                     running[task.line.shape] += 1
-    # Less what only waits there, or runs where nothing new may. Most workers need no closer look.
+    # Less those that only wait there, or run where nothing new may: few workers need a closer look.
     takes = set[str]().union(*(s.hungry for s in supplies), *(s.parked for s in supplies))
     known = state.workers.values()
     for worker in [w for w in known if len(w.held) > w.running or w.jid not in takes]:
@@ -235,7 +236,7 @@ def take_shortage(state: State) -> Shortage:
     waiting: dict[int, Counter[Shape]] = {}
     tokens = TokensLeft(state.tokens)
     for job in state.demand.jobs():
-        # For who waits for tokens of the pool another worker would do nothing.
+        # Another worker would do nothing for tasks that wait for tokens of the pool.
         tasks = min(takeable(job), tokens.times_free(job.shape.tokens))
         tokens.give(job.shape.tokens, tasks)
         waiting.setdefault(job.precedence, Counter())[job.shape] += tasks
@@ -252,7 +253,7 @@ def _shares(state: State) -> dict[str, tuple[float, float]]:
 
 
 def _backoffs(state: State) -> Counter[int]:
-    """How many tasks of each job wait for their next attempt."""
+    """Counts the tasks of each job that wait for their next attempt."""
     found: Counter[int] = Counter()
     for entry in set(state.backoffs):
         task = in_backoff(state, entry)

@@ -1,4 +1,4 @@
-"""What a pool wants done. The shell does it, in order.
+"""Effects: what a pool wants done. The shell does it, in order.
 
 An effect whose class says `after_commit` waits until every `Persist` before it is durable: that is
 how an acknowledgement comes to mean something.
@@ -14,6 +14,7 @@ from kestrelctl.core.events import JobClosed, JobStored, TasksClosed
 from kestrelctl.core.model.job.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
+from kestrelctl.core.model.setting import Setting
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.assets import Amounts
 
@@ -31,6 +32,12 @@ class Announcement(Effect, frozen=True, kw_only=True):
     """Something for whoever listens, told when it is durable (`manager.service.Service.listen`)."""
 
     after_commit: ClassVar[bool] = True
+
+
+class SettingChanged(Announcement, frozen=True, kw_only=True):
+    """Announces that something of a kind was set or removed."""
+
+    kind: type[Setting]
 
 
 class Persist(Effect, frozen=True, kw_only=True):
@@ -52,7 +59,7 @@ class Run(Effect, frozen=True, kw_only=True):
         counts: (number, which attempt of its task it is) of those that are not the first.
         limits: (place of a claim, what its attempts may use) where that is more than they are
             charged.
-        checkpoints: (number, from which checkpoint it goes on) of those that do not begin anew.
+        checkpoints: (number, the checkpoint it goes on from) of those that do not begin anew.
         hosts: of a job that spans workers, the machines of all its members, in the order of their
             indexes; empty for others.
     """
@@ -81,7 +88,7 @@ class TakeCheckpoints(Effect, frozen=True, kw_only=True):
     """Have a worker store the checkpoints of attempts now.
 
     Attributes:
-        stop: those of these that are asked to stop besides, to go on elsewhere.
+        stop: those of `numbers` that are also asked to stop, to go on elsewhere.
     """
 
     worker: str
@@ -151,7 +158,7 @@ class Feed(Effect, frozen=True, kw_only=True):
     """Hand this event back to the pool, now that what came before it is durable.
 
     Attributes:
-        urgent: whether something waits for that which could run.
+        urgent: whether something that could run waits for that.
     """
 
     after_commit: ClassVar[bool] = True
@@ -183,7 +190,7 @@ class JobEnded(Announcement, frozen=True, kw_only=True):
 
 
 class NoticesSettled(Announcement, frozen=True, kw_only=True):
-    """That owners were told of the ends of their jobs is durable.
+    """The fact that owners were told of the ends of their jobs is durable.
 
     Attributes:
         by_mail: whether they were told by mail, and not by chat.
@@ -193,7 +200,7 @@ class NoticesSettled(Announcement, frozen=True, kw_only=True):
 
 
 class MemberChanged(Effect, frozen=True, kw_only=True):
-    """Something became of a worker of the pool's own.
+    """Something happened to a worker of the pool's own.
 
     Attributes:
         kind: one of `member_change.MEMBER_KINDS`.
@@ -209,8 +216,8 @@ class MemberChanged(Effect, frozen=True, kw_only=True):
 
 
 class MembersHeard(Effect, frozen=True, kw_only=True):
-    """After the manager's start or an outage nobody is waited for any more: who is not there now
-    has gone meanwhile.
+    """The wait for workers after the manager's start or an outage is over: a worker that is not
+    there now has gone meanwhile.
 
     Attributes:
         there: the workers that are there.

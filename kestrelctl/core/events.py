@@ -1,4 +1,4 @@
-"""What happens to a pool. Each event carries its moment and who or what caused it."""
+"""Events: what happens to a pool. Each carries its moment and who or what caused it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import EndedTasks, FlockRecord, JobRecord
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.seal import Seal
-from kestrelctl.core.model.share_change import ShareChange
+from kestrelctl.core.model.setting import Setting
+from kestrelctl.core.model.share_change import GroupChange, ShareChange
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.assets import Amounts
 from kestrelctl.core.model.worker.use import Use
@@ -35,8 +36,8 @@ class Submit(Event, frozen=True, kw_only=True):
     """A user hands in a job; `request` names the reply.
 
     Attributes:
-        key: the user's own word for this submission; empty if there is none. One that comes again
-            is no second job.
+        key: the user's own word for this submission; empty if there is none. A key that comes
+            again makes no second job.
         earlier: the job that the store has under this key of this owner.
         ended: the final states of those of its parents that the store knows as the owner's, and as
             ended.
@@ -56,7 +57,7 @@ class SubmitGraph(Event, frozen=True, kw_only=True):
     """A user hands in several jobs as one, of which some wait for others.
 
     Attributes:
-        specs: the first has the `graph`. What is in their `after` are jobs that are there already.
+        specs: the first has the `graph`. Their `after` names jobs that are there already.
         after: for each, the jobs of `specs` that it waits for, by their places; all come before it.
         after_each: the same of the one whose tasks its tasks wait for; None for none.
         key, earlier, ended, paired: as of `Submit`; the key becomes that of the first job.
@@ -85,13 +86,13 @@ class JobStored(Event, frozen=True, kw_only=True):
 
 
 class JobClosed(Event, frozen=True, kw_only=True):
-    """What the store says of a job is final: it has ended, or is forgotten."""
+    """The store's record of a job is final: the job has ended, or is forgotten."""
 
     job_id: int
 
 
 class TasksClosed(Event, frozen=True, kw_only=True):
-    """What the store says of some tasks of a job is final, and others wait for that.
+    """The store's record of some tasks of a job is final, and other tasks wait for that.
 
     Attributes:
         done: those that are done.
@@ -103,55 +104,34 @@ class TasksClosed(Event, frozen=True, kw_only=True):
     bad: list[IndexRange] = []
 
 
-class PutPolicy(Event, frozen=True, kw_only=True):
-    """An admin puts a consumption policy in force, or replaces the one of that name.
-
-    Attributes:
-        workers: an expression: the workers that it is for.
-        text: the policy.
-    """
+class PutSetting(Event, frozen=True, kw_only=True):
+    """An admin sets something of a kind that the pool has by name (`core.settings.table`)."""
 
     request: str
+    setting: Setting | GroupChange
+
+
+class DropSetting(Event, frozen=True, kw_only=True):
+    """An admin removes something that was set by name."""
+
+    request: str
+    kind: type[Setting]
     name: str
-    workers: str
-    text: str
 
 
 class ChangeFlock(Event, frozen=True, kw_only=True):
-    """What is durable of the flock changes: rules, or the pools to find it by.
+    """The pools to find the flock by change.
 
     Attributes:
-        request: of whom to answer; empty for nobody.
+        request: whose request to answer; empty for nobody's.
     """
 
     request: str = ""
     records: tuple[FlockRecord, ...]
 
 
-class PutToken(Event, frozen=True, kw_only=True):
-    """An admin says how many tokens of one sort the whole pool has."""
-
-    request: str
-    name: str
-    total: int
-
-
-class DropToken(Event, frozen=True, kw_only=True):
-    """An admin says that the pool has no tokens of this sort any more."""
-
-    request: str
-    name: str
-
-
-class DropPolicy(Event, frozen=True, kw_only=True):
-    """An admin takes a consumption policy out of force."""
-
-    request: str
-    name: str
-
-
 class SetUser(Event, frozen=True, kw_only=True):
-    """An admin, or he himself, sets something for a user, whether he was ever seen or not.
+    """An admin, or the user himself, sets something for a user, whether he was ever seen or not.
 
     Attributes:
         name: his account.
@@ -159,7 +139,7 @@ class SetUser(Event, frozen=True, kw_only=True):
         reset_usage: whether what he has used counts no more.
         mail: where he is sent word of ends of his jobs; empty for nowhere, None to leave that.
         max_stored_bytes: how much he may have in the file share; unset to leave that.
-        max_queued_bytes: how large his jobs may be that have not ended; unset to leave that.
+        max_queued_bytes: how large his unfinished jobs may be; unset to leave that.
     """
 
     request: str
@@ -170,21 +150,6 @@ class SetUser(Event, frozen=True, kw_only=True):
     mail: str | None = None
     max_stored_bytes: ByteLimit | UnsetType = UNSET
     max_queued_bytes: ByteLimit | UnsetType = UNSET
-
-
-class SetGroup(Event, frozen=True, kw_only=True):
-    """An admin sets something for a group; if there is none of that name, there is from now on."""
-
-    request: str
-    name: str
-    change: ShareChange
-
-
-class DropGroup(Event, frozen=True, kw_only=True):
-    """An admin removes a group that has no members."""
-
-    request: str
-    name: str
 
 
 class Cancel(Event, frozen=True, kw_only=True):
@@ -221,8 +186,8 @@ class Retry(Event, frozen=True, kw_only=True):
     Attributes:
         record: the job as stored (its counts included), if it has ended; None for an active one.
         indexes: the tasks with a row, in a final state other than done, with that state.
-        rest: whether the job is meant as a whole: those that it never started when it was cancelled
-            come back too.
+        rest: whether the job is meant as a whole: the tasks that it never started when it was
+            cancelled come back too.
         happenings: how many records the story of an ended job has.
         ended: of an ended job, the final states of those of its parents that have ended.
         bad: of an ended job, the tasks that have ended otherwise than done, those without a row
@@ -292,7 +257,7 @@ class Joined(Event, frozen=True, kw_only=True):
         holds: (number, job id, index, claim) of every attempt that it has queued, runs or has to
             report: `claims[claim]` is what it charges; a claim of -1 is that of an ended one.
         seals: show that it was handed them.
-        stages: (number, name) of those that are in a stage: which it is.
+        stages: (number, name) of those that are in a stage: the name of the stage.
         wants: how many more attempts it asks for; None if it takes what it is sent.
     """
 
@@ -316,7 +281,7 @@ class Resized(Event, frozen=True, kw_only=True):
 
 
 class PropertiesRead(Event, frozen=True, kw_only=True):
-    """What was read of a worker's host is not what it was.
+    """The values that were read of a worker's host have changed.
 
     Attributes:
         properties: all values that are known now, by name.
@@ -366,7 +331,7 @@ class Using(Event, frozen=True, kw_only=True):
 
 
 class Staged(Event, frozen=True, kw_only=True):
-    """A worker says which stages attempts have begun that run there: (number, name) of each."""
+    """A worker says which stages its running attempts have begun: (number, name) of each."""
 
     worker: str
     stages: list[tuple[int, str]]
@@ -388,7 +353,7 @@ class Checkpointed(Event, frozen=True, kw_only=True):
 
 
 class Returned(Event, frozen=True, kw_only=True):
-    """A worker gives attempts back that it never started."""
+    """A worker gives back attempts that it never started."""
 
     worker: str
     numbers: list[int]
@@ -442,14 +407,14 @@ class StoreFailing(Event, frozen=True, kw_only=True):
 
 
 class StoreWell(Event, frozen=True, kw_only=True):
-    """What was decided is durable (again), and so will be what comes."""
+    """The store works (again): what was decided is durable, and so will be what comes."""
 
 
 class ClockSet(Event, frozen=True, kw_only=True):
     """Somebody has set the clock of the manager's machine.
 
     Attributes:
-        ahead_seconds: how far it is now ahead of the steady clock, of which `at` is.
+        ahead_seconds: how far it is now ahead of the steady clock, which gives `at`.
     """
 
     ahead_seconds: float

@@ -1,11 +1,12 @@
-"""What must hold at every moment. Runs after every event in tests; too slow for production."""
+"""Checks what must hold at every moment: after each event in tests; too slow for production."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from math import isclose
-from typing import Protocol
 
+from kestrelctl.core.features.feature import Must
+from kestrelctl.core.features.table import feature_violations
 from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.fair_share import weight_of
 from kestrelctl.core.jobs.gates import takeable
@@ -13,7 +14,6 @@ from kestrelctl.core.jobs.job import Standing
 from kestrelctl.core.jobs.queued_bytes import account_of, encoded_bytes
 from kestrelctl.core.jobs.quota import Quota, counted
 from kestrelctl.core.members.availability import closed
-from kestrelctl.core.model.job.after import count_parents, ids_of
 from kestrelctl.core.model.job.spec import OnWorkerLost
 from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.core.model.worker.assets import MILLI
@@ -83,14 +83,14 @@ def violations(state: State) -> list[str]:
     _matching_violations(state, must)
     _sharing_violations(state, must)
     _spanning_violations(state, must)
-    _waiting_violations(state, must)
+    feature_violations(state, must)
     _pairing_violations(state, must)
     _flock_violations(state, must)
     return found
 
 
 def _flock_violations(state: State, must: Must) -> None:
-    """Guests come behind all that is the pool's own, and nothing goes where it may not."""
+    """Checks that guests come behind the pool's own jobs, and nothing goes where it may not."""
     guests = {job.id for job in state.jobs.values() if job.spec.guest is not None}
     must(state.guests == guests, "the guests are %s, not %s", guests, state.guests)
     kept = [job.id for job in state.kept if job.id in guests]
@@ -108,7 +108,7 @@ def _flock_violations(state: State, must: Must) -> None:
 
 
 def _pairing_violations(state: State, must: Must) -> None:
-    """Holds what is known of tasks that wait for those of others against the tasks."""
+    """Checks what is known of tasks that wait for those of others against the tasks."""
     for job in state.jobs.values():
         pairing = job.pairing
         waits = bool(job.spec.after_each) and not job.cancelling
@@ -146,38 +146,8 @@ def _pairing_violations(state: State, must: Must) -> None:
         must(bool(there) and len(there) == len(children), "nobody waits for job %s", parent_id)
 
 
-def _waiting_violations(state: State, must: Must) -> None:
-    """Nothing runs of a job that waits for others, and who waits for whom is counted rightly."""
-    for job in state.jobs.values():
-        parents = job.parents
-        waits = bool(job.spec.after) and not job.freed and not job.cancelling
-        must(waits == (parents is not None), "job %s: what it waits for is off", job.id)
-        if parents is None:
-            continue
-        known = job in state.dependencies.children(parents)
-        must(known, "job %s waits, and nobody knows", job.id)
-        otherwise = job.spec.if_parent_fails
-        if not parents.let_go(otherwise):
-            queued = any(line.place is not None for line in job.lines())
-            must(not queued and not job.running, "job %s runs before its parents end", job.id)
-        in_vain = parents.doom(otherwise) and job.stored
-        must(not (in_vain and state.connected), "job %s waits in vain", job.id)
-    named: Counter[str] = Counter()
-    for parents in state.dependencies.all():
-        must(bool(state.dependencies.children(parents)), "nobody waits for %s", parents.after)
-        there = {parent for parent in parents.left if state.job(parent) is not None}
-        must(there == parents.left, "jobs %s are waited for in vain", parents.left - there)
-        must(
-            all(parents in state.dependencies.of(each) for each in ids_of(parents.after)),
-            "not all of %s know that they are waited for",
-            parents.after,
-        )
-        named[parents.owner] += count_parents(parents.after)
-    must(state.dependencies.named == named, "the parents that users name are counted wrongly")
-
-
 def _spanning_violations(state: State, must: Must) -> None:
-    """Members of one job run together or not at all, and none is done before the others."""
+    """Checks that members of a job run together or not at all, and none is done before others."""
     for job in (job for job in state.jobs.values() if job.spec.span > 1):
         standings = Counter(task.standing for task in job.live.values())
         going = sum(
@@ -190,7 +160,7 @@ def _spanning_violations(state: State, must: Must) -> None:
 
 
 def _sharing_violations(state: State, must: Must) -> None:
-    """Holds what users are counted to have at workers against what they have there."""
+    """Checks what users are counted to have at workers against what they have there."""
     must(not state.eased, "bounds were eased and nobody was woken for that")
     running: Counter[str] = Counter()
     charged: defaultdict[str, float] = defaultdict(float)
@@ -222,8 +192,6 @@ def _sharing_violations(state: State, must: Must) -> None:
         must(not turn.short & ~asked, "a turn of %s has short tasks of none", turn.sharer.name)
         together |= asked
     must(state.demand.waiting == together, "other shapes wait than the queue says")
-    until, first = state.stored_until, state.sharers.first_end()
-    must(until == first, "what is stored is looked at at %s, and ends at %s", until, first)
     for sharer in state.sharers.users():
         name = sharer.name
         runs = sharer.running == running[name] and isclose(
@@ -234,9 +202,6 @@ def _sharing_violations(state: State, must: Must) -> None:
         must(sharer.share > 0, "%s has a share of %s", name, sharer.share)
         seen = not sharer.is_active or state.sharers.looks_at(sharer)
         must(seen, "%s has something, and nobody looks at his share", name)
-        stored = sharer.stored
-        adds_up = stored.total_bytes == sum(stored.by_hour.values())
-        must(adds_up, "what %s has stored does not add up to %s", name, stored.total_bytes)
         for quota in sharer.quotas:
             really = held.get(quota) or Quota(quota.whose, quota.max_running, quota.limits)
             must(
@@ -249,7 +214,7 @@ def _sharing_violations(state: State, must: Must) -> None:
 
 
 def _matching_violations(state: State, must: Must) -> None:
-    """Holds the classes of workers and the shapes of jobs against what expressions ask now."""
+    """Checks the classes of workers and the shapes of jobs against what expressions ask now."""
     if state.supply.significance:
         for worker in state.workers.values():
             asked = state.supply.facts_of(worker.ad, worker.jid)
@@ -262,7 +227,7 @@ def _matching_violations(state: State, must: Must) -> None:
 
 
 def _token_violations(state: State, must: Must) -> None:
-    """Holds the books of tokens against the attempts that hold some, and jobs against the books."""
+    """Checks the books of tokens against the attempts that hold some, and jobs against them."""
     really: Counter[str] = Counter()
     for worker in state.workers.values():
         for task in worker.held.values():
@@ -283,14 +248,8 @@ def _token_violations(state: State, must: Must) -> None:
     must(state.demand.spanning == spanning, "the shapes of jobs that span workers are off")
 
 
-class Must(Protocol):
-    """Notes what does not hold. Only then is the text put together: this runs after every event."""
-
-    def __call__(self, condition: bool, text: str, *details: object) -> None: ...
-
-
 def _worker_violations(state: State, must: Must) -> set[int]:
-    """Holds every worker's books against its attempts; returns the numbers of these."""
+    """Checks every worker's books against its attempts; returns the numbers of these."""
     held_by: dict[int, str] = {}
     for worker in state.workers.values():
         jid = worker.jid
@@ -349,7 +308,7 @@ def _worker_violations(state: State, must: Must) -> set[int]:
 
 
 def _job_violations(state: State, held: set[int], must: Must) -> None:
-    """Holds every job's counts against its tasks."""
+    """Checks every job's counts against its tasks."""
     for job in state.jobs.values():
         by_standing = dict.fromkeys(Standing, 0)
         for index, task in job.live.items():
@@ -411,15 +370,3 @@ def _job_violations(state: State, held: set[int], must: Must) -> None:
         for line in queued_lines:
             n = takeable(line)
             must(line.takeable == n, "job %s: %s may go, really %s", job.id, line.takeable, n)
-        must(job.hold is None or not queued_lines, "job %s is on hold and in the queue", job.id)
-        must(job.hold is None or not job.cancelling, "job %s is on hold and cancelled", job.id)
-        most = job.spec.stop_after
-        over = most is not None and job.counts.failed + job.counts.lost >= most
-        must(
-            not over or job.cancelling or not state.connected,
-            "job %s goes on after its failed tasks",
-            job.id,
-        )
-        limit = job.spec.max_running
-        queued = job.place is not None
-        must(limit is None or job.running <= max(limit, 0) or not queued, "max_running passed")

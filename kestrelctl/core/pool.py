@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from kestrelctl.core.attempts import pairs
 from kestrelctl.core.attempts.endings import end_backoffs, in_backoff, settle_job
 from kestrelctl.core.attempts.estimates import try_one
 from kestrelctl.core.attempts.hand_out import hand_out
@@ -30,9 +31,7 @@ from kestrelctl.core.events import (
     ClockSet,
     Disconnected,
     Drain,
-    DropGroup,
-    DropPolicy,
-    DropToken,
+    DropSetting,
     Event,
     Expire,
     Forget,
@@ -45,8 +44,7 @@ from kestrelctl.core.events import (
     OwnersTold,
     PropertiesRead,
     PutOnHold,
-    PutPolicy,
-    PutToken,
+    PutSetting,
     Reconnected,
     Release,
     Reported,
@@ -56,7 +54,6 @@ from kestrelctl.core.events import (
     Returned,
     Revoked,
     ScaleService,
-    SetGroup,
     SetUser,
     Staged,
     StoreFailing,
@@ -68,33 +65,31 @@ from kestrelctl.core.events import (
     Using,
     Wanted,
 )
+from kestrelctl.core.features import hold
+from kestrelctl.core.features.table import next_due
 from kestrelctl.core.handlers import (
     checkpoints,
-    dependents,
-    holds,
     leases,
     membership,
-    pairs,
     recovery,
     reporting,
     services,
     settings,
     spanning,
-    stopping,
     submission,
 )
 from kestrelctl.core.handlers import reporting as usage
-from kestrelctl.core.handlers import settings as token_changes
 from kestrelctl.core.invariants import violations
 from kestrelctl.core.jobs.fair_share import Sharers
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.jobs.queued_bytes import QueuedBytes
 from kestrelctl.core.members.availability import closed
+from kestrelctl.core.members.settings_in_force import S
 from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.members.worker_groups import WorkerGroups
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.job.shape import Shape
-from kestrelctl.core.model.records import FlockPeer, PolicyRecord, Snapshot
+from kestrelctl.core.model.records import FlockPeer, Snapshot
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.seal import Seals
 from kestrelctl.core.model.sealed_epoch import Rank
@@ -116,29 +111,26 @@ from kestrelctl.core.scheduling.unmet import Unmet, unmet
 
 #: Pause between two looks at what could be recalled.
 RECALL_ROUND_SECONDS = 0.1
-#: And between two looks at all of more workers than a few, for a job that spans too many of them.
+#: Pause between two looks at all workers, if they are more than a few, for a job that spans too
+#: many of them.
 TOGETHER_ROUND_SECONDS = 0.1
 FEW_WORKERS = 100
 
 _HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     Submit: submission.on_submit,
     SubmitGraph: submission.on_submit_graph,
-    JobStored: dependents.on_job_stored,
-    JobClosed: dependents.on_job_closed,
+    JobStored: submission.on_job_stored,
+    JobClosed: submission.on_job_closed,
     TasksClosed: pairs.on_tasks_closed,
     OwnersTold: submission.on_owners_told,
     Cancel: submission.on_cancel,
-    PutOnHold: holds.on_put_on_hold,
-    Release: holds.on_release,
+    PutOnHold: hold.on_put_on_hold,
+    Release: hold.on_release,
     Retry: submission.on_retry,
-    PutPolicy: settings.on_put_policy,
-    DropPolicy: settings.on_drop_policy,
+    PutSetting: settings.on_put_setting,
+    DropSetting: settings.on_drop_setting,
     ChangeFlock: settings.on_change_flock,
-    PutToken: token_changes.on_put_token,
-    DropToken: token_changes.on_drop_token,
     SetUser: settings.on_set_user,
-    SetGroup: settings.on_set_group,
-    DropGroup: settings.on_drop_group,
     ScaleService: services.on_scale,
     Forget: submission.on_forget,
     Expire: submission.on_expire,
@@ -162,7 +154,7 @@ _HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     Checkpointed: checkpoints.on_checkpointed,
     StoreFailing: recovery.on_store_failing,
     StoreWell: recovery.on_store_well,
-    ClockSet: stopping.on_clock_set,
+    ClockSet: leases.on_clock_set,
     Tick: leases.on_tick,
 }
 
@@ -225,7 +217,7 @@ class Pool:
         return state.take_effects()
 
     def _hand_out(self, now: float) -> None:
-        """Hands out as long as there is something to hand out and somebody who can take it."""
+        """Hands out tasks as long as there are some, and a worker that can take one."""
         state = self.state
         passed_over: list[Worker] = []
         left = hand_out(state, self._plan(now), now, passed_over)
@@ -245,7 +237,7 @@ class Pool:
         shared = now < state.shared_until
         found = plan(state.demand, state.supply, state.config, now, together=due, shared=shared)
         while state.supply.newly_failed:
-            holds.hold_failed(state)
+            hold.hold_failed(state)
             self._settle(now)
             found = plan(state.demand, state.supply, state.config, now, together=due, shared=shared)
         if found.too_few and len(state.workers) > FEW_WORKERS:
@@ -253,7 +245,7 @@ class Pool:
         return found
 
     def _let_in(self, now: float) -> None:
-        """Shortens the queues of workers when somebody comes who has nothing anywhere."""
+        """Shortens the queues of workers when a user comes who has nothing anywhere."""
         state = self.state
         turns = newcomers(state.demand, state.supply)
         if not turns:
@@ -266,7 +258,7 @@ class Pool:
             state.recall(worker, numbers, makes_room=True)
 
     def _recall(self, now: float) -> None:
-        """Asks for what had better not wait where it does; most of the time nothing waits."""
+        """Recalls attempts that had better not wait where they do; mostly nothing waits."""
         state = self.state
         if not state.backlogged:
             return
@@ -282,16 +274,17 @@ class Pool:
                 state.recall(worker, numbers)
 
     def _settle(self, now: float) -> None:
-        """Looks again at all that an event has touched, once each."""
+        """Looks once more at each thing that an event has touched."""
         state = self.state
         if state.touched_jobs:
             if state.demand.spanning:
                 for job in list(state.touched_jobs):
                     if job.spec.span > 1 and job.id in state.jobs:
                         spanning.settle_members(state, job)
-            for job in [job for job in state.touched_jobs if job.spec.stop_after is not None]:
+            for job in [job for job in state.touched_jobs if job.changed]:
                 if job.id in state.jobs:
-                    stopping.stop_if_failed(state, job)
+                    for look_at in job.changed:
+                        look_at(state, job)
         if state.ended_tasks:
             ended, state.ended_tasks = state.ended_tasks, []
             state.emit(TasksEnded(records=ended))
@@ -317,21 +310,15 @@ class Pool:
                     state.supply.hide(worker)
 
     def wake_at(self, now: float) -> float | None:
-        """When to send the next `Tick` if nothing else happens before.
+        """Says when to send the next `Tick` if nothing else happens before.
 
         Returns:
             Seconds since the epoch; None if nothing can become due by itself.
         """
         state = self.state
-        moments: list[float] = []
+        moments = next_due(state)
         if state.backoffs:
             moments.append(state.backoffs[0][0])
-        if state.deadlines:
-            moments.append(state.deadlines[0][0])
-        if state.named_deadlines:
-            moments.append(state.named_deadlines[0][0] - state.wall_ahead_seconds)
-        if state.stored_until is not None:
-            moments.append(state.stored_until)
         if state.reconcile_until is not None:
             round_over = state.leases_checked_at + leases.LEASE_ROUND_SECONDS
             moments.append(max(state.reconcile_until, round_over))
@@ -359,7 +346,7 @@ class Pool:
 
     @property
     def seals(self) -> Seals:
-        """What hand-outs are sealed with."""
+        """The seals of this pool's hand-outs."""
         return self.state.seals
 
     @property
@@ -374,12 +361,12 @@ class Pool:
 
     @property
     def online(self) -> int:
-        """How many workers are online."""
+        """The number of workers that are online."""
         return self.state.online
 
     @property
     def totals(self) -> Totals:
-        """What was counted since the manager's start."""
+        """The counts since the manager's start."""
         return self.state.totals
 
     @property
@@ -397,18 +384,17 @@ class Pool:
         return self.state.job(job_id)
 
     def order(self, job: Job) -> tuple[float, ...]:
-        """Where a job comes among others: the lower first."""
+        """The place of a job among others: the lower first."""
         return self.state.demand.order(job)
 
-    @property
-    def policies(self) -> list[PolicyRecord]:
-        """Every consumption policy, by name."""
-        return self.state.policies.records()
+    def settings(self, kind: type[S]) -> list[S]:
+        """Everything of a kind that admins have set, by name."""
+        return [setting for _, setting in sorted(self.state.settings.of(kind).items())]
 
     @property
-    def flock_rules(self) -> list[FlockRule]:
-        """Every rule of lending and borrowing, by name."""
-        return [rule for _, rule in sorted(self.state.flock.rules.items())]
+    def worker_groups(self) -> WorkerGroups:
+        """The groups of workers."""
+        return self.state.worker_groups
 
     @property
     def flock_peers(self) -> list[FlockPeer]:
@@ -416,7 +402,7 @@ class Pool:
         return [peer for _, peer in sorted(self.state.flock.peers.items())]
 
     def tokens(self) -> list[TokenNumbers]:
-        """What the whole pool has itself, by name."""
+        """The tokens that the whole pool has itself, by name."""
         return count_tokens(self.state)
 
     @property
@@ -426,16 +412,16 @@ class Pool:
 
     @property
     def queued_bytes(self) -> QueuedBytes:
-        """How large the jobs of each account are that have not ended."""
+        """The size of each account's jobs that have not ended."""
         return self.state.queued_bytes
 
     def census(self, now: float) -> Census:
-        """Everything, counted."""
+        """Counts everything."""
         return take_census(self.state, now)
 
     @property
     def waited_for(self) -> int:
-        """For how many jobs tasks of others wait."""
+        """The number of jobs whose tasks are waited for by tasks of others."""
         return len(self.state.pairs)
 
     def is_waited_for(self, job_id: int) -> bool:
@@ -444,7 +430,7 @@ class Pool:
 
     @property
     def next_job_id(self) -> int:
-        """The id of the next job: all that there ever were have lower ones."""
+        """The id of the next job: all jobs so far have lower ones."""
         return self.state.next_job_id
 
     @property
@@ -453,11 +439,11 @@ class Pool:
         return self.state.config
 
     def shortage(self) -> Shortage:
-        """Which waiting tasks no placement could run now, and what is missing for them."""
+        """Finds the waiting tasks that no placement could run now, and what is missing for them."""
         return take_shortage(self.state)
 
     def lendable(self, now: float, long_seconds: float = math.inf) -> list[LendableClass]:
-        """What of the pool's own workers could be lent, by class, after a scheduling pass.
+        """Finds what of the pool's own workers could be lent, by class, after a scheduling pass.
 
         Workers that may take nothing, or are kept for a job that starves, are not among them.
 
@@ -474,9 +460,9 @@ class Pool:
         )
 
     def unmet(self, now: float) -> list[Unmet]:
-        """Which tasks of the pool's own wait for nothing but a worker, after a scheduling pass.
+        """Finds the pool's own tasks that wait for nothing but a worker, after a scheduling pass.
 
-        None while nothing is handed out, nor before workers have said what they still run.
+        There are none while nothing is handed out, or before workers have said what they still run.
         """
         state = self.state
         if state.store_error or not state.connected:
@@ -486,7 +472,7 @@ class Pool:
         return unmet(own_waiting(state.demand))
 
     def would_fit(self, shape: Shape, ad: WorkerAd, jid: str) -> Refusal | None:
-        """Why tasks of a shape could never run on a worker with this ad; None if they could.
+        """Says why tasks of a shape could never run on a worker with this ad; None if they could.
 
         Args:
             ad, jid: of a worker that need not be there; the pool does not come to know it by that.
@@ -500,7 +486,7 @@ class Pool:
         return frozenset(tag for supply in self.state.supply.classes() for tag in supply.cls.tags)
 
     def explain(self, job: Job, now: float) -> Explanation:
-        """Why a job's tasks wait."""
+        """Explains why a job's tasks wait."""
         state = self.state
         entries = [entry for entry in state.backoffs if entry[1] == job.id]
         until = min((e[0] for e in entries if in_backoff(state, e) is not None), default=None)

@@ -2,46 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kestrelctl.core.attempts.endings import ask_for_more, settle_job
-from kestrelctl.core.handlers.pairs import pair_restored
-from kestrelctl.core.handlers.waits import wait_for_parents
+from kestrelctl.core.attempts.pairs import pair_restored
+from kestrelctl.core.features.table import enter, features_of
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.job.hold import MAX_HOLD_REASON_CHARACTERS, POOL, Hold
 from kestrelctl.core.model.neighbour import is_neighbour
-from kestrelctl.core.model.records import PolicyRecord, Snapshot, UnfinishedJob, WorkerRecord
+from kestrelctl.core.model.records import Snapshot, UnfinishedJob, WorkerRecord
 from kestrelctl.core.model.seal import Seals
+from kestrelctl.core.model.setting import Setting
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.core.model.worker.ad import WorkerAd, with_cpus
-from kestrelctl.core.policies.bad_policy import BadPolicy
-from kestrelctl.core.policies.loading import problem_with_charges
-from kestrelctl.core.policies.named_policy import NamedPolicy
 from kestrelctl.core.scheduling.judgement import problem_with_evaluation
+from kestrelctl.core.settings.table import BY_STRUCT
 from kestrelctl.core.state import State
+from kestrelctl.errors import KestrelError
 
 
 def restore(config: Config, snapshot: Snapshot) -> State:
-    """The state a manager starts with.
+    """Makes the state that a manager starts with.
 
     Tasks that had been dispatched and did not end are unheard of: their workers may still run them,
-    and say so when they are asked. Before, nobody knows which tokens are free, nor what users have
-    of their quotas. The manager is not connected yet.
+    and say so when they are asked. Until then nobody knows which tokens are free, nor what users
+    have of their quotas. The manager is not connected yet.
     """
-    state = State(config, snapshot.epoch, snapshot.next_job_id, Seals(snapshot.secret))
+    seals = Seals(snapshot.secret)
+    state = State(config, snapshot.epoch, snapshot.next_job_id, seals, features_of)
     state.connected = False
-    _restore_policies(state, snapshot.policies)
     state.tokens.settled = False
-    for token in snapshot.tokens:
-        state.tokens.put(token)
-    state.flock.restore([*snapshot.flock_rules, *snapshot.flock_peers])
+    _restore_settings(state, snapshot.settings)
+    state.flock.restore(snapshot.flock_peers)
     state.sharers.settled = False
-    state.sharers.restore(snapshot.users, snapshot.groups, snapshot.stored)
+    state.sharers.restore(snapshot.users, snapshot.stored)
     state.stored_until = state.sharers.first_end()
     restored = [_restore_job(state, unfinished) for unfinished in snapshot.jobs]
     for job in restored:
         was_free = job.freed
-        wait_for_parents(state, job, snapshot.parents)
+        enter(state, job, snapshot.parents)
         if job.freed and not was_free:
             state.record(job.record())  # a parent that is retried later does not stop it again
         pair_restored(state, job, snapshot.paired.get(job.spec.after_each))
@@ -52,18 +53,16 @@ def restore(config: Config, snapshot: Snapshot) -> State:
     return state
 
 
-def _restore_policies(state: State, records: list[PolicyRecord]) -> None:
-    for record in records:
+def _restore_settings(state: State, settings: Iterable[Setting]) -> None:
+    for setting in settings:
+        kind = BY_STRUCT[type(setting)]
         try:
-            state.policies.put(NamedPolicy(record))
-            nothing = problem_with_charges(record.text)
-        except BadPolicy as error:
-            state.note(
-                "error", f"policy {record.name} is not in force: {error.what}, {error.place}"
-            )
+            kind.restore(state, setting)
+        except KestrelError as error:
+            why = f"{error.message}, {error.cause}" if error.cause else error.message
+            state.note("error", f"{kind.one.format(setting.name)} is not in force: {why}")
             continue
-        if nothing is not None:  # it was taken under other rules: what it is right for goes on
-            state.note("warning", f"policy {record.name}: {nothing.what}, {nothing.place}")
+        state.settings.put(setting)
 
 
 def _restore_job(state: State, unfinished: UnfinishedJob) -> Job:

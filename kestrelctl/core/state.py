@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from copy import copy
+from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from kestrelctl.core.counting.totals import Totals
-from kestrelctl.core.effects import Effect, MemberChanged, Note, Persist, Recall
+from kestrelctl.core.effects import Answer, Effect, MemberChanged, Note, Persist, Recall
+from kestrelctl.core.jobs.alarms import Alarms
 from kestrelctl.core.jobs.dependencies import Dependencies
 from kestrelctl.core.jobs.fair_share import Sharers
-from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.jobs.job import Gate, Job, Moments
 from kestrelctl.core.jobs.queued_bytes import QueuedBytes, encoded_bytes
 from kestrelctl.core.jobs.quota import Quota
 from kestrelctl.core.jobs.story import happening
 from kestrelctl.core.jobs.tokens import Tokens
 from kestrelctl.core.members.flock_memory import FlockMemory
+from kestrelctl.core.members.settings_in_force import SettingsInForce
 from kestrelctl.core.members.silence import Process
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
+from kestrelctl.core.members.worker_groups import WorkerGroups
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.neighbour import is_neighbour
-from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
+from kestrelctl.core.model.records import GroupRecord, JobRecord, Record, TaskRecord
 from kestrelctl.core.model.seal import Seals
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.significance import Interest, interests_of
@@ -41,9 +44,12 @@ EPOCH_BITS = 40
 #: (until when, job id, index): a task that failed waits for its next attempt.
 BackOff = tuple[float, int, int]
 
+#: The reason why something is not done: a code of `kestrelctl.errors`, a message and a hint.
+Refused: TypeAlias = tuple[str, str, str]
+
 
 class State:
-    """The pool's memory. Of the core, `attempts`, `handlers`, `recovery` and `pool` change it.
+    """The pool's memory. In the core, rooms above this one change it.
 
     Attributes:
         seals: prove to this start what earlier ones handed out.
@@ -55,26 +61,23 @@ class State:
             the store knows them.
         sessions: the workers of each account that are online.
         rounds: how often something came back from workers of each account, `Worker.round_at`.
-        set_aside: of each account the worker that was put in quarantine last.
+        set_aside: the worker of each account that was put in quarantine last.
         processes: of workers, by their incarnation; while there are any.
         asked: workers that have yet to say what they hold.
         reconcile_until: while set, tasks that were dispatched before a restart wait for their
             workers to say that they have them.
         backoffs: heap; it may hold entries of tasks that wait no more.
         began_at: the first moment of this start; infinite before it.
-        wall_ahead_seconds: how far the machine's clock is ahead of the steady one by which all else
-            is decided.
-        deadlines: heap of (when, job id); it may hold entries of jobs that have ended.
-        named_deadlines: the same of those by the machine's clock: of moments that users have named,
-            and of jobs from before this start.
+        alarms: moments at which something of a job becomes due.
         pairs: job -> the active jobs whose tasks wait for its tasks, one for one.
         kept: jobs that starve -> the workers that are kept for each, and since when.
         at, cause: of the event at hand.
-        usage_recorded_at: when what users have used was last recorded.
+        usage_recorded_at: when the usage of users was last recorded.
         backlogged: workers at which something waits, by address; it may name others that had a
             backlog.
         shared_until: until then little waits at workers, because others want in.
-        stored_until: when the oldest of what users have stored counts no more; None of nothing.
+        stored_until: when the oldest of what users have stored counts no more; None if they have
+            stored nothing.
         touched_jobs, touched_workers: what the event at hand changed, to be settled after it.
         touched_tokens: of tokens that came back since the last plan, how many of each were free
             before.
@@ -85,8 +88,16 @@ class State:
         unread: workers whose reports were not taken in for that reason; in the order of a dict.
     """
 
-    def __init__(self, config: Config, epoch: int, next_job_id: int, seals: Seals) -> None:
+    def __init__(
+        self,
+        config: Config,
+        epoch: int,
+        next_job_id: int,
+        seals: Seals,
+        features_of: Callable[[JobSpec], tuple[tuple[Gate, ...], Moments]],
+    ) -> None:
         self.config = config
+        self._features_of = features_of
         self.epoch = epoch
         self.seals = seals
         self.first_number = self.next_number = (seals.offset + epoch) << EPOCH_BITS
@@ -102,7 +113,9 @@ class State:
         self.rounds: dict[str, int] = {}
         self.set_aside: dict[str, Worker] = {}
         self.processes: WeakValueDictionary[str, Process] = WeakValueDictionary()
-        self.sharers = Sharers(config)
+        self.settings = SettingsInForce()
+        self.worker_groups = WorkerGroups()
+        self.sharers = Sharers(config, self.settings.of(GroupRecord))
         self.tokens = Tokens()
         self.flock = FlockMemory()
         self.dependencies = Dependencies()
@@ -117,9 +130,7 @@ class State:
         self.reconcile_until: float | None = None
         self.backoffs: list[BackOff] = []
         self.began_at = math.inf
-        self.wall_ahead_seconds = 0.0
-        self.deadlines: list[tuple[float, int]] = []
-        self.named_deadlines: list[tuple[float, int]] = []
+        self.alarms = Alarms()
         self.next_recall_at = 0.0
         self.backlogged: dict[str, Worker] = {}
         self.shared_until = 0.0
@@ -142,7 +153,7 @@ class State:
 
     @property
     def policies(self) -> PoliciesInForce:
-        """What tasks are charged on which workers."""
+        """The policies that say what tasks are charged on which workers."""
         return self.supply.policies
 
     # -- jobs, workers, and what they have in common -----------------------------------------------
@@ -150,7 +161,7 @@ class State:
     def new_job(
         self, job_id: int, owner: str, spec: JobSpec, submitted_at: float, size_bytes: int
     ) -> Job:
-        """A job whose tasks all wait.
+        """Makes a job whose tasks all wait.
 
         Args:
             size_bytes: of its spec, `encoded_bytes`.
@@ -173,28 +184,11 @@ class State:
         job.stores_files = spec.stores_files(keep_logs=self.config.keep_logs)
         self.jobs[job_id] = job
         self.queued_bytes.add(job)
-        deadline = spec.deadline(submitted_at)
-        if deadline is not None:
-            named = self._is_named(spec, submitted_at)
-            heapq.heappush(self.named_deadlines if named else self.deadlines, (deadline, job_id))
+        job.gates, job.changed = self._features_of(spec)
         return job
 
-    def past_deadline_seconds(self, spec: JobSpec, submitted_at: float) -> float | None:
-        """How long ago the deadline of a job was; negative if it is to come, None without one."""
-        deadline = spec.deadline(submitted_at)
-        if deadline is None:
-            return None
-        named = self._is_named(spec, submitted_at)
-        return self.at + (self.wall_ahead_seconds if named else 0.0) - deadline
-
-    def _is_named(self, spec: JobSpec, submitted_at: float) -> bool:
-        """Whether a job's deadline is by the machine's clock: it is a moment that its user has
-        named, or so long after a submission that an earlier start has dated.
-        """
-        return spec.deadline_at is not None or submitted_at < self.began_at
-
     def restored_job(self, record: JobRecord) -> Job:
-        """A job as the store has it, with counts of its own."""
+        """Makes a job as the store has it, with counts of its own."""
         size_bytes = encoded_bytes(record.spec)
         job = self.new_job(
             record.job_id, record.owner, record.spec, record.submitted_at, size_bytes
@@ -217,7 +211,7 @@ class State:
         self.queued_bytes.add(job)
 
     def remove_job(self, job: Job) -> None:
-        """A job is active no more."""
+        """Removes a job that is active no more."""
         del self.jobs[job.id]
         self.guests.discard(job.id)
         self.queued_bytes.drop(job)
@@ -225,7 +219,7 @@ class State:
         self.unpair(job)
 
     def class_of(self, ad: WorkerAd | None, jid: str) -> WorkerClass:
-        """The class of a worker with this ad; None if it is not known."""
+        """The class of a worker with this ad, which is None if it is not known."""
         if self.supply.too_many_classes():
             self.supply.forget_classes({worker.cls for worker in self.workers.values()})
         if ad is not None:
@@ -240,7 +234,7 @@ class State:
                 self._ask(asked.mine, asked.others)
 
     def _ask_for_worker(self, ad: WorkerAd) -> None:
-        """The same for a worker's."""
+        """Does the same for a worker's expression."""
         if ad.start:
             asked = interests_of(ad.start)
             self._ask(asked.others, asked.mine)
@@ -269,9 +263,7 @@ class State:
         return self.jobs.get(job_id) or self.ending.get(job_id)
 
     def unpair(self, job: Job) -> None:
-        """Nobody needs to be told any more what tasks of a job wait for: it has ended, or is
-        cancelled.
-        """
+        """Takes a job out of `pairs`: it has ended or is cancelled, and waits for no task."""
         pairing = job.pairing
         if pairing is None:
             return
@@ -285,15 +277,15 @@ class State:
     # -- what an event changes ---------------------------------------------------------------------
 
     def touch(self, worker: Worker) -> None:
-        """What a worker may take has changed: it is looked at again after the event."""
+        """Marks a worker that may take other tasks now, to look at it again after the event."""
         self.touched_workers[worker.jid] = worker
 
     def touch_job(self, job: Job) -> None:
-        """What a job needs has changed: it is looked at again after the event."""
+        """Marks a job whose needs have changed, to look at it again after the event."""
         self.touched_jobs[job] = None
 
     def touch_tokens(self, names: Iterable[str]) -> None:
-        """More of these may be free soon: workers are looked at for what waits for them."""
+        """Marks tokens that may soon be free: workers are looked at for what waits for them."""
         for name in names:
             self.touched_tokens.setdefault(name, self.tokens.free(name))
 
@@ -334,8 +326,20 @@ class State:
 
     # -- effects -----------------------------------------------------------------------------------
 
+    def refuse(
+        self, request: str, code: str, message: str, hint: str = "", cause: str = ""
+    ) -> bool:
+        """Tells whoever asked for something why it is not done; returns False.
+
+        Args:
+            code: of `kestrelctl.errors`.
+        """
+        answer = Answer(request=request, error=code, message=message, cause=cause, hint=hint)
+        self.emit(answer)
+        return False
+
     def emit(self, effect: Effect) -> None:
-        """Wants something done. What waits for a commit comes behind all that was recorded."""
+        """Adds an effect. One that waits for a commit comes behind all that was recorded."""
         if effect.after_commit:
             self._flush_records()
         self._effects.append(effect)
@@ -344,17 +348,17 @@ class State:
         """Asks a worker to give back attempts that wait there.
 
         Args:
-            makes_room: because others came, and not for a fault of its own.
+            makes_room: whether that is because others came, and not for a fault of its own.
         """
         worker.recalls = (*worker.recalls, makes_room)
         self.emit(Recall(worker=worker.jid, numbers=numbers))
 
     def note(self, level: str, text: str) -> None:
-        """Wants an operator to read something."""
+        """Adds a note that an operator should read."""
         self.emit(Note(level=level, text=text))
 
     def tell_member(self, worker: Worker, kind: str, reason: str = "") -> None:
-        """Says what became of a worker, unless it is lent by a neighbour: that is no member.
+        """Says what happened to a worker, unless a neighbour lends it: that is no member.
 
         Args:
             kind: one of `member_change.MEMBER_KINDS`.
@@ -365,7 +369,7 @@ class State:
             )
 
     def take_effects(self) -> list[Effect]:
-        """All that is to be done, in order; it counts as done from now on."""
+        """Takes all that is to be done, in order; it counts as done from now on."""
         self._flush_records()
         effects, self._effects = self._effects, []
         return effects

@@ -31,14 +31,14 @@ from kestrelctl.errors import (
 )
 from kestrelctl.files.tree_links import leads_outside
 
-#: Names are bytes in it, of any length, and files of any size.
+#: In it, names are bytes, of any length, and files have any size.
 _FORMAT: Final = tarfile.GNU_FORMAT
-#: After the last member: two empty blocks. tarfile adds more of them, up to 10 KiB, as for a tape.
+#: Two empty blocks after the last member. tarfile adds more of them, up to 10 KiB, as for a tape.
 END_BYTES = 2 * tarfile.BLOCKSIZE
 _ENCODING, _ERRORS = "utf-8", "surrogateescape"
-#: Of one archive, with the directories that names imply: twice the files that a task may leave.
+#: The most members of an archive, with directories that names imply: twice what a task may leave.
 MOST_MEMBERS = 200_000
-#: All their names together, which are in memory at once.
+#: The most bytes of all their names together, which are in memory at once.
 _MOST_NAMES_BYTES = 64 << 20
 #: No path is longer (PATH_MAX of Linux).
 _MOST_NAME_BYTES = 4096
@@ -46,7 +46,7 @@ _MOST_NAME_BYTES = 4096
 MEMBER_BYTES = 4096
 #: A smaller hole is packed as the zeros that it reads as.
 SMALLEST_HOLE_BYTES = 1 << 20
-#: Of one file, between its holes; of a larger one only larger holes are left out.
+#: The most parts of one file between its holes; in a larger file only larger holes are left out.
 _MOST_PARTS = 100_000
 #: Larger numbers than `off_t` has are no sizes.
 _LARGEST_BYTES = 2**63 - 1
@@ -75,7 +75,7 @@ def pack(entries: Mapping[str, Path], target: Path) -> None:
         UsageError: an entry is missing, is no file, directory or link, or leads outside.
         FileChanged: a file was written to meanwhile.
         NoSpace: the disk is full.
-        KestrelError: it cannot be read, or the archive not be written.
+        KestrelError: an entry cannot be read, or the archive cannot be written.
     """
     found: dict[str, Path] = {}
     for name, path in entries.items():
@@ -111,7 +111,7 @@ class Extent(NamedTuple):
 
     Attributes:
         start: where it begins in the file, in bytes.
-        size_bytes: of it.
+        size_bytes: its size.
     """
 
     start: int
@@ -119,13 +119,13 @@ class Extent(NamedTuple):
 
 
 class ArchiveMember(NamedTuple):
-    """What an archive holds under one name.
+    """A member of an archive, under one name.
 
     Attributes:
         kind: a type of `tarfile`.
         mode: its permissions.
         link: where a symbolic link points.
-        size_bytes: of a file, with its holes filled.
+        size_bytes: that of a file, with its holes filled.
         data_at, data_bytes: where its data is in the archive.
         map_at: where the map of a file with holes is.
     """
@@ -165,7 +165,7 @@ class ArchiveMember(NamedTuple):
             check: called before each piece; what it raises ends this.
 
         Raises:
-            OSError: it cannot be written, or the archive not be read.
+            OSError: it cannot be written, or the archive cannot be read.
         """
         at = self.data_at
         for start, size_bytes in self.extents(archive):
@@ -214,7 +214,7 @@ def members(archive: BinaryIO) -> list[ArchiveMember]:
 
 
 def unpacked_bytes(archive: Path) -> int:
-    """What an archive may take of a disk: its files with their holes filled, a block for each name.
+    """The room that an archive may take on a disk: files with holes filled, a block for each name.
 
     Raises:
         FileDamaged: it is no archive that can be unpacked.
@@ -236,7 +236,7 @@ def unpack(archive: Path, directory: Path, most_bytes: int) -> None:
     Raises:
         FileDamaged: it is no archive, or holds what `pack` never writes; nothing was written.
         NoSpace: it is too large, and nothing was written; or the disk is full.
-        KestrelError: it cannot be read, or the directory not be written.
+        KestrelError: it cannot be read, or the directory cannot be written.
     """
     try:
         with archive.open("rb") as opened:
@@ -310,7 +310,7 @@ def add_link(archive: tarfile.TarFile, name: str, link: str) -> None:
 
 
 def too_many(names: Iterable[str]) -> str | None:
-    """Why so many files, with the directories that they are in, are too many for an archive."""
+    """Explains why these files and their directories are too many for an archive; None if not."""
     found: set[str] = set()
     for each in names:
         found.update(_with_directories(each))
@@ -342,7 +342,7 @@ def _with_directories(name: str) -> Iterator[str]:
 
 
 def _extract(opened: BinaryIO, member: ArchiveMember, target: str, made: set[str]) -> None:
-    """Writes one of the members that have been looked at; into a directory of ours."""
+    """Writes one of the members that have been checked into a directory of ours."""
     _make_directory(posixpath.dirname(target), made)
     if member.kind == tarfile.DIRTYPE:
         _make_directory(target, made)
@@ -366,7 +366,7 @@ def _make_directory(directory: str, made: set[str]) -> None:
 
 
 def _read_members(archive: BinaryIO) -> Iterator[ArchiveMember]:
-    """What is in an archive, header by header; nothing is read that was not counted."""
+    """Yields the members of an archive, header by header; it reads nothing that was not counted."""
     end = archive.seek(0, os.SEEK_END)
     at = 0
     long: dict[bytes, str] = {}
@@ -489,7 +489,7 @@ def _write(archive: tarfile.TarFile, data: bytes) -> None:
 
 
 def _extents_of(file: int, size_bytes: int) -> Iterator[Extent]:
-    """The parts of an open file between holes that are worth to be left out (lseek(2))."""
+    """The parts of an open file between holes that are worth leaving out (lseek(2))."""
     smallest_bytes = max(SMALLEST_HOLE_BYTES, size_bytes // _MOST_PARTS)
     if size_bytes < smallest_bytes:
         yield Extent(0, size_bytes)
@@ -589,7 +589,7 @@ def _marks(status: os.stat_result) -> tuple[int, ...]:
 
 
 def _problem_with_members(found: Iterable[ArchiveMember]) -> str | None:
-    """Why an archive is none of ours; what is in it could write elsewhere."""
+    """Explains why an archive is none of ours and could write elsewhere; None if it is fine."""
     kinds: dict[str, bytes] = {}
     for member in found:
         name = member.name

@@ -17,15 +17,15 @@ from kestrelctl.errors import FileDamaged, FileExpired, KestrelError, Unreachabl
 from kestrelctl.protocol.upload_slots import Slot
 from kestrelctl.xmpp import tls as trust
 
-#: What is read, hashed and written at once.
+#: The bytes that are read, hashed and written at once.
 CHUNK_BYTES = 1024 * 1024
-#: Without a byte for so long, the connection is given up.
+#: A connection without a byte for so long is given up.
 SILENCE_SECONDS = 30.0
 _GONE = (404, 410)
 _SIZE_IS_WRONG = 413
 #: The place is not taken any more, five minutes after it was given: 401 by Prosody 0.12, 403 by 13.
 _PLACE_IS_OVER = (401, 403)
-#: Those that another try, with another place, may not get.
+#: Statuses that another try, with another place, may not get.
 _TRANSIENT = (408, 409, 429, 500, 502, 503, 504)
 _MOST_ANSWER_BYTES = 64 * 1024
 
@@ -38,7 +38,7 @@ class LineCut(Exception):
         self._url, self._why = urlsplit(url), why
 
     def explained(self) -> Unreachable:
-        """What to tell when trying again did not help."""
+        """Makes the error for when trying again did not help."""
         return Unreachable(
             f"the pool's file share at {self._url.netloc} cannot be used",
             cause=str(self._why) or type(self._why).__name__,
@@ -125,8 +125,8 @@ class Line:
         """Downloads what follows the first bytes, up to the end.
 
         Args:
-            from_bytes: so many are there already.
-            to_bytes: how large it is.
+            from_bytes: how many are there already.
+            to_bytes: how large the file is.
             add: called with what comes.
 
         Raises:

@@ -38,21 +38,21 @@ from kestrelctl.protocol.upload_slots import PieceTooLarge, Slot
 
 #: How much goes into one upload: what a cut costs at most, and how seldom a place is asked for.
 PIECE_BYTES = 32 * 1024 * 1024
-#: Of one `FileShare`; more wait.
+#: The most transfers of one `FileShare`; more wait.
 MOST_AT_ONCE = 4
 #: A connection that nobody uses is closed after so long, before Prosody does it.
 IDLE_SECONDS = 4.0
-#: In a row, without a byte in between that came through.
+#: The most tries in a row without a byte in between that came through.
 MOST_TRIES = 8
 LONGEST_PAUSE_SECONDS = 5.0
-#: In the addresses of uploads: nobody else learns the name of a file.
+#: The name in the addresses of uploads: nobody else learns the name of a file.
 _NAME = "piece"
 
 _T = TypeVar("_T")
 
 
 class Slots(Protocol):
-    """Who gives places to upload to: `UserConnection.request_slot` is one."""
+    """A source of places to upload to, such as `UserConnection.request_slot`."""
 
     async def __call__(self, size_bytes: int, filename: str) -> Slot:
         """A new place for so many bytes."""
@@ -65,7 +65,7 @@ class FileShare:
     Args:
         slots: asked once for each piece; who only gets files needs none.
         ca_file: whom to trust, as the XMPP connection does (see `xmpp.tls.context`).
-        piece_bytes: into what files are cut.
+        piece_bytes: the size of the pieces that files are cut into.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class FileShare:
         )
 
     async def get(self, stored: StoredFile, target: Path) -> None:
-        """Writes a file that lies in the share; `target` is there at once and whole, or not.
+        """Writes a file that lies in the share; `target` is there at once and whole, or not at all.
 
         What was read before a failure stays beside the target, and the next call reads on.
 
@@ -135,7 +135,8 @@ class FileShare:
     async def has(self, stored: StoredFile) -> bool:
         """Whether a file is still there, as far as its first piece tells: that goes first.
 
-        A share that cannot be asked has it, too: who wants it is told why it cannot be had.
+        A share that cannot be asked counts as having it: who wants it is told why it is not to be
+        had.
         """
         line = Line(self._ca_file)
         return await self._in_thread(partial(_is_there, stored, line), line)
@@ -167,12 +168,12 @@ class FileShare:
                 return Piece(sha256=sha256, size_bytes=size_bytes, url=slot.get_url)
 
     def _idle_line(self) -> Line:
-        """One that was just used, if there is one: connecting costs more than a small file."""
+        """A line that was just used, if there is one: connecting costs more than a small file."""
         return self._idle.pop()[1] if self._idle else Line(self._ca_file)
 
     def _close_later(self) -> None:
-        # Only by a weak reference: else the loop would keep a share that nobody uses any more, and
-        # its connections would be open until both are collected.
+        # The reference is weak: else the loop would keep a share that nobody uses any more, and its
+        # connections would be open until both are collected.
         self._closing = asyncio.get_running_loop().call_later(
             IDLE_SECONDS / 2, _close_idle_of, weakref.ref(self)
         )
@@ -212,7 +213,7 @@ class Source:
         self._whole = hashlib.sha256()
 
     def sha256(self) -> str:
-        """Of all that was sent."""
+        """The hash of all that was sent."""
         return self._whole.hexdigest()
 
     def check_unchanged(self) -> None:
@@ -225,7 +226,7 @@ class Source:
             raise self._changed("its size, its time or the file itself is another than before")
 
     def send(self, start: int, size_bytes: int, slot: Slot, line: Line) -> str:
-        """Sends a part and returns its hash; the whole's is counted on if it went through."""
+        """Sends a part and returns its hash; the hash of the whole goes on if it went through."""
         piece = hashlib.sha256()
         whole = piece if size_bytes == self.size_bytes else self._whole.copy()
         try:
@@ -311,7 +312,7 @@ def _fetch(stored: StoredFile, target: Path, line: Line) -> None:
 
 
 class _Enough(Exception):
-    """What came so far is all that was to be known."""
+    """Ends a download: what came so far is all that was to be known."""
 
 
 def _is_there(stored: StoredFile, line: Line) -> bool:
@@ -328,7 +329,7 @@ def _is_there(stored: StoredFile, line: Line) -> bool:
 
 
 def _draft_name(stored: StoredFile, name: str) -> str:
-    """Of what was read so far: the same for the next call, another for another file."""
+    """The name of what was read so far: the same for the next call, another for another file."""
     both = hashlib.sha256(os.fsencode(name) + b"\0" + stored.sha256.encode())
     return f".{both.hexdigest()[:32]}.part"
 
@@ -357,7 +358,7 @@ class _Draft:
         self._buffer = memoryview(bytearray(min(CHUNK_BYTES, stored.size_bytes)))
 
     def complete(self) -> None:
-        """Returns when all is there. FileDamaged if that cannot be."""
+        """Reads what is missing. Raises FileDamaged if the file cannot become whole."""
         self._hash = self._hash_of(0, self._stored.size_bytes)
         found_bytes = self._end = self._stream.tell()
         start = 0
@@ -409,7 +410,7 @@ class _Draft:
         return wrong
 
     def _hash_of(self, start: int, size_bytes: int) -> hashlib._Hash:
-        """Of what is there of a part."""
+        """The hash of what is there of a part."""
         found = hashlib.sha256()
         self._stream.seek(start)
         while size_bytes:

@@ -9,14 +9,14 @@ import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import dropwhile
 
-#: Through more links no link is followed: it may lead in a circle.
+#: A link is not followed through more links than this: it may lead in a circle.
 _MOST_LINKS = 16
 
 
 def leads_outside(name: str, link: str) -> bool:
     """Whether a link at a name of an archive may leave it.
 
-    Going up after a name is no way to stay inside: the name may be another link.
+    A link that goes up after a name may leave it, because the name may be another link.
     """
     parts = [part for part in link.split("/") if part not in ("", ".")]
     on = list(dropwhile(lambda part: part == "..", parts))
@@ -24,12 +24,12 @@ def leads_outside(name: str, link: str) -> bool:
 
 
 def problem_with_link(name: str, links: Mapping[str, str], there: Set[str]) -> str:
-    """Why a link does not go along; empty if it leads to what does, perhaps through other links.
+    """Explains why a link does not go along; empty if it leads to what does, even through others.
 
     Nothing is asked of a file system, where somebody may change it meanwhile.
 
     Args:
-        name: of the link.
+        name: that of the link.
         links: where links point, by name.
         there: the names of all that goes along, as `with_directories` gives them.
     """
@@ -46,7 +46,7 @@ def problem_with_link(name: str, links: Mapping[str, str], there: Set[str]) -> s
 
 
 def with_directories(names: Iterable[str]) -> frozenset[str]:
-    """These names, those of all directories that they are in, and `.` for the top."""
+    """Adds to names all directories that they are in, and `.` for the top."""
     found = {"."}
     for name in names:
         while name and name not in found:

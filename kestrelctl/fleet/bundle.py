@@ -22,17 +22,17 @@ from kestrelctl.fleet.shell import Shell
 from kestrelctl.fleet.units import UNITS
 
 _TIMEOUT_SECONDS = 300
-#: What a host may send, unpacked: a few megabytes are usual.
+#: The most that a host may send, unpacked: a few megabytes are usual.
 MAX_COLLECTED_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What a host gave.
+    """The files that a host sent.
 
     Attributes:
         files: text by path.
-        failed: why something is not there, by what.
+        failed: the reason why something is missing, by its name.
     """
 
     files: dict[str, str]
@@ -44,7 +44,7 @@ def collect_from(shell: Shell, *, hours: float, journal_bytes: int) -> Collected
 
     Args:
         hours: how far back its journals go.
-        journal_bytes: how much of each at the most.
+        journal_bytes: the most that is sent of each.
 
     Raises:
         KestrelError: it could not be done there.

@@ -16,7 +16,7 @@ from kestrelctl.errors import KestrelError, Unreachable
 from kestrelctl.fleet.host import Host
 from kestrelctl.fleet.shell import Connect, Shell
 
-#: How long a caller that stops waits for connections to close. One was once seen not to.
+#: How long a caller that stops waits for connections to close: one was once seen not to close.
 CLOSE_SECONDS = 5.0
 
 S = TypeVar("S")
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class HostOutcome(Generic[T]):
-    """What came of the work on a host: a value or an error."""
+    """The outcome of the work on a host: a value or an error."""
 
     host: str
     value: T | None = None
@@ -62,15 +62,15 @@ async def stream(
     *,
     at_once: int,
 ) -> AsyncGenerator[Said[S] | HostOutcome[T]]:
-    """Does the work on every host; tells what it says on the way and what came of it.
+    """Does the work on every host; yields what it reports on the way, and its outcome.
 
-    If the caller stops iterating, what still runs is ended, on the hosts, too. The threads are
+    If the caller stops iterating, what still runs is ended, also on the hosts. The threads are
     daemons, so that one that waits for a host cannot keep the process alive.
 
     Args:
         work: runs in a thread of its own, with a function to say things with; a KestrelError that
             it raises is its outcome.
-        at_once: on how many hosts at the most.
+        at_once: the most hosts at a time.
     """
     loop = asyncio.get_running_loop()
     events: asyncio.Queue[Said[S] | HostOutcome[T] | BaseException] = asyncio.Queue()

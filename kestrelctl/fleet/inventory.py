@@ -1,4 +1,4 @@
-"""Which hosts there are: what Ansible itself says about its inventory and its configuration."""
+"""Lists the hosts of an inventory: Ansible itself reads the inventory and its configuration."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _json(text: str) -> Any:
 
 
 def _ask(program: str, *args: str) -> tuple[str, str]:
-    """What a program of Ansible writes on standard output, and on standard error."""
+    """Runs a program of Ansible; returns its standard output and its standard error."""
     beside = Path(sys.executable).parent / program
     path = shutil.which(program) or (str(beside) if beside.exists() else None)
     if path is None:

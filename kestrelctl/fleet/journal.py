@@ -1,4 +1,4 @@
-"""What the services of many hosts wrote to their journals (journalctl(1))."""
+"""The entries that services of many hosts wrote to their journals (journalctl(1))."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def journal_command(
     """The command whose lines `read_entry` reads.
 
     Args:
-        lines: the newest so many; None for all since `since`.
+        lines: how many of the newest; None for all since `since`.
         since: a time as in systemd.time(7).
     """
     words = ["journalctl", "--no-pager", "--quiet", "--output=json", f"--output-fields={_FIELDS}"]
@@ -45,7 +45,7 @@ def journal_command(
 
 
 def read_entry(host: str, line: str) -> Entry | None:
-    """An entry from a line of JSON; None if it is none."""
+    """Reads an entry from a line of JSON; None if the line is not one."""
     try:
         found = json.loads(line)
         at = int(found["__REALTIME_TIMESTAMP"]) / 1e6
@@ -64,7 +64,7 @@ def read_entry(host: str, line: str) -> Entry | None:
 
 
 def _text(message: object) -> str:
-    """A message: a text, an array of bytes if it is none, or null if it was too long."""
+    """Decodes a message: a text, an array of bytes if it is none, or null if it was too long."""
     if isinstance(message, list):
         if all(isinstance(each, int) and 0 <= each < 256 for each in message):
             return bytes(message).decode(errors="replace")

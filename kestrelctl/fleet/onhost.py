@@ -59,7 +59,7 @@ _NAME = r"(?:[\w.-]*(?:passw(?:or)?d|passphrase|secret|token|api_?key|private_?k
 ASSIGNED = re.compile(
     rf"""(?i)(["']?\b{_NAME}["']?\]?\s*(?:=>?|:(?!/))\s*)("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|[^\s"',;}}]+)"""
 )
-#: The next words of a command line.
+#: The word of a command line that follows such an option, or `worker join`.
 ARGUMENT = re.compile(r"(?i)(--?(?:password|secret|token)[ =]|\bworker join )(\S+)")
 IN_URL = re.compile(r"(\w://[^\s/:@]*:)([^\s/@]+)(@)")
 BEARER = re.compile(r"(?i)(\b(?:bearer|basic) )([\w.~+/=-]{8,})")
@@ -100,7 +100,7 @@ def assigned_in(text: str) -> set[str]:
 
 
 class Collection:
-    """What was collected, and what could not be."""
+    """The files that were collected, and the reasons why others could not be."""
 
     def __init__(self, root: str = "") -> None:
         """Args:
@@ -143,7 +143,7 @@ class Collection:
                 self.failed[name] = f"{argv[0]} ended with status {done.returncode}"
 
     def store(self) -> None:
-        """The files of the state directory with their sizes, and how many rows databases have."""
+        """Adds the sizes of the files in the state directory, and the row counts of databases."""
         sizes: dict[str, int] = {}
         rows: dict[str, dict[str, int]] = {}
         top = self.root + STATE
@@ -189,7 +189,7 @@ class Collection:
 
 
 def row_counts(path: str) -> dict[str, int]:
-    """How many rows each table of an SQLite database has.
+    """Counts the rows of each table of an SQLite database.
 
     Nothing is written: without a write-ahead log nobody has the database open, and SQLite need not
     make the files that it shares with others (https://sqlite.org/wal.html#readonly).
@@ -217,7 +217,7 @@ def collect(units: list[str], hours: float, journal_bytes: int) -> Collection:
     """Collects everything on this host.
 
     Args:
-        journal_bytes: how much of each journal at the most, its end.
+        journal_bytes: the most that is kept of each journal, from its end.
     """
     found = Collection()
     found.learn_secrets()

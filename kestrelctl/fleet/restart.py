@@ -38,7 +38,7 @@ class RestartStep:
 
 
 def installed(shell: Shell, units: Sequence[str]) -> list[str]:
-    """Which of the units a host has.
+    """Returns those of the units that a host has.
 
     Raises:
         KestrelError: it cannot tell.
@@ -50,11 +50,11 @@ def installed(shell: Shell, units: Sequence[str]) -> list[str]:
 
 
 def plan(found: Iterable[tuple[str, Sequence[str]]], serial: int) -> list[RestartStep]:
-    """In which order to restart: servers before managers before workers.
+    """Puts restarts in order: servers before managers before workers.
 
     Args:
         found: (host, its units).
-        serial: so many workers at a time; everything else goes one by one.
+        serial: how many workers at a time; everything else goes one by one.
     """
     pairs = list(found)
     known = {unit: i for i, unit in enumerate(UNITS)}

@@ -33,7 +33,7 @@ _AS_ROOT = 'if [ "$(id -u)" != 0 ]; then set -- sudo -n -- "$@"; fi; exec "$@"'
 
 
 class Ran(msgspec.Struct, frozen=True):
-    """What came of a command; `stdout` is empty if it was passed on line by line."""
+    """The result of a command; `stdout` is empty if it was passed on line by line."""
 
     status: int
     stdout: str
@@ -106,7 +106,7 @@ class Lines:
             self._on_line(line)
 
     def flush(self) -> None:
-        """Nothing: lines are passed on as soon as they end."""
+        """Does nothing: lines are passed on as soon as they end."""
 
     def finish(self) -> None:
         """Passes on a last line that has no end."""

@@ -50,7 +50,7 @@ class _Quiet:
     """Makes a runner drop output that was passed on, and look for no prompts in it."""
 
     def respond(self, buffer_: list[str]) -> None:
-        """Is called after each piece of output, with all of them so far."""
+        """Drops output that was passed on; called after each piece, with all pieces so far."""
         if self.opts["out_stream"] is not None:  # type: ignore[attr-defined]
             buffer_.clear()
 

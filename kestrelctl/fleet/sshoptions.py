@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-#: What Fabric and Paramiko can follow.
+#: Options that Fabric and Paramiko can follow.
 _FOLLOWED = {
     name.lower(): name
     for name in (
@@ -22,7 +22,7 @@ _FOLLOWED = {
         "UserKnownHostsFile",
     )
 }
-#: What changes nothing here: one connection, commands only, host keys verified in any case.
+#: Options that change nothing here: one connection, commands only, host keys verified in any case.
 _HARMLESS = {
     "batchmode",
     "compression",
@@ -50,7 +50,7 @@ _HARMLESS_FLAGS = set("46ACTanqtvx")
 
 @dataclass(frozen=True, slots=True)
 class SshOptions:
-    """What became of an option string.
+    """The options that were read from a string.
 
     Attributes:
         lines: `Name value`, in the order in which they were given.

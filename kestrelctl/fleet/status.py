@@ -46,12 +46,12 @@ class Certificate(msgspec.Struct, frozen=True):
 
 
 class HostStatus(msgspec.Struct, frozen=True):
-    """How a host is.
+    """The state of a host.
 
     Attributes:
         version: of the installed kestrelctl; empty if there is none.
         disk_free_bytes, disk_bytes: of the file system of /var/lib/kestrel.
-        load: over the last minute, of so many `cpus`.
+        load: over the last minute, on `cpus` processors.
         clock_offset_seconds: how far its clock is ahead of ours.
         clock_error_seconds: by how much that may be wrong: half of the round trip.
     """
@@ -107,7 +107,7 @@ def _read(found: Mapping[str, str], offset: float, error: float) -> HostStatus:
 
 
 def clock_offset(shell: Shell, clock: Callable[[], float]) -> tuple[float, float]:
-    """How far a host's clock is ahead, and the error of that: half of the round trip; seconds.
+    """Measures how far a host's clock is ahead, and the error: half of the round trip; seconds.
 
     As in NTP (RFC 5905, 8): the host's time is taken to be that of the middle of the exchange.
 

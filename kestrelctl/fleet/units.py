@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-#: In the order in which they depend on one another.
+#: The services of a pool, in the order in which they depend on one another.
 UNITS = ("prosody", "kestrel-manager", "kestrel-worker", "prometheus", "grafana-server")
-#: Those that are Kestrel's own.
+#: The services that are Kestrel's own.
 KESTREL_UNITS = ("kestrel-manager", "kestrel-worker")
 
 _PROPERTIES = "Id,LoadState,ActiveState,SubState,StateChangeTimestamp,NRestarts"

@@ -1,4 +1,4 @@
-"""A dashboard as JSON: what of it counts, how two are compared, and the files they are kept in."""
+"""A dashboard as JSON: which parts count, how two are compared, and the files they are kept in."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kestrelctl.errors import KestrelError, NotFound, UsageError
 
 Json = dict[str, Any]
 
-#: What a server writes into a dashboard for itself.
+#: Keys that a server writes into a dashboard for itself.
 _OF_THE_SERVER = ("id", "version", "iteration")
 
 
@@ -97,10 +97,10 @@ def read_boards(directory: Path) -> list[Board]:
 
 
 def pick(boards: Sequence[Board], names: Iterable[str]) -> list[Board]:
-    """Those of the dashboards that are named, by file or uid; all if none is.
+    """Returns the dashboards that are named, by file or uid; all if no name is given.
 
     Raises:
-        NotFound: a name is that of no dashboard.
+        NotFound: no dashboard has one of the names.
     """
     wanted = list(dict.fromkeys(names))
     if not wanted:

@@ -77,7 +77,7 @@ def connect(access: GrafanaAccess) -> Grafana:
 
 
 class Grafana:
-    """What the dashboards need of a server. Every method may raise the errors of `refusals`."""
+    """The requests to a server for dashboards. Each method may raise the errors of `refusals`."""
 
     def __init__(self, api: Any, access: GrafanaAccess) -> None:
         self._api = api
@@ -217,7 +217,7 @@ class Grafana:
         """Turns what goes wrong into an error that says what was being done.
 
         Args:
-            doing: what, e.g. `list dashboards of`, before the name of the server.
+            doing: the action, e.g. `list dashboards of`, before the name of the server.
         """
         from grafana_client.client import GrafanaException
         from niquests.exceptions import RequestException

@@ -1,8 +1,8 @@
 """Data frames of the Prometheus data source, in the form that panels draw.
 
-The server answers with a frame for each series. What makes one table of them, or the rows of a
-heat map, is done by Grafana's pages before a panel sees the data; a snapshot holds what a panel
-sees, so it is done here, too (grafana/grafana, packages/grafana-prometheus, result_transformer).
+The server answers with a frame for each series. Grafana's pages make one table of them, or the rows
+of a heat map, before a panel sees the data. A snapshot holds what a panel sees, so it is done here,
+too (grafana/grafana, packages/grafana-prometheus, result_transformer).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def as_drawn(frames: Sequence[Json], query_format: str, value_name: str) -> list
     """The frames of one query as a panel takes them.
 
     Args:
-        query_format: of the query: `time_series`, `table` or `heatmap`.
+        query_format: the format of the query: `time_series`, `table` or `heatmap`.
         value_name: title of a table's column of values.
     """
     series = [frame for frame in frames if len(frame["schema"]["fields"]) == 2]

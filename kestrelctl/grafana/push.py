@@ -1,6 +1,6 @@
 """Plans and carries out a push; an edit by hand is not lost by accident.
 
-Grafana keeps a message with each version of a dashboard. Those of a push name the version of
+Grafana keeps a message with each version of a dashboard. The messages of a push name the version of
 kestrelctl and the fingerprint of what it pushed. So the newest message tells whether somebody has
 saved the dashboard since, whatever the server makes of the JSON that it stores.
 """
@@ -21,7 +21,7 @@ _MARK = re.compile(r"kestrelctl (\S+) dashboards push, content ([0-9a-f]{16})")
 
 @dataclass(frozen=True, slots=True)
 class PushStep:
-    """What becomes of one dashboard.
+    """The part of a push that concerns one dashboard.
 
     Attributes:
         state: `created`, `updated` or `unchanged`.
@@ -36,7 +36,7 @@ class PushStep:
 
 
 def plan(grafana: Grafana, boards: Sequence[Board], folder: str | None) -> list[PushStep]:
-    """What a push of the dashboards into the folder would do; None for a folder yet to be made.
+    """Plans a push of the dashboards into the folder, which is None if it is yet to be made.
 
     Raises:
         KestrelError: the server reads one of the dashboards from a file of its own.
@@ -116,6 +116,6 @@ def _edited(saved: Saved, edit: Edit | None) -> str:
 
 
 def _order(version: str) -> tuple[tuple[int, ...], float]:
-    """What versions are sorted by: a development version comes before its release."""
+    """Returns a sort key for versions: a development version comes before its release."""
     release, _, development = version.partition("+")[0].partition(".dev")
     return tuple(map(int, re.findall(r"\d+", release))), float(development or "inf")

@@ -49,7 +49,7 @@ def translated(error: Exception, doing: str, url: str) -> KestrelError:
 
 
 def no_grafana(url: str, why: str) -> Unreachable:
-    """Something else than Grafana answers."""
+    """Makes the error for an address at which something other than Grafana answers."""
     return Unreachable(
         f"there is no Grafana at {url}", cause=why, hint="--url with the path, if it is under one"
     )
@@ -96,7 +96,7 @@ def _status(error: GrafanaException) -> str:
 
 
 def _root(error: BaseException) -> str:
-    """What the first of a chain of errors says."""
+    """Returns the text of the first in a chain of errors."""
     while (before := error.__cause__ or error.__context__) is not None:
         error = before
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

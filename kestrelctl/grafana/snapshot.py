@@ -1,7 +1,7 @@
 """A dashboard that holds the data of a span of time, and is shown without the data source.
 
-The HTTP API stores what it is given and fetches no data: a dashboard alone would ask the data
-source again, of whoever looks. So each panel's queries are run here, by the server, and their
+The HTTP API stores what it is given and fetches no data: a dashboard alone would query the data
+source again for whoever looks. So each panel's queries are run here, by the server, and their
 answers put where Grafana's pages put them (grafana/grafana, transformSceneToSaveModel.ts:
 a query of the kind `snapshot`, and everything that could query anew taken out).
 """
@@ -30,7 +30,7 @@ def with_data(grafana: Grafana, model: Json, datasource: str, from_ms: int, to_m
 
     Args:
         datasource: uid of the Prometheus data source.
-        from_ms: since 1970, as `to_ms`.
+        from_ms: milliseconds since 1970, as is `to_ms`.
 
     Raises:
         KestrelError: a panel's query fails.
@@ -102,7 +102,7 @@ def _variables(model: Json) -> list[Json]:
 
 
 def _value(variable: Json) -> str:
-    """What stands for the variable in an expression: a regular expression if it is several."""
+    """The text for a variable in an expression: a regular expression if it has several values."""
     value: Any = (variable.get("current") or {}).get("value", "")
     chosen = [str(each) for each in (value if isinstance(value, list) else [value])]
     if "$__all" in chosen:

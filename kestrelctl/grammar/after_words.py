@@ -1,4 +1,4 @@
-"""Which jobs a job waits for: `12`, `12:failed`, `3-9:ended`, `last`."""
+"""The jobs that a job waits for, in words: `12`, `12:failed`, `3-9:ended`, `last`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def parse_after_each(word: str | None, last: Callable[[], int]) -> int:
     """The id of the job for whose tasks those of another wait, one for one; 0 for none.
 
     Args:
-        last: as of `parse_after`.
+        last: as in `parse_after`.
 
     Raises:
         UsageError: it is no id.
@@ -63,7 +63,7 @@ def parse_after_each(word: str | None, last: Callable[[], int]) -> int:
 
 
 def split_ending(word: str) -> tuple[str, WantedEnd]:
-    """What is waited for, and how it must end: `ok` unless the word says so.
+    """Splits a word into what is waited for, and how it must end: `ok` unless the word says so.
 
     Raises:
         UsageError: there is no such way to end.
@@ -79,7 +79,7 @@ def split_ending(word: str) -> tuple[str, WantedEnd]:
 
 
 def in_ranges(numbers: Sequence[tuple[int, WantedEnd]]) -> tuple[After, ...]:
-    """Numbers with how each must end, as few ranges."""
+    """Joins numbers, each with how it must end, into few ranges."""
     found: list[After] = []
     for number, ending in sorted(numbers):
         last = found[-1] if found else None

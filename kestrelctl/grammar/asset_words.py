@@ -18,7 +18,7 @@ NO_MORE_STATUS = 75
 
 
 def asked_assets(words: Iterable[str]) -> dict[str, float]:
-    """What a task asks for: `NAME=AMOUNT` each; the last of a name counts.
+    """Reads what a task asks for: `NAME=AMOUNT` each; the last of a name counts.
 
     Raises:
         UsageError: a word is not of that form.
@@ -30,7 +30,7 @@ def asked_assets(words: Iterable[str]) -> dict[str, float]:
 
 
 def limited_assets(words: Iterable[str]) -> dict[str, float | None]:
-    """How much may be used at once: `NAME=AMOUNT`, or `NAME=none` for any amount.
+    """Reads how much may be used at once: `NAME=AMOUNT`, or `NAME=none` for any amount.
 
     Raises:
         UsageError: a word is not of that form, or a name comes twice.
@@ -44,8 +44,8 @@ def limited_assets(words: Iterable[str]) -> dict[str, float | None]:
 
 
 def offered_assets(words: Iterable[str]) -> AssetChange:
-    """What a worker has: `NAME=AMOUNT`, `NAME=ID,ID…`, `NAME=indexed:ID…`, `NAME=shared:COUNT`,
-    `NAME=?`, `NAME=?:EXIT_STATUS`.
+    """Reads what a worker has: `NAME=AMOUNT`, `NAME=ID,ID…`, `NAME=indexed:ID…`,
+    `NAME=shared:COUNT`, `NAME=?`, `NAME=?:EXIT_STATUS`.
 
     Raises:
         UsageError: a word is not of that form, or a name comes twice.

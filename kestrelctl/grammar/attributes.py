@@ -1,4 +1,4 @@
-"""Attributes of a worker's own, as its operator writes them."""
+"""A worker's own attributes, as its operator writes them."""
 
 from __future__ import annotations
 

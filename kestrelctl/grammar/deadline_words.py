@@ -1,4 +1,4 @@
-"""Moments as people write them: deadlines, and since when something is looked at."""
+"""Moments as people write them: deadlines, and beginnings of periods."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import re
 from datetime import datetime
 from typing import NamedTuple
 
+from kestrelctl.core.model.job.spec import Begin
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.quantities import parse_duration
+from kestrelctl.grammar.quantities import parse_duration, with_short_units
 
-#: How a date begins, and no duration does.
+#: The beginning of a date, as no duration begins.
 _DATE = re.compile(r"\d{4}-\d")
 #: A year, a date, or seconds since 1970 as `date +%s` prints them.
 _MAY_BE_A_DATE = re.compile(r"20\d\d|20\d\d[01]\d[0-3]\d|[12]\d{9}")
@@ -25,7 +26,7 @@ class Deadline(NamedTuple):
 def parse_deadline(text: object) -> Deadline:
     """The deadline in `2h`, `90`, `2030-12-24T18:00` or `2030-12-24T18:00+01:00`.
 
-    A date without a zone is one of the zone of whoever reads it.
+    A date without a zone is in the zone of whoever reads it.
 
     Raises:
         UsageError: it is neither a duration nor a moment.
@@ -47,6 +48,23 @@ def parse_deadline(text: object) -> Deadline:
     return Deadline(at=at, seconds=seconds)
 
 
+def parse_begin(text: object) -> Begin:
+    """The moment before which nothing starts, as a deadline, or as `now+1hour` in Slurm's way.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if isinstance(text, Begin):  # as it was parsed already
+        return text
+    words = str(text).strip()
+    if words == "now":
+        return Begin(seconds=0.0)
+    if words.startswith("now+"):
+        return Begin(seconds=parse_duration(with_short_units(words.removeprefix("now+"))))
+    found = parse_deadline(words)
+    return Begin(at=found.at, seconds=found.seconds)
+
+
 class Since(NamedTuple):
     """A moment in seconds since the epoch, or seconds back from now."""
 
@@ -54,7 +72,7 @@ class Since(NamedTuple):
     seconds: float = 0.0
 
     def moment(self, now: float) -> float:
-        """When it began, in seconds since the epoch.
+        """Computes the moment, in seconds since the epoch.
 
         Raises:
             UsageError: it lies ahead.
@@ -68,9 +86,10 @@ class Since(NamedTuple):
 
 
 def parse_since(text: object) -> Since:
-    """Since when: the last `7d`, `2026-11-01`, `2026-11-01T18:00` or `2026-11-01T18:00+01:00`.
+    """Reads the beginning of a period: the last `7d`, `2026-11-01`, `2026-11-01T18:00` or
+    `2026-11-01T18:00+01:00`.
 
-    A date without a zone is one of the zone of whoever reads it, and begins at midnight.
+    A date without a zone is in the zone of whoever reads it, and begins at midnight.
 
     Raises:
         UsageError: it is neither a duration nor a moment.

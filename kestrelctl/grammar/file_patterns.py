@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import re
 
-#: What stands for a number there: `%j` and `%A_%a` in Slurm, `%{TASK_ID}` in HyperQueue,
+#: Placeholders of a number there: `%j` and `%A_%a` in Slurm, `%{TASK_ID}` in HyperQueue,
 #: `$(Process)` in HTCondor.
 IN_FILE_NAMES = re.compile(r"%\d*[aAjJtsnNux]|%\{[A-Z_]+\}|\$\((?:Cluster|Process)(?:Id)?\)")

@@ -22,7 +22,7 @@ _SENTENCES = {
 
 
 def free_words(classes: Sequence[LentClassView]) -> str:
-    """What is free of each class: `3.5 CPUs on 2 machines`."""
+    """Tells what is free of each class: `3.5 CPUs on 2 machines`."""
     return "; ".join(
         f"{each.free.get('cpus', 0.0):g} CPUs on {plural(each.machines, 'machine')}"
         for each in classes
@@ -30,11 +30,11 @@ def free_words(classes: Sequence[LentClassView]) -> str:
 
 
 def round_trip(seconds: float | None) -> str:
-    """How long an answer takes: in milliseconds."""
+    """The time that an answer takes, in milliseconds; `-` if it is not known."""
     return "-" if seconds is None else f"{seconds * 1000:.3g} ms"
 
 
 def neighbour_words(answer: NeighbourAnswer) -> str:
-    """Why a neighbour does not run a task: a sentence without its end."""
+    """Explains why a neighbour does not run a task: a sentence without its end."""
     why = _SENTENCES.get(answer.reason, f"does not fit ({answer.reason})")
     return f"{why}: {answer.detail}" if answer.detail else why

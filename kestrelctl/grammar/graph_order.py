@@ -1,4 +1,4 @@
-"""Jobs of one file that name each other: in an order in which parents come first."""
+"""Arranges the jobs of one file that name each other so that parents come first."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def arrange(
     last: Callable[[], int],
     after_each: Mapping[str, str] | None = None,
 ) -> list[Placed]:
-    """Jobs in an order in which parents come first, and otherwise as they were given.
+    """Arranges jobs so that parents come first, and otherwise as they were given.
 
     Args:
         after: for each job the words that say what it waits for: a name of another, a glob such as
@@ -103,12 +103,12 @@ class _Alike:
     def pair_with(
         self, name: str, word: str, number: Mapping[str, int], last: Callable[[], int]
     ) -> None:
-        """Has their tasks wait for those of another, one for one; it is one more parent to them.
+        """Makes their tasks wait for those of another, one for one; it is one more parent to them.
 
         Args:
-            name: of the first of them.
+            name: the name of the first of them.
             word: names the other one; empty for none.
-            last: as of `arrange`.
+            last: as in `arrange`.
         """
         if not word:
             return
@@ -136,7 +136,7 @@ def _meant(
     number: Mapping[str, int],
     last: Callable[[], int],
 ) -> tuple[dict[int, WantedEnd], tuple[After, ...]]:
-    """What the words of a job name: jobs of the file by their numbers, and others."""
+    """The jobs that the words of a job name: those of the file by their numbers, and others."""
     mine: dict[int, WantedEnd] = {}
     ids = []
     for word in words:

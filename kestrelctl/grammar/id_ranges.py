@@ -1,4 +1,4 @@
-"""Which jobs and tasks a command is about: `last`, `all`, `3,5-9`, or a name."""
+"""The jobs and tasks that a command is about: `last`, `all`, `3,5-9`, or a name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kestrelctl.errors import UsageError
 #: `int` refuses thousands of digits.
 _RANGE = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?")
 _MOST_IDS = 100_000
-#: The latest job of whoever asks, and all of his that a command is about.
+#: The words for the latest job of whoever asks, and for all of his that a command is about.
 LAST = "last"
 ALL = "all"
 
@@ -39,7 +39,7 @@ def is_moving(jobs: str) -> bool:
 
 
 def ranges_of(jobs: str) -> str:
-    """What of a selection may mean many jobs: `all` and ranges; empty for nothing."""
+    """The words of a selection that may mean many jobs, `all` and ranges; empty without any."""
     return ",".join(word for word in jobs.split(",") if word == ALL or "-" in word)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from kestrelctl.protocol.requests import ENDED_STATES, JOB_STATES
 
-#: States of active jobs -> what is true of the jobs that are shown so.
+#: States of active jobs -> the expression that is true of the jobs that are shown so.
 _OF_ACTIVE = {
     "waiting": 'State == "active" && Running == 0 && Waiting > 0 && !Held',
     "running": "Running > 0",
@@ -21,7 +21,7 @@ def chosen_states(states: Iterable[str], where: str) -> tuple[list[str], str]:
     """The states and the expression with which the pool is asked for jobs.
 
     Args:
-        states: of `LISTED_STATES`; none for all.
+        states: some of `LISTED_STATES`; none for all.
         where: an expression that must be true as well; empty for none.
     """
     asked = list(dict.fromkeys(states))

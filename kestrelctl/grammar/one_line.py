@@ -1,4 +1,4 @@
-"""Text of others, made fit for a line of one's own."""
+"""Makes text of others fit for a line of one's own."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def _pattern(value: str) -> list[str]:
 
 
 def _dependency(value: str) -> list[str]:
-    """`afterok:12:13,afterany:7` as options `--after`."""
+    """Turns `afterok:12:13,afterany:7` into options `--after`."""
     words: list[str] = []
     for part in value.split(","):
         kind, _, jobs = part.partition(":")
@@ -116,13 +116,13 @@ def _machine(operator: str) -> Callable[[str], list[str]]:
 
 
 def _gpus(value: str) -> list[str]:
-    """`2` or `a100:2`."""
+    """Reads `2` or `a100:2`."""
     kind, _, count = value.rpartition(":")
     return ["--gpus", count, *(["--requires", kind] if kind else [])]
 
 
 def _generic_resources(value: str) -> list[str]:
-    """`gpu:2`, `gpu:a100:2` or `fpga:1`, several with commas."""
+    """Reads `gpu:2`, `gpu:a100:2` or `fpga:1`, several with commas."""
     words: list[str] = []
     for each in value.split(","):
         name, *rest = each.split(":")
@@ -136,7 +136,7 @@ def _generic_resources(value: str) -> list[str]:
 
 
 def _licences(value: str) -> list[str]:
-    """`matlab:2,fluent`."""
+    """Reads `matlab:2,fluent`."""
     words: list[str] = []
     for each in value.split(","):
         name, _, count = each.partition(":")
@@ -158,7 +158,7 @@ def _resource(value: str) -> list[str]:
 
 
 def _signal(value: str) -> list[str]:
-    """`B:USR1@60`, `TERM@30` or `INT`."""
+    """Reads `B:USR1@60`, `TERM@30` or `INT`."""
     name, _, seconds = value.rpartition(":")[2].partition("@")
     name = name.upper().removeprefix("SIG")
     words = ["--stop-signal", name] if name in STOP_SIGNALS else []
@@ -200,7 +200,7 @@ def _halt(value: str) -> list[str]:
 
 
 def _export(value: str) -> list[str]:
-    """`ALL,LEVEL=3,PATH` or `NONE`."""
+    """Reads `ALL,LEVEL=3,PATH` or `NONE`."""
     words: list[str] = []
     for each in value.split(","):
         if each not in ("NONE", "NIL"):
@@ -268,7 +268,7 @@ FORMS: dict[str, Callable[[str], list[str]]] = {
     "STATES": _states,
     "PAST": _past,
     "INPUTS": _files("--input"),
-    "OUTPUTS": _files("--output"),
+    "OUTPUTS": _files("--keep"),
     "EXPORT": _export,
     "RESULTS": lambda value: ["--stdout", f"{value.rstrip('/')}/{{n}}"],
     "TAGS": _tags,
@@ -293,9 +293,8 @@ _FAILS = (
     "--max-fails of HyperQueue counts tasks that failed, as --stop-after does, and --max-failures "
     "counts the tries of one task"
 )
-_OUTPUT = "--output here names files that tasks leave, to be fetched"
+_OUTPUT = "--keep names files that tasks leave, to be fetched"
 _IN_ORDER = "`kestrelctl job logs last --all` prints what all tasks wrote, in their order"
-_NO_BEGIN = "there is no time of start: --hold, and later `kestrelctl job release`"
 _NO_DRY_RUN = "there is no dry run: a job on hold starts at `kestrelctl job release`"
 _COLUMNS = "-o wide and -o json have more columns"
 _TAIL = "`… | tail -n N` shows the end of what a task wrote"
@@ -341,7 +340,7 @@ _SUBMIT = {
     "--signal": OtherOption(
         "SIGNAL", "the signal comes at the limit, and --stop-grace is the time until the kill"
     ),
-    "-b --begin": OtherOption("--hold NOTHING", _NO_BEGIN),
+    "-b": OtherOption("--begin VALUE"),
     "--requeue": OtherOption("", "a task whose worker is lost runs again in any case"),
     "--no-requeue": OtherOption("--max-losses 1"),
     "--exclusive": OtherOption("", "ask for all --cpus of a worker to have it alone"),
@@ -401,7 +400,7 @@ _SUBMIT = {
     "--load": OtherOption("NOTHING", _WORKERS),
     "-S --sshlogin --sshloginfile --slf": OtherOption("NOTHING", _WORKERS),
     "--wd": OtherOption("--workdir VALUE"),
-    "--return": OtherOption("--output VALUE"),
+    "--return": OtherOption("--keep VALUE"),
     "--transferfile --tf --basefile --bf": OtherOption("--input VALUE"),
     "-I": OtherOption("NOTHING", "{} stands for the item"),
     "--max-args --max-replace-args": OtherOption("NOTHING", "a task has one line"),
@@ -449,7 +448,7 @@ _CHANGE = {
     "-purge": OtherOption("", "an ended job is deleted with `kestrelctl job forget`"),
 }
 
-#: By command: the names that other systems have, divided by blanks -> what says the same.
+#: Command -> names that other systems have, divided by blanks -> what says the same.
 OPTIONS: Mapping[str, Mapping[str, OtherOption]] = {
     "submit": _SUBMIT,
     "job list": _LIST,
@@ -498,7 +497,7 @@ OPTIONS: Mapping[str, Mapping[str, OtherOption]] = {
 }  # fmt: skip
 
 _WITH_NUMBERS = re.compile(f".*(?:{IN_FILE_NAMES.pattern}).*")
-#: By command: an option of our own -> what says the same for values that it does not take here.
+#: Command -> an option of our own -> what says the same for values that it does not take here.
 VALUES: Mapping[str, Mapping[str, tuple[re.Pattern[str], OtherOption]]] = {
     "submit": {
         "--array": (re.compile(r".*[%_\[].*"), OtherOption("ARRAY")),
@@ -544,10 +543,10 @@ class OtherCommand(NamedTuple):
 
     Attributes:
         here: the command that does the same, with fixed options.
-        with_words: the one if arguments follow; empty for the same.
+        with_words: the command if arguments follow; empty for the same.
         note: what differs.
         second: the option here for its second argument.
-        most: of so many arguments something is said here; None for any number.
+        most: the number of arguments that mean something here; None for any number.
         hint: what to do where nothing does the same; `here` is empty then.
     """
 
@@ -570,7 +569,7 @@ _STAYS = "a job stays as it was submitted: cancel it, and submit it anew"
 _NO_ENTRY = "kestrelctl job logs -f 7 3: what a task writes; nobody can enter one"
 _SALLOC = "nothing is reserved: each task says what it needs"
 
-#: By the place: "" for words after `kestrelctl`, else the group -> words, divided by `|`.
+#: Place ("" for words after `kestrelctl`, else the group) -> words, divided by `|`.
 _COMMANDS: Mapping[str, Mapping[str, OtherCommand]] = {
     "": {
         "sbatch|qsub|bsub|condor_submit|enqueue|run": OtherCommand("submit"),
@@ -664,17 +663,17 @@ COMMANDS: Mapping[str, Mapping[tuple[str, ...], OtherCommand]] = {
 #: The most words that name a command there: `scontrol show job`.
 MOST_WORDS = max(len(words) for table in COMMANDS.values() for words in table)
 
-#: Ends of names of files that describe jobs of another system, whose that is.
+#: Endings of names of files that describe jobs of another system -> that system.
 FILES = {
     ".sub": "HTCondor", ".submit": "HTCondor", ".dag": "HTCondor", ".hcl": "Nomad",
     ".nomad": "Nomad",
 }  # fmt: skip
-#: What begins a line of a script that describes the job to another system.
+#: The beginning of a line of a script that describes the job to another system -> that system.
 DIRECTIVES = {"#SBATCH": "Slurm", "#HQ": "HyperQueue", "#PBS": "PBS", "#BSUB": "LSF"}
 
 
 def option_called(command: str, name: str) -> OtherOption | None:
-    """What an option of another system is here.
+    """Finds what says the same here as an option of another system; None if nothing does.
 
     Args:
         command: ours, such as `job list`.
@@ -688,7 +687,7 @@ def option_called(command: str, name: str) -> OtherOption | None:
 
 
 def value_elsewhere(command: str, name: str, value: str) -> OtherOption | None:
-    """What says the same for a value of our own option that it takes elsewhere only."""
+    """Finds what says the same as a value that our own option takes elsewhere only, or None."""
     found = VALUES.get(command, {}).get(name)
     return found[1] if found is not None and found[0].fullmatch(value) else None
 
@@ -700,7 +699,7 @@ def task_of_job(word: str) -> tuple[str, str] | None:
 
 
 def directives(lines: Iterable[str]) -> tuple[str, list[str]]:
-    """What a script tells another system: the mark of its lines, and the words behind them.
+    """Reads what a script tells another system: the mark of its lines, and the words behind them.
 
     Returns:
         "" and nothing if there are none.

@@ -18,7 +18,7 @@ def of_this_machine(words: Iterable[str]) -> list[str]:
 
 
 def parents_named(words: Iterable[str]) -> list[str]:
-    """What the other words call the jobs whose files they mean."""
+    """The jobs whose files the other words mean, as the words call them."""
     return [_split(word)[0] for word in words if word.startswith(PREFIX)]
 
 
@@ -29,7 +29,7 @@ def parse_parent_files(
     place_of: Callable[[str], int | None] = lambda name: None,
     each_place: int | None = None,
 ) -> tuple[ParentFiles, ...]:
-    """What the words mean of the jobs that are there, or are submitted as one.
+    """Reads the words that mean files of jobs that are there, or that are submitted as one.
 
     Args:
         after_each: the job for whose tasks the tasks wait, one for one; 0 for none.
@@ -68,7 +68,7 @@ def parse_parent_files(
 
 
 def waiting_for(after: Sequence[After], files: Sequence[ParentFiles]) -> tuple[After, ...]:
-    """What a job waits for that wants these files: their jobs, too, until they have ended well."""
+    """Adds the jobs of wanted files to what a job waits for, until they have ended well."""
     found = list(after)
     there = [each for each in files if not each.placed and not each.each]
     while (missing := not_waited_for(there, found, None)) is not None:

@@ -6,9 +6,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
-
-import click
 
 from kestrelctl.core.model.neighbour import FLOCK
 from kestrelctl.core.model.objection import LEAST_CAPACITY_BYTES
@@ -18,42 +15,10 @@ from kestrelctl.errors import UsageError
 MOST_WHOLE = (1 << 63) - 1
 
 
-class Number(click.FloatRange):
-    """Any number from a range; click calls it a "float range" to users.
-
-    What is none, as `nan`, is in every range for click, and `inf` in those without an end.
-    """
-
-    name = "number"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        number = float(super().convert(value, param, ctx))
-        if not math.isfinite(number):
-            self.fail(f"{value!r} is no number", param, ctx)
-        return number
-
-
-class WholeNumber(click.IntRange):
-    """A whole number from a range; click calls it an "integer range" to users.
-
-    One that no message can hold is refused here, in words about the option.
-    """
-
-    name = "whole number"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        number = int(super().convert(value, param, ctx))
-        if number > MOST_WHOLE:
-            self.fail(f"{number} is more than {MOST_WHOLE:,}, the largest number", param, ctx)
-        return number
-
-
 def parse_digits(text: str, most: int = MOST_WHOLE) -> int | None:
     """A number that is written in digits alone; None if it is none, or more than `most`.
 
-    Of more than a few thousand digits, `int` itself makes an error.
+    `int` itself fails for more than a few thousand digits.
     """
     if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MOST_WHOLE))):
         return None
@@ -61,7 +26,7 @@ def parse_digits(text: str, most: int = MOST_WHOLE) -> int | None:
     return number if number <= most else None
 
 
-#: Of hundreds of digits, a float makes infinity.
+#: Hundreds of digits make an infinite float.
 _SIZE = re.compile(r"(\d{1,20}(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _SIZE_UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -126,10 +91,10 @@ def _exact_bytes(words: str) -> float:
 
 
 def parse_capacities(text: object) -> tuple[int, ...]:
-    """Several of them in `2G,4G`; none for nothing.
+    """Several such amounts in `2G,4G`; none for an empty text.
 
     Raises:
-        UsageError: one of them is none.
+        UsageError: a part of it is none.
     """
     if isinstance(text, tuple):  # as they were parsed already
         return text
@@ -159,16 +124,22 @@ def parse_duration(text: object) -> float:
 
 
 def _hint_for(words: str) -> str:
-    """How to write what was probably meant by something that is no duration."""
+    """Suggests how to write what was probably meant by something that is no duration."""
     two = _TWO_PARTS.fullmatch(words)
     if two is not None:
         return f"write {two[1]}h{two[2]}m, or {two[1]}m{two[2]}s"
-    short = words.lower()
-    for name, unit in _UNIT_NAMES:
-        short = name.sub(unit, short)
+    short = with_short_units(words)
     if short != words and short and _DURATION.fullmatch(short):
         return f"write {short}"
     return "write 90 (seconds), 15m or 1h30m"
+
+
+def with_short_units(words: str) -> str:
+    """A duration as it is written here: `1h` for `1 hour`."""
+    short = words.lower()
+    for name, unit in _UNIT_NAMES:
+        short = name.sub(unit, short)
+    return short
 
 
 def parse_percent(text: object) -> float:
@@ -190,7 +161,7 @@ def parse_percent(text: object) -> float:
 
 
 def size(n: int) -> str:
-    """`1.5 GiB`; empty for 0."""
+    """Writes `1.5 GiB`; empty for 0."""
     if not n:
         return ""
     value, unit = float(n), "B"
@@ -202,7 +173,7 @@ def size(n: int) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """`0.4 ms`, `40 ms`, `2.5 s`, `1m 05s`, `2h 10m`, `3d 4h`; empty for None."""
+    """Writes `0.4 ms`, `40 ms`, `2.5 s`, `1m 05s`, `2h 10m`, `3d 4h`; empty for None."""
     if seconds is None:
         return ""
     if 0 < seconds < 0.00995:
@@ -222,14 +193,14 @@ def duration(seconds: float | None) -> str:
 
 
 def ago(then: float | None, now: float) -> str:
-    """`3m 20s ago`; empty for None or for a time that was never set."""
+    """Writes `3m 20s ago`; empty for None or for a time that was never set."""
     return f"{duration(max(0.0, now - then))} ago" if then else ""
 
 
 def short_address(address: str) -> str:
-    """`w7` for `w7@workers.example.org/k3bW0`; a resource that numbers a session stays: `w7/2`.
+    """Makes `w7` of `w7@workers.example.org/k3bW0`; a resource that is a number stays: `w7/2`.
 
-    What another pool lends is named by that pool.
+    A worker that another pool lends is named after that pool.
     """
     name, _, rest = address.partition("@")
     domain, _, resource = rest.partition("/")
@@ -239,7 +210,7 @@ def short_address(address: str) -> str:
 
 
 def told_apart(addresses: Iterable[str]) -> dict[str, str]:
-    """Each by its short address; those that have one in common with their resources: `w7/core2`."""
+    """Shortens each address; those with a short one in common keep resources: `w7/core2`."""
     short = {address: short_address(address) for address in addresses}
     count = Counter(short.values())
     return {

@@ -67,7 +67,7 @@ def _whole(text: str) -> int:
 
 
 def _by_stage(option: str, given: Iterable[str], parse: Callable[[str], T]) -> dict[str, T]:
-    """What `NAME=VALUE` words say, by stage."""
+    """Reads `NAME=VALUE` words, by stage."""
     found: dict[str, T] = {}
     for word in given:
         name, equals, value = word.partition("=")

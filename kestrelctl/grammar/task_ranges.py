@@ -1,4 +1,4 @@
-"""Which ids the tasks of a job have: `1-1000`, `0-9:3`, `1-3,5-7`."""
+"""The ids of the tasks of a job, in words: `1-1000`, `0-9:3`, `1-3,5-7`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ARRAY = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?(?::(\d{1,20}))?")
 def parse_array(text: object) -> TaskArray:
     """Reads `1-1000`, `0-9:3` (0, 3, 6, 9), `5` (the one task 5) or several of them, `1-3,5-7`.
 
-    As Slurm and HyperQueue do; in any order.
+    It reads them as Slurm and HyperQueue do; they may come in any order.
 
     Raises:
         UsageError: it is none of these, or an id is there twice.

@@ -1,4 +1,4 @@
-"""Why tasks of a job wait, in words."""
+"""Explains in words why tasks of a job wait."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from kestrelctl.protocol.answers import JobExplanation
 _SENTENCES = {
     Reason.HELD: "it is on hold",
     Reason.PARENTS: "it waits",
+    Reason.BEGIN: "it begins",
     Reason.MAX_RUNNING: "as many of its tasks run as --max-running allows",
     Reason.MAX_STORED: "its user has as much in the file share as is set for him",
     Reason.TOGETHER: "its tasks start together or not at all",
@@ -128,7 +129,7 @@ def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
 
 
 def _missing_tags(refusal: Refusal) -> tuple[list[OwnTag], list[str]]:
-    """Which tags a worker lacks that workers give themselves, and which others."""
+    """The tags that a worker lacks: those that workers give themselves, and the others."""
     if refusal.reason is not Reason.MISSING_TAGS:
         return [], []
     own: list[OwnTag] = []
@@ -182,9 +183,9 @@ def _lack(refusal: Refusal) -> str:
 
 
 def reason_text(refusal: Refusal) -> str:
-    """What holds a job back, or a worker from taking a task, and what was wanted and found."""
+    """Explains what holds a job back, or a worker from a task, and what was wanted and found."""
     sentence = _SENTENCES.get(refusal.reason, refusal.reason.value)
-    if refusal.reason in (Reason.HELD, Reason.PARENTS):
+    if refusal.reason in (Reason.HELD, Reason.PARENTS, Reason.BEGIN):
         return f"{sentence} {refusal.found}"
     facts = [
         f"{label} {text}"

@@ -54,10 +54,10 @@ from kestrelctl.xmpp.prosody import LOCAL_DOMAIN, find_prosody
 from kestrelctl.xmpp.user import UserConnection, connect_user
 
 #: A pool that starts is given up when nothing has happened for this long: many workers on a busy
-#: machine need minutes, but one after the other they come.
+#: machine need minutes, but they come one after the other.
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
-#: Between two looks at a pool that starts.
+#: The pause between two looks at a pool that starts.
 POLL_SECONDS = 0.05
 ANSWER_SECONDS = 2.0
 
@@ -83,7 +83,7 @@ async def up(
     It goes on with what a pool of that name left here, whether that was stopped or has crashed.
 
     Args:
-        workers: so many workers of one processor each; 0 for one with all that the machine has.
+        workers: how many workers of one processor each; 0 for one with all that the machine has.
         isolation: as of `kestrelctl worker run`.
         domain: of the pool, for good; empty for the one that it has, or else that of this machine.
         federation: other servers that reach it this time; None for none.
@@ -93,9 +93,9 @@ async def up(
             them.
         properties: files that define what workers read of this machine.
         commands: files that define what admins may have workers run.
-        handlers: files that define what is done about what becomes of workers.
+        handlers: files that define what is done when something happens to workers.
         triggers: files that define what is done when the pool is in some state.
-        mail: the words of `kestrelctl manager run` about the server for mail; none for none.
+        mail: the words of `kestrelctl manager run` about the server for mail; empty for none.
 
     Raises:
         UsageError: such a file is wrong; or a pool of that name runs, or is starting or stopping;
@@ -119,7 +119,7 @@ async def up(
     with _usable(directory):
         check_path(manager_directory(name) / DATABASE)
         domain = domain_of(directory, domain, flock_domain(name) if flock else LOCAL_DOMAIN)
-        parse_domain(domain)  # of a pool that was here, a file says it
+        parse_domain(domain)  # for a pool that was here, a file names it
         if federation is not None:
             check_name(federation, domain)
         if flock:
@@ -181,7 +181,7 @@ async def down(name: str, *, delete: bool = False) -> None:
                 f"`kestrelctl down --name {name} --delete` deletes them",
             )
         await end_left_over(directory)
-        if state is None:  # whoever said where its server is has crashed
+        if state is None:  # the supervisor that published its address has crashed
             remove_address(addresses_of(flock_directory()), domain_of(directory, ""))
         if delete:
             delete_pool(directory)
@@ -189,7 +189,7 @@ async def down(name: str, *, delete: bool = False) -> None:
 
 @contextlib.contextmanager
 def _usable(directory: Path) -> Iterator[None]:
-    """Says of which pool something could not be written or read. KestrelError if it could not."""
+    """Turns an OSError into a KestrelError that names the directory of the pool."""
     try:
         yield
     except OSError as error:
@@ -212,7 +212,7 @@ def _claimed(directory: Path) -> Iterator[None]:
 
 
 async def _stop(state: PoolState) -> None:
-    # One that was stopped (SIGSTOP) does not hear the first before the second.
+    # A supervisor that was stopped (SIGSTOP) does not hear the first before the second.
     for number in (signal.SIGTERM, signal.SIGCONT):
         with contextlib.suppress(ProcessLookupError):
             os.kill(state.pid, number)
@@ -226,7 +226,7 @@ async def _stop(state: PoolState) -> None:
 
 
 class KeptJobs(NamedTuple):
-    """How many jobs a pool remembers, and how many of them have not ended."""
+    """The number of jobs that a pool remembers, and of those that have not ended."""
 
     jobs: int
     active: int
@@ -237,7 +237,7 @@ class KeptJobs(NamedTuple):
 
 
 def kept_jobs(name: str) -> KeptJobs | None:
-    """What the store of a pool holds, whether it runs or not; None if that cannot be read."""
+    """Counts the jobs in the store of a pool, whether it runs or not; None if it cannot be read."""
     try:
         return KeptJobs(*count_jobs(manager_directory(name)))
     except NotFound:
@@ -247,7 +247,7 @@ def kept_jobs(name: str) -> KeptJobs | None:
 
 
 async def running_tasks(name: str) -> int:
-    """How many tasks run in a local pool; 0 if none runs there, or it does not answer soon."""
+    """Counts the tasks that run in a local pool; 0 if it does not run, or does not answer soon."""
     state = read_state(pool_directory(name))
     if state is not None:
         with contextlib.suppress(KestrelError, OSError, TimeoutError):
@@ -287,7 +287,7 @@ async def throw_away_pool(
         commands: files that define what admins may have them run.
         triggers: files that define what is done when the pool is in some state.
         send_limits: as of `kestrelctl manager run`.
-        poll_bytes: workers answer polls with so many bytes; 0 for as they are.
+        poll_bytes: how many bytes workers answer polls with; 0 for their real answers.
     """
     find_prosody()
     directory = directory or Path(tempfile.mkdtemp(prefix="kestrel-"))
@@ -314,7 +314,7 @@ async def throw_away_pool(
     finally:
         if process.poll() is None:
             process.terminate()
-            process.send_signal(signal.SIGCONT)  # one that was stopped hears nothing before it
+            process.send_signal(signal.SIGCONT)  # a stopped process hears nothing before it
             while process.poll() is None:
                 await asyncio.sleep(0.02)
         shutil.rmtree(directory, ignore_errors=True)
@@ -358,7 +358,7 @@ def _start(
     send_limits: tuple[str, ...] = (),
     poll_bytes: int = 0,
 ) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "kestrelctl.local.supervisor"]
+    command = [sys.executable, "-P", "-m", "kestrelctl.local.supervisor"]
     command += ["--directory", str(directory), "--name", name]
     command += ["--workers", str(workers), "--processors", str(processors)]
     command += ["--executor", executor]
@@ -422,7 +422,7 @@ async def _ready(process: subprocess.Popen[bytes], directory: Path, workers: int
 
 
 def _joined(status: PoolSummary) -> int:
-    """How many workers are there, whatever they do: one that goes on is busy at once."""
+    """Counts the workers that are not offline: one that goes on with its tasks is busy at once."""
     return sum(count for state, count in status.workers.items() if state != "offline")
 
 

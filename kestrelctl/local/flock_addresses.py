@@ -1,8 +1,8 @@
-"""Where the servers of this user's pools listen for each other: a file for each domain.
+"""The addresses at which servers of this user's pools listen for each other: a file per domain.
 
 It is written and removed by the supervisor of the pool, and read by servers for each new stream.
-What a crash has left names a port at which nobody listens, or somebody who cannot prove to be that
-domain.
+A file that a crash has left names a port at which nobody listens, or somebody who cannot prove to
+be that domain.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kestrelctl.errors import NotFound
 
 
 def write_address(directory: Path, domain: str, address: str) -> None:
-    """Says where the server of a domain is, in one step.
+    """Publishes where the server of a domain is, in one step.
 
     Args:
         directory: of addresses; it is made.
@@ -30,12 +30,12 @@ def write_address(directory: Path, domain: str, address: str) -> None:
 
 
 def remove_address(directory: Path, domain: str) -> None:
-    """Says no more where it is."""
+    """Removes the address of the server of a domain."""
     (directory / domain).unlink(missing_ok=True)
 
 
 def read_address(directory: Path, domain: str) -> str:
-    """Where the server of a domain is: ADDRESS:PORT.
+    """Reads the address of the server of a domain: ADDRESS:PORT.
 
     Raises:
         NotFound: nobody has said it.

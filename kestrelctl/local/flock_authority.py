@@ -25,7 +25,7 @@ _AUTHORITY_DAYS = 7300
 _CERTIFICATE_DAYS = 365
 #: A certificate that ends sooner is made anew.
 RENEW_SECONDS = 30 * 86_400.0
-#: Of what openssl would otherwise read from the system, nothing is wanted.
+#: Takes the place of what openssl would otherwise read from the system.
 _CONFIGURATION = """\
 [req]
 distinguished_name = name
@@ -63,7 +63,7 @@ class FlockAuthority:
         self.file = directory / "authority.pem"
 
     def issue(self, directory: Path, domain: str) -> tuple[Path, Path]:
-        """The certificate and the key of a pool: those that it has, while they will do.
+        """Returns the certificate and key of a pool: new ones if those that it has will not do.
 
         Args:
             directory: of the pool.
@@ -100,7 +100,7 @@ class FlockAuthority:
                 "-keyout", drafts / "key", "-out", drafts / "pem", "-days", _AUTHORITY_DAYS,
             )  # fmt: skip
             (drafts / "key").replace(self._key)
-            (drafts / "pem").replace(self.file)  # it is begun when this is there
+            (drafts / "pem").replace(self.file)  # the authority exists once this is there
 
     def _will_do(self, certificate: Path, key: Path, domain: str) -> bool:
         moment = int(time.time() + RENEW_SECONDS)

@@ -1,4 +1,4 @@
-"""How a pool of `up` joins others of this machine: its domain, its certificate and its place."""
+"""Lets a pool of `up` join others of this machine: its domain, its certificate and its place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kestrelctl.xmpp.prosody import LOCAL_DOMAIN, LOOPBACK, free_ports
 
 
 def flock_directory() -> Path:
-    """Where the authority of this user's pools is, and what tells where their servers listen."""
+    """The directory of the authority of this user's pools and of their servers' addresses."""
     return pools_directory().parent / "flock"
 
 
@@ -30,7 +30,7 @@ def addresses_of(directory: Path) -> Path:
 
 
 def own_addresses_of(directory: Path) -> Path:
-    """The directory of addresses that one pool reads before: there one can send it a way round.
+    """The directory of addresses that one pool reads first: an entry there sends it another way.
 
     Args:
         directory: of the pool.
@@ -119,7 +119,7 @@ def membership(
     reclaim_minutes: float = RECLAIM_MINUTES,
     fixed: tuple[str, ...] = (),
 ) -> Federation:
-    """What a pool needs to be in a flock; its certificate is made if it has none.
+    """Returns what a pool needs to be in a flock; makes its certificate if it has none.
 
     Args:
         directory: of the flock.
@@ -127,7 +127,7 @@ def membership(
         domain: of the pool.
         through: domain of the pool to join through; `domain` for the first of a flock.
         minute_seconds: unit of the intervals in which pools tell each other things.
-        reclaim_minutes: so many of these units tasks of others may go on while own ones wait.
+        reclaim_minutes: for how many of these units tasks of others may go on while own ones wait.
         fixed: domains of all pools of the flock, if they do not find each other.
 
     Raises:
@@ -153,7 +153,7 @@ def membership(
 
 
 def server_address(directory: Path, name: str) -> str:
-    """Where the server of a pool listens for those of others: ADDRESS:PORT.
+    """Reads the address at which the server of a pool listens for those of others: ADDRESS:PORT.
 
     Args:
         directory: of the flock.

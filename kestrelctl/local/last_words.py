@@ -1,14 +1,14 @@
-"""What the processes of a local pool said last: why it did not come up."""
+"""Reads from the last words in the logs of a local pool why it did not come up."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-#: How an error begins: as the command line says it, as a daemon logs it, or as Prosody does.
+#: The beginning of an error: as the command line says it, as a daemon logs it, or as Prosody does.
 _ERROR = re.compile(r"error: |[\d:]+ (?:ERROR|CRITICAL) +|.*\terror\t")
 _CAUSE, _HINT, _TRACEBACK = "cause: ", "hint: ", "Traceback "
-#: Of a log, from its end: a traceback, and what was said before it.
+#: How many lines are read from the end of a log: a traceback, and what was said before it.
 _MOST_LINES = 200
 
 
@@ -26,14 +26,14 @@ def last_words(directory: Path, of: str = "*") -> str:
             lines.append(f"{log.stem}: {found[-1]}")
         if error := _last_error(found):
             errors.append(f"{log.stem}: {error}")
-    # The supervisor says which of them it was, and that one says why.
+    # The supervisor says which process failed, and that process says why.
     if len(errors) > 1:
         errors = [error for error in errors if not error.startswith("supervisor: ")]
     return "; ".join(errors or lines) or "its processes left no word"
 
 
 def _last_error(lines: list[str]) -> str:
-    """What it was, its cause and its hint, as far as they were said; empty for none."""
+    """The last error in these lines, with its cause and hint if they were said; empty for none."""
     place, text = -1, ""
     for number, line in enumerate(lines):
         if found := _ERROR.match(line):

@@ -55,10 +55,10 @@ async def end_left_over(directory: Path) -> None:
 
 
 def delete_pool(directory: Path) -> None:
-    """Deletes all that a pool has stored, also what a task has closed to its user.
+    """Deletes all that a pool has stored, also directories that a task has closed to its user.
 
     Raises:
-        KestrelError: something resists.
+        KestrelError: something cannot be removed.
     """
     start = secrets.token_hex(4)
     numbers = itertools.count(1)
@@ -90,7 +90,7 @@ def _left(state: PoolState, directory: Path) -> list[int]:
 def _is_left(state: PoolState, pid: int, directory: Path) -> bool:
     if state.marks.get(pid):
         return is_of_pool(state, pid)
-    with contextlib.suppress(OSError):  # of an older version, or of a system that tells no mark
+    with contextlib.suppress(OSError):  # an older version wrote it, or the system tells no mark
         return is_alive(pid) and os.fsencode(directory) in _words(pid, "cmdline")
     return False
 

@@ -1,4 +1,4 @@
-"""What `up` is told of other servers, checked before anything starts."""
+"""Checks what `up` is told of other servers, before anything starts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def federation_of(
     key: Path | None,
     listen: str,
 ) -> Federation | None:
-    """What the options of `up` say together; None without a word of other servers.
+    """Combines the options of `up` about other servers; None if there are none.
 
     Args:
         domains: of other servers.
@@ -129,12 +129,12 @@ def check_port(federation: Federation) -> None:
 
 
 def domain_of(directory: Path, wanted: str, otherwise: str = LOCAL_DOMAIN) -> str:
-    """The domain of a pool: what it was begun with, for its jobs belong to accounts there.
+    """The domain of a pool: the one it was begun with, because its jobs belong to accounts there.
 
     Args:
         directory: of the pool.
-        wanted: by the user; empty if he did not say.
-        otherwise: that of a pool which begins, and of which he did not say it.
+        wanted: the domain that the user named; empty if he named none.
+        otherwise: the domain of a new pool for which he named none.
 
     Raises:
         UsageError: the pool has another one.

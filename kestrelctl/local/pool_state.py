@@ -1,4 +1,4 @@
-"""Where local pools are, and what is known of a running one."""
+"""The directories of local pools, and the published state of a running one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from kestrelctl.errors import KestrelError, UsageError
 
-#: Of a pool's name: it is the name of a directory, and part of a domain.
+#: The most bytes of a pool's name, which is the name of a directory, and part of a domain.
 MOST_NAME_BYTES = 63
 
 
@@ -33,19 +33,19 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True):
     metrics: str = ""  #: page of the manager for Prometheus; empty if there is none
     worker_metrics: list[str] = []  #: of each worker process
     server_metrics: str = ""  #: of the XMPP server
-    #: By process id, what tells each of these processes from a later one with its number.
+    #: By process id, the mark that tells each of these processes from a later one with its number.
     marks: dict[int, str] = {}
     own_directories: bool = False  #: its workers run tasks in the directory that a job names
 
 
 def pools_directory() -> Path:
-    """Where local pools live (XDG Base Directory Specification)."""
+    """The directory of local pools (XDG Base Directory Specification)."""
     home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(home) / "kestrel" / "pools"
 
 
 def workers_directory() -> Path:
-    """Where the pools are kept that this machine has joined, likewise."""
+    """The directory of the pools that this machine has joined, by the same specification."""
     return pools_directory().parent / "workers"
 
 
@@ -67,7 +67,7 @@ def pool_directory(name: str) -> Path:
 
 
 def manager_directory(name: str) -> Path:
-    """Where the manager of a pool keeps its store.
+    """The directory in which the manager of a pool keeps its store.
 
     Raises:
         UsageError: the name cannot be one.
@@ -110,7 +110,7 @@ def last_state(directory: Path) -> PoolState | None:
 
 
 def processes_of(state: PoolState) -> list[int]:
-    """The processes of a pool that it tells of, the supervisor first."""
+    """The processes that the state of a pool names, the supervisor first."""
     told = (state.pid, state.server_pid, state.manager_pid, *state.worker_pids)
     return [pid for pid in told if pid]
 
@@ -123,7 +123,7 @@ def is_of_pool(state: PoolState, pid: int) -> bool:
 
 
 def process_mark(pid: int) -> str:
-    """What tells a process from any other that ever has its number: the boot of the machine, and
+    """Returns a mark that no other process with this number ever has: the boot of the machine, and
     when it started (proc_pid_stat(5), field 22). Empty where the system does not say."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -152,7 +152,7 @@ def is_alive(pid: int) -> bool:
 
 
 def claim_pool(directory: Path) -> int:
-    """Takes the directory of a pool for this process: its supervisor, or who clears it up.
+    """Takes the directory of a pool for this process: its supervisor, or one that clears it up.
 
     Returns:
         An open file; closing it, or the end of the process, releases the directory.
@@ -178,7 +178,7 @@ def claim_pool(directory: Path) -> int:
 
 
 def remove_state(directory: Path) -> None:
-    """Says that no pool runs there; what it has stored stays."""
+    """Removes the published state of a pool that does not run; what it has stored stays."""
     (directory / "pool.json").unlink(missing_ok=True)
 
 
@@ -191,8 +191,8 @@ def write_state(directory: Path, state: PoolState) -> None:
 
 
 def state_marks(directory: Path) -> tuple[int, int]:
-    """What tells what was published from what somebody has put in its place since; (0, 0) if that
-    is nothing."""
+    """Returns marks of the published file, which differ for another one in its place; (0, 0) if
+    there is none."""
     try:
         found = (directory / "pool.json").stat()
     except OSError:

@@ -54,7 +54,7 @@ from kestrelctl.xmpp.prosody import LOCAL_DOMAIN, LOOPBACK, PrivateServer, free_
 
 log = logging.getLogger(__name__)
 
-#: The name of that child.
+#: The name of the child that is the manager.
 MANAGER = "manager"
 #: How long children get to stop before they are killed.
 STOP_SECONDS = 8.0
@@ -69,7 +69,7 @@ class Child:
     """One process that is kept running.
 
     Args:
-        death_signal: what the kernel sends it should the supervisor die.
+        death_signal: what the kernel sends it if the supervisor dies.
         stop_signals: sent in turn to stop it.
     """
 
@@ -117,11 +117,11 @@ class Child:
         self.stops = Stops()
 
     def is_told_wrong(self, status: int) -> bool:
-        """Whether it ended at its first start because of what it was told: so would the next."""
+        """Whether it ended at its first start because of what it was told: the next would, too."""
         return self.starts == 1 and status in _TOLD_WRONG
 
     def continue_if_stopped(self) -> None:
-        """Has it go on if somebody stopped it; kills it if that happens all the time."""
+        """Continues it if somebody stopped it; kills it if that happens all the time."""
         if self.process is None or self.process.returncode is not None:
             return
         try:
@@ -273,8 +273,8 @@ class Supervisor:
         ]  # fmt: skip
 
     def _worker_commands(self) -> list[Child]:
-        """One process for one worker; for many, their sessions shared among one per processor,
-        unless they make environments.
+        """Makes the worker processes: workers share one for each processor; each has its own if
+        they make environments.
         """
         memory_bytes = discover().memory_bytes
         cache_bytes = even_bytes(disk_for_inputs_bytes(self.directory))
@@ -319,7 +319,7 @@ class Supervisor:
                     "--memory",
                     str(memory_bytes // self.workers),
                 ]
-                # Several processes cannot share GPUs out that each of them detects.
+                # Several processes that each detect the GPUs cannot share them out.
                 command += ["--asset", f"disk={disk_bytes}", "--asset", "gpus=indexed:"]
             found.append(
                 Child(
@@ -388,7 +388,7 @@ class Supervisor:
         _reap_strangers({child.pid for child in self.children})
 
     async def _stop_all(self) -> None:
-        """Workers first, all at once, so that they can say goodbye; the server last."""
+        """Stops the workers first, all at once, so that they can say goodbye; the server last."""
         others = [child for child in reversed(self.children) if child not in self.worker_children]
         for together in (self.worker_children, *([child] for child in others)):
             await _stop(together)
@@ -417,14 +417,14 @@ async def _stop(children: list[Child]) -> None:
 
 
 def processes_for(workers: int, *, makes_environments: bool) -> int:
-    """Among how many processes workers are shared: one for each processor, or one for each worker,
-    because of several in a process only the first makes environments.
+    """The number of processes that workers share: one for each processor; or one for each worker if
+    they make environments, because only the first in a process does.
     """
     most = workers if makes_environments else os.cpu_count() or 1
     return max(1, min(workers, most))
 
 
-_KESTRELCTL = [sys.executable, "-m", "kestrelctl"]
+_KESTRELCTL = [sys.executable, "-P", "-m", "kestrelctl"]
 
 
 def _remote_users(federation: Federation | None) -> list[str]:
@@ -432,7 +432,7 @@ def _remote_users(federation: Federation | None) -> list[str]:
 
 
 def flock_options(federation: Federation | None) -> list[str]:
-    """What a manager is told of its flock, as words of its command line; none if it has none."""
+    """The words on a manager's command line about its flock; none if it has no flock."""
     flock = federation.flock if federation else None
     if flock is None:
         return []
@@ -460,7 +460,7 @@ def _reap_strangers(own: set[int]) -> list[int]:
     """Kills and reaps what killed children have left: it is handed to the subreaper.
 
     Returns:
-        Those found: what they leave in turn is handed over when they are gone.
+        The processes found: what they leave in turn is handed over when they are gone.
     """
     try:
         listing = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
@@ -474,7 +474,7 @@ def _reap_strangers(own: set[int]) -> list[int]:
 
 
 async def _end_strangers() -> None:
-    """The same when no child is left, until there are no strangers either."""
+    """Kills and reaps strangers when no child is left, until there are none."""
     deadline = time.monotonic() + STOP_SECONDS
     while strangers := _reap_strangers(set()):
         if time.monotonic() > deadline:

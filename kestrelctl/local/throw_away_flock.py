@@ -19,7 +19,7 @@ class ThrowAwayFlock:
     Args:
         directory: of the flock, for its authority, its addresses and its pools.
         minute_seconds: unit of the intervals in which pools tell each other things.
-        reclaim_minutes: so many of these units tasks of others may go on while own ones wait.
+        reclaim_minutes: for how many of these units tasks of others may go on while own ones wait.
         fixed: names of all pools, if they do not find each other.
         environments: files with classes of environments, which each pool starts as it needs them.
 
@@ -55,7 +55,7 @@ class ThrowAwayFlock:
 
         Args:
             name: its domain is NAME.kestrel.localhost.
-            workers: so many of one processor each.
+            workers: how many, of one processor each.
             through: name of the pool to join through; `name` for the first of a flock.
 
         Raises:
@@ -136,7 +136,7 @@ async def throw_away_flock(
         ways: ADDRESS:PORT where the first of two pools finds the second; the server's own otherwise
             (`flock_membership.server_address` tells that, as soon as that pool runs).
         minute_seconds: unit of the intervals in which pools tell each other things.
-        reclaim_minutes: so many of these units tasks of others may go on while own ones wait.
+        reclaim_minutes: for how many of these units tasks of others may go on while own ones wait.
         is_fixed: whether each pool is told of all others instead of finding them.
         environments: files with classes of environments, which each pool starts as it needs them.
 

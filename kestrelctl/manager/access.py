@@ -1,4 +1,4 @@
-"""Who may do what: decided by the address that the server vouches for."""
+"""Decides who may do what, by the address that the server vouches for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Access:
     """
 
     def __init__(self, options: ManagerOptions) -> None:
-        #: Where workers' accounts are; new ones at the first.
+        #: The domains of workers' accounts; new accounts are at the first.
         self.worker_hosts = options.worker_hosts or (f"workers.{options.domain}",)
         self._user_hosts = frozenset(options.user_hosts or (f"users.{options.domain}",))
         self._users = frozenset(options.users)

@@ -32,7 +32,7 @@ class TemporaryAccounts:
 
     @property
     def used(self) -> list[str]:
-        """Those that somebody joined with, or was about to when the manager died."""
+        """The accounts that somebody joined with, or was about to when the manager died."""
         return [jid for jid, used in self._jids.items() if used]
 
     def add(self, jid: str) -> None:
@@ -72,7 +72,7 @@ class TemporaryAccounts:
         return [jid for jid in self._jids if expires_at(jid) <= now]
 
     def next_at(self) -> float | None:
-        """When the next one expires."""
+        """Returns when the next account expires; None if there is none."""
         return min(map(expires_at, self._jids), default=None)
 
     def _try_to_write(self) -> None:
@@ -93,6 +93,6 @@ class TemporaryAccounts:
 
 
 def expires_at(jid: str) -> float:
-    """When a temporary account expires, in seconds since the epoch."""
+    """Returns when a temporary account expires, in seconds since the epoch."""
     found = parse_invitation(jid.partition("@")[0])
     return found.expires_at if found is not None else 0.0

@@ -1,4 +1,4 @@
-"""Who asks the pool something."""
+"""The caller, who asks the pool something."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from kestrelctl.manager.access import Access, bare
 from kestrelctl.protocol.answers import Reply
 
-#: The owner of what is no user's. Admins own it, too.
+#: The owner of what belongs to no user. Admins own it, too.
 THE_POOL = ""
 
 
 def no_answer(reply: Reply) -> None:
-    """How a caller is answered whom nothing is told by this way."""
+    """Drops an answer: the `reply` of a caller who is told nothing in this way."""
 
 
 @dataclass(frozen=True)

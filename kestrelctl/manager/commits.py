@@ -1,4 +1,4 @@
-"""Group commit: what comes while one commit is under way goes into the next.
+"""Group commit: records that come while one commit is under way go into the next.
 
 There is no timer: when a commit is done, what depended on it is released, and the next one begins
 with all that has gathered.
@@ -16,32 +16,24 @@ from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.effects import Effect, Feed
 from kestrelctl.core.membership.event import MembershipEvent
 from kestrelctl.core.membership.handler_records import HandlerAwaits, HandlerSettled
-from kestrelctl.core.membership.worker_group import WorkerGroup, WorkerGroupGone
-from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.job.task_state import FINAL_STATES, Counts
 from kestrelctl.core.model.records import (
     FlockPeer,
     FlockPeerGone,
-    FlockRuleGone,
-    GroupGone,
-    GroupRecord,
     JobForgotten,
     JobRecord,
-    PolicyGone,
-    PolicyRecord,
     Progress,
     TaskRecord,
-    TokenGone,
-    TokenRecord,
     UserGone,
     UserRecord,
     WorkerGone,
     WorkerRecord,
 )
+from kestrelctl.core.model.setting import Setting, SettingGone
 from kestrelctl.core.pacing.pace import Pace
 from kestrelctl.core.triggers.fired import TriggerFired
 from kestrelctl.errors import KestrelError, StoreFull
-from kestrelctl.store.port import Store
+from kestrelctl.store.port import CoreStore
 from kestrelctl.store.store_record import StoreRecord
 
 log = logging.getLogger(__name__)
@@ -53,16 +45,16 @@ STUCK_SECONDS = 10.0
 #: With more records than this, those that a later one replaces are not kept while the store fails:
 #: a worker that comes and goes makes some each time.
 MOST_WAITING_RECORDS = 100_000
-#: How long a manager that was told to stop waits for its disk, and between two looks.
+#: The time for which a stopping manager waits for its disk, and the time between two looks.
 CLOSE_SECONDS = 30.0
 CLOSE_LOOK_SECONDS = 0.02
 #: Commits in a row that follow each other at once, and their rate under lasting load: an idle pool
 #: answers without delay, a busy one pays for fewer disk flushes.
 COMMIT_BURST = 20.0
 COMMITS_PER_SECOND = 50.0
-#: The same of those that something waits for which could run.
+#: The same for commits that something waits for which could run.
 URGENT_COMMITS_PER_SECOND = 200.0
-#: Seconds of a commit.
+#: The bounds of the histogram of a commit's seconds.
 COMMIT_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
 
@@ -78,12 +70,12 @@ class GroupCommit:
 
     Attributes:
         store_error: why the store cannot be written now; empty if it can.
-        seconds: how long commits took.
+        seconds: the times that commits took.
     """
 
     def __init__(
         self,
-        store: Store,
+        store: CoreStore,
         release: Callable[[Effect], None],
         on_change: Callable[[str], None],
         on_full: Callable[[list[Effect]], None],
@@ -190,7 +182,7 @@ class GroupCommit:
             self._release(self._durable.popleft())
 
     async def _commit(self, records: list[StoreRecord]) -> bool:
-        """Whether they are durable now; if not, the same may be tried again."""
+        """Commits records; returns whether they are durable; if not, they may be tried again."""
         if not records:
             return True
         started = self._loop.time()
@@ -208,7 +200,7 @@ class GroupCommit:
         return True
 
     def _says(self, error: str) -> None:
-        """Takes note of how the store is."""
+        """Notes the state of the store."""
         before, self.store_error = self.store_error, error
         if error == before:
             return
@@ -220,11 +212,11 @@ class GroupCommit:
 
     @property
     def waiting_records(self) -> int:
-        """How many records are not durable yet."""
+        """The number of records that are not durable yet."""
         return len(self._records) + len(self._under_way)
 
     def unstored(self) -> dict[int, Counts]:
-        """For each job, how many of its ended tasks are not durable: a walk over what waits."""
+        """Counts, for each job, its ended tasks that are not durable: a walk over what waits."""
         found: dict[int, Counts] = {}
         for record in latest([*self._under_way, *self._records]):
             if isinstance(record, TaskRecord) and record.state in FINAL_STATES:
@@ -235,7 +227,7 @@ class GroupCommit:
 
 
 def latest(records: Iterable[StoreRecord]) -> list[StoreRecord]:
-    """Records without those that a later one replaces (`store.port.Store`), in the same order."""
+    """Drops records that a later one replaces (`store.port.CoreStore`), and keeps the order."""
     kept: dict[Hashable, StoreRecord] = {}
     for place, record in enumerate(records):
         key = _what(record, place)
@@ -245,23 +237,19 @@ def latest(records: Iterable[StoreRecord]) -> list[StoreRecord]:
 
 
 def _what(record: StoreRecord, place: int) -> Hashable:
-    """What a record is about; a record about the same replaces it."""
+    """Returns what a record is about; a record about the same replaces it."""
     if isinstance(record, TaskRecord):
         return (record.job_id, record.index)
     if isinstance(record, (JobRecord, Progress, JobForgotten)):
         return (type(record), record.job_id)
     if isinstance(record, (WorkerRecord, WorkerGone)):
         return record.worker
-    if isinstance(record, (PolicyRecord, PolicyGone)):
-        return (PolicyRecord, record.name)
-    if isinstance(record, (TokenRecord, TokenGone)):
-        return (TokenRecord, record.name)
+    if isinstance(record, Setting):
+        return (type(record), record.name)
+    if isinstance(record, SettingGone):
+        return (record.kind, record.name)
     if isinstance(record, (UserRecord, UserGone)):
         return (UserRecord, record.name)
-    if isinstance(record, (GroupRecord, GroupGone)):
-        return (GroupRecord, record.name)
-    if isinstance(record, (FlockRule, FlockRuleGone)):
-        return (FlockRule, record.name)
     if isinstance(record, (FlockPeer, FlockPeerGone)):
         return (FlockPeer, record.pool)
     if isinstance(record, MembershipEvent):  # the last of each kind says where the worker is
@@ -272,6 +260,4 @@ def _what(record: StoreRecord, place: int) -> Hashable:
         return (HandlerSettled, record.handler)
     if isinstance(record, TriggerFired):
         return (TriggerFired, record.trigger)
-    if isinstance(record, (WorkerGroup, WorkerGroupGone)):
-        return (WorkerGroup, record.name)
     return place

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 import psutil
 
 from kestrelctl import clock, garbage, logs
+from kestrelctl.beside import beside
 from kestrelctl.checkout import own_version
 from kestrelctl.child_program import adopt_orphans
 from kestrelctl.core.environments.environment_class import EnvironmentClass
@@ -58,18 +59,18 @@ class Flock(Protocol):
 
     @property
     def others(self) -> OtherPools:
-        """What the manager asks of it."""
+        """The flock, as the manager asks it."""
         ...
 
     def numbers(self) -> FlockNumbers:
-        """How it stands, for the metrics."""
+        """The numbers of the flock, for the metrics."""
         ...
 
     def begin(self) -> None:
         """Joins, if the pool is to be in a flock."""
 
     async def close(self) -> None:
-        """The manager stops."""
+        """Stops, because the manager does."""
 
 
 FlockOpener: TypeAlias = Callable[
@@ -85,7 +86,7 @@ async def _told_to_stop() -> None:
 
 
 async def _say_repeats() -> None:
-    """Says in time what was left out of the log, though nothing new is to be said."""
+    """Logs in time what was left out of the log, though nothing new is to be logged."""
     while True:
         await asyncio.sleep(logs.MINUTE_SECONDS)
         logs.repeats.say()
@@ -102,11 +103,11 @@ def usage_of(process: psutil.Process) -> Callable[[], Usage]:
 
 
 class _Prepared(NamedTuple):
-    """What a manager has found in order before it opens its store.
+    """The parts of a start that a manager has found in order before it opens its store.
 
     Attributes:
         classes: of environments, and the recipes of those that have one.
-        listening: where metrics are served; None for nowhere.
+        listening: the socket at which metrics are served; None for nowhere.
     """
 
     secret: str
@@ -119,7 +120,7 @@ class _Prepared(NamedTuple):
 
 
 def _prepare(options: ManagerOptions) -> _Prepared:
-    """Looks at all that may be wrong with a start.
+    """Checks all that may be wrong with a start.
 
     The store is opened after that: from then on its epoch is this manager's, and one that still has
     the store elsewhere cannot go on.
@@ -210,11 +211,7 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
     connection.serve_iq = IqRequests(service, dispatcher, access, disco, connection).on_iq
     notifier = Notifier(listener.status)
     told = asyncio.ensure_future(_told_to_stop())
-    repeats = asyncio.ensure_future(_say_repeats())
-    pings = asyncio.ensure_future(keep_pinging(service, connection.ask_iq))
-    forgets = asyncio.ensure_future(retention(service, options).run())
     handlers = open_handlers(service, prepared.handlers, options.mail)
-    handling = asyncio.ensure_future(handlers.run())
     kept = options.data_dir / "triggers-disabled"
     triggers = open_triggers(
         service,
@@ -225,38 +222,39 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
         handlers,
         options.events_kept_seconds,
     )
-    watching = asyncio.ensure_future(triggers.run())
-    mails = asyncio.ensure_future(Mails(service, options.mail).run())
     service.broken.add_done_callback(lambda _: told.cancel())
     metrics = None
+    stands_on = beside(
+        _say_repeats(),
+        keep_pinging(service, connection.ask_iq),
+        retention(service, options).run(),
+        handlers.run(),
+        triggers.run(),
+        Mails(service, options.mail).run(),
+    )
     try:
-        if prepared.listening is not None:
-            from kestrelctl.manager.metrics import serve_metrics
+        async with stands_on:
+            if prepared.listening is not None:
+                from kestrelctl.manager.metrics import serve_metrics
 
-            metrics = await serve_metrics(
-                prepared.listening,
-                prepared.readers,
-                service,
-                flock.numbers,
-                queue.waiting,
-                lambda: dispatcher.properties.summaries(options.property_metrics),
-                environments,
-            )
-        connection.start()
-        flock.begin()
-        notifier.ready()
-        await asyncio.wait({told})
-        notifier.stopping()
+                metrics = await serve_metrics(
+                    prepared.listening,
+                    prepared.readers,
+                    service,
+                    flock.numbers,
+                    queue.waiting,
+                    lambda: dispatcher.properties.summaries(options.property_metrics),
+                    environments,
+                )
+            connection.start()
+            flock.begin()
+            notifier.ready()
+            await asyncio.wait({told})
+            notifier.stopping()
         if service.broken.done():
             raise service.broken.result()
     finally:
         told.cancel()
-        repeats.cancel()
-        pings.cancel()
-        forgets.cancel()
-        mails.cancel()
-        handling.cancel()
-        watching.cancel()
         if metrics is not None:
             await metrics.stop()
         await flock.close()

@@ -31,6 +31,7 @@ from kestrelctl.manager.service import Service
 from kestrelctl.metrics import stanzas
 from kestrelctl.protocol import answers, codec, profile
 from kestrelctl.protocol import workers as work
+from kestrelctl.protocol.channels import FromTask
 from kestrelctl.protocol.chat import JUST_TEXT, ChatKind, ChatMarks
 from kestrelctl.protocol.commands import CommandDone, CommandsHere
 from kestrelctl.protocol.properties import PropertiesHere
@@ -38,7 +39,7 @@ from kestrelctl.protocol.workers import EnvironmentsHere
 
 log = logging.getLogger(__name__)
 
-#: By these names the manager of another pool is met.
+#: The names under which the manager of another pool is met.
 POOLS_ACCOUNTS = ("flock", "pool")
 #: Error conditions of a bounced message whose receiver has no session.
 GONE = ("service-unavailable", "recipient-unavailable", "item-not-found", "remote-server-not-found")
@@ -77,13 +78,13 @@ class ManagerListener:
         self._notices = Notices(service)
         self._parent_files = ParentFileAnswers(service)
         self.session: Session
-        #: Hears what machines of workers say that make environments.
+        #: Called with what workers' machines that make environments say of them.
         self.on_environments: Callable[[str, EnvironmentsHere], None] = lambda worker, said: None
         #: Called when the connection is lost.
         self.on_away: Callable[[], None] = lambda: None
 
     def status(self) -> str:
-        """One line on how this manager is."""
+        """One line on the state of this manager."""
         pool = self._service.pool
         jobs, workers = plural(len(pool.jobs), "job"), plural(pool.online, "worker")
         return f"{self.session.link}; {jobs} active, {workers}"
@@ -115,7 +116,7 @@ class ManagerListener:
         self._service.handle(ev.Disconnected(at=self._now(), cause="server"))
 
     def on_conflict(self) -> None:
-        """The server says that another manager of this pool is connected."""
+        """Notes that the server says that another manager of this pool is connected."""
         self._service.conflicts += 1
 
     def on_presence(self, sender: str, to: str, kind: str) -> None:
@@ -142,7 +143,7 @@ class ManagerListener:
         )
 
     def _revoked(self, worker: str) -> ev.Revoked | None:
-        """What the end of a session means whose account is being deleted: it is on a wish."""
+        """Makes the event of a session's end whose account somebody deletes; None for others."""
         by = self._dispatcher.enrollment.revoked_by(worker)
         return ev.Revoked(at=self._now(), cause=by, worker=worker, by=bare(by)) if by else None
 
@@ -262,13 +263,17 @@ class ManagerListener:
         if isinstance(message, CommandDone):
             self._dispatcher.worker_commands.on_done(sender, message)
             return
+        if isinstance(message, FromTask):
+            self._service.handle(ev.Heard(at=self._now(), cause=sender, worker=sender))
+            self._dispatcher.channels.on_from_task(sender, message)
+            return
         self._heard(sender, message)
 
     def _heard(self, sender: str, message: work.FromWorker) -> None:
         handle = self._service.handle
         if isinstance(message, work.Report):
             if self._service.is_contested and not self._has_said_hello(sender):
-                # Acknowledged by the older one of two managers, its results would be lost. Workers
+                # Results would be lost if the older one of two managers acknowledged them. Workers
                 # report again after their hello.
                 handle(ev.Heard(at=self._now(), cause=sender, worker=sender))
                 return
@@ -358,7 +363,7 @@ class ManagerListener:
         return True
 
     def _dated(self, results: list[Result]) -> list[Result]:
-        """Results whose starts are by the pool's clock, wherever the machines' are set alike."""
+        """Converts the starts of results to the pool's clock, where machines' are set alike."""
         ahead_seconds = self._service.wall.ahead_seconds
         if not ahead_seconds:
             return results
@@ -401,7 +406,7 @@ class ManagerListener:
         self._dispatcher.resizes.on_resized(sender, message)
 
     def _admitted(self, sender: str, ad: WorkerAd) -> WorkerAd:
-        """What counts of an ad: a pool's own workers say themselves what they offer."""
+        """Limits an ad to what counts: a pool's own workers say themselves what they offer."""
         if ad.properties:
             ad = replace(ad, properties={})  # They are told by themselves, and in time.
         return ad if self._access.may_work(sender) else self._others.admitted(sender, ad)
@@ -431,7 +436,7 @@ class ManagerListener:
         if not done:
             self._service.stanzas.received(stanzas.BUSY, len(payload))
             log.warning("refused a request of %s: too many of its account wait", sender)
-            # The id is looked for in what costs little: this must be cheaper than an answer.
+            # The id is looked for only where that is cheap: this must cost less than an answer.
             small = len(payload) <= SMALL_BYTES
             reply(failed(codec.id_in(payload) if small else "", TOO_MANY))
 

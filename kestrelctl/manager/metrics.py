@@ -28,12 +28,12 @@ async def serve_metrics(
     """Serves the metrics of a manager; the caller stops the server.
 
     Args:
-        listening: where.
+        listening: the socket at which they are served.
         readers: who may read them.
-        flock: how that of the pool stands; asked once for each scrape.
-        sends_waiting: by kind, what waits for a limit or for room in the connection.
+        flock: tells how that of the pool stands; asked once for each scrape.
+        sends_waiting: by kind, how many messages wait for a limit or for room in the connection.
         environments: None if the pool has none.
-        properties: what those add up to that were chosen; asked once for each scrape.
+        properties: the sums of those that were chosen; asked once for each scrape.
     """
 
     def numbers() -> ManagerProcessNumbers:
@@ -58,7 +58,7 @@ async def serve_metrics(
 
 
 def environment_numbers(desk: EnvironmentService) -> dict[str, EnvironmentNumbers]:
-    """How many environments of each class there are, and what waits for them."""
+    """Counts the environments of each class, and what waits for them."""
     phases = Counter((each.of, each.phase) for each in desk.there())
     return {
         name: EnvironmentNumbers(
@@ -73,7 +73,7 @@ def environment_numbers(desk: EnvironmentService) -> dict[str, EnvironmentNumber
 
 
 def why_not_ready(service: Service) -> str:
-    """Why no job could be accepted now; empty if one could."""
+    """Tells why no job could be accepted now; empty if one could."""
     if service.store_error:
         return f"the store cannot be written: {service.store_error}"
     if not service.pool.connected:

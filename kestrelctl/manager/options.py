@@ -1,4 +1,4 @@
-"""How a manager is set up."""
+"""The options of a manager."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ManagerOptions:
         users: accounts (bare JIDs) of other domains that may submit.
         max_account_cpus: what the workers of one account may offer together.
         usage_seconds: how often workers say what long tasks use; 0 for never.
-        usage_half_life_seconds: in this time what a user has used counts half as much against him.
+        usage_half_life_seconds: after this time a user's past use counts half as much against him.
         starving_seconds: after so long without a task handed out, something is kept for a job.
         keep_seconds: how long ended jobs are kept; None for ever.
         keep_jobs: how many ended jobs are kept; None for all.
@@ -62,7 +62,7 @@ class ManagerOptions:
         property_metrics: names of properties of workers that are among the metrics.
         handlers: files that define what is done about what becomes of workers.
         triggers: files that define what is done when the pool is in some state.
-        flock_isolation: the least of tasks of other pools, where no rule says more.
+        flock_isolation: the least isolation of tasks of other pools, where no rule says more.
     """
 
     domain: str
@@ -107,7 +107,7 @@ class ManagerOptions:
     verbose: bool = False
 
     def config(self) -> Config:
-        """What of them the pool's decisions turn on."""
+        """The options on which the pool's decisions depend."""
         return Config(
             max_account_cpus=self.max_account_cpus,
             usage_seconds=self.usage_seconds,

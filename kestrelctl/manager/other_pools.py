@@ -1,4 +1,4 @@
-"""What a manager asks of the flock it is in: a port, and a manager that is in none.
+"""The port through which a manager asks its flock, and the one of a manager that is in none.
 
 The service behind it is `kestrelctl.flock.service`.
 """
@@ -11,58 +11,58 @@ from kestrelctl.core.model.worker.ad import WorkerAd
 
 
 class OtherPools(Protocol):
-    """The other pools."""
+    """The other pools, as a manager asks them."""
 
     def on_online(self) -> None:
-        """The manager has a session with the server."""
+        """Notes that the manager has a session with the server."""
 
     def on_offline(self) -> None:
-        """It has none."""
+        """Notes that the manager has no session."""
 
     def is_ours(self, address: str) -> bool:
         """Whether the flock answers for an address of the pool's domain."""
         ...
 
     def on_payload(self, sender: str, to: str, payload: str) -> None:
-        """A message to an address of which that is so."""
+        """Takes in a message to an address for which the flock answers."""
 
     def on_bounce(self, sender: str, condition: str) -> None:
-        """A message to another pool could not be delivered."""
+        """Notes that a message to another pool could not be delivered."""
 
     def may_work(self, jid: str) -> bool:
         """Whether another pool may offer itself as a worker, because it was asked to."""
         ...
 
     def admitted(self, jid: str, ad: WorkerAd) -> WorkerAd:
-        """What counts of what such a worker offers."""
+        """Limits what such a worker offers to what counts of it."""
         ...
 
 
 class NoOtherPools:
-    """Of a manager that is in no flock."""
+    """The port of a manager that is in no flock."""
 
     def on_online(self) -> None:
-        """Nobody is to be told."""
+        """Does nothing: nobody is to be told."""
 
     def on_offline(self) -> None:
-        """Nobody is to be told."""
+        """Does nothing: nobody is to be told."""
 
     def is_ours(self, address: str) -> bool:
-        """No address is."""
+        """Returns False: no address is."""
         return False
 
     def on_payload(self, sender: str, to: str, payload: str) -> None:
-        """There is no such address."""
+        """Does nothing: there is no such address."""
 
     def on_bounce(self, sender: str, condition: str) -> None:
-        """It was none of the flock's."""
+        """Does nothing: it was no message of the flock's."""
 
     def may_work(self, jid: str) -> bool:
-        """Nobody may."""
+        """Returns False: nobody may."""
         return False
 
     def admitted(self, jid: str, ad: WorkerAd) -> WorkerAd:
-        """As it is."""
+        """Returns the ad as it is."""
         return ad
 
 

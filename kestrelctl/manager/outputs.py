@@ -14,7 +14,7 @@ from kestrelctl.protocol.views import TaskOutput
 
 FETCH_SECONDS = 10.0
 PIECE_BYTES = 65536
-#: What there is of a task in a page of outputs besides its output.
+#: The bytes of a task in a page of outputs besides its output.
 _FRAME_BYTES = 120
 
 
@@ -28,7 +28,7 @@ class Outputs:
     def fetch(
         self, worker: str, number: int, stream: str, offset: int
     ) -> tuple[workers.FetchOutput, asyncio.Future[workers.Output]]:
-        """A message for the worker, and the future of its answer."""
+        """Makes a message for the worker, and the future of its answer."""
         request = str(next(self._ids))
         future: asyncio.Future[workers.Output] = asyncio.get_running_loop().create_future()
         self._pending[request] = (worker, future)
@@ -39,14 +39,14 @@ class Outputs:
         return message, future
 
     def on_output(self, sender: str, message: workers.Output) -> None:
-        """A worker answers; an answer from anybody but the one that was asked is dropped."""
+        """Takes in a worker's answer; one from anybody but the worker that was asked is dropped."""
         worker, future = self._pending.get(message.request, ("", None))
         if future is not None and worker == sender and not future.done():
             future.set_result(message)
 
 
 def tail_log(request_id: str, record: TaskRecord, stream: str, offset: int, why: str = "") -> Log:
-    """What the manager itself has of an output: its end.
+    """Returns what the manager itself has of an output: its end.
 
     Args:
         why: why the rest cannot be had.
@@ -62,7 +62,7 @@ def tail_log(request_id: str, record: TaskRecord, stream: str, offset: int, why:
 
 
 def stored_log(request_id: str, record: TaskRecord, stream: str) -> Log | None:
-    """Where all of an output is that was kept; None if it is not in the file share."""
+    """Tells where all of an output is that was kept; None if it is not in the file share."""
     result = record.result
     if result is None:
         return None
@@ -74,7 +74,7 @@ def stored_log(request_id: str, record: TaskRecord, stream: str) -> Log | None:
 
 
 def with_what_was_cut(last: Log, whole_bytes: int) -> Log:
-    """The last piece of an output, with how much was not kept, because there was too much."""
+    """Adds to the last piece of an output how much was not kept, because there was too much."""
     cut_bytes = whole_bytes - last.size_bytes
     if cut_bytes <= 0:
         return last
@@ -83,7 +83,7 @@ def with_what_was_cut(last: Log, whole_bytes: int) -> Log:
 
 
 def task_output(task_id: int, record: TaskRecord, stream: str) -> TaskOutput:
-    """What the manager itself has of an output, if that is all of it."""
+    """Returns what the manager itself has of an output, if that is all of it."""
     data, size, lost = _tail(record, stream)
     if lost:
         return TaskOutput(task_id=task_id, size_bytes=size, more=True)
@@ -91,7 +91,7 @@ def task_output(task_id: int, record: TaskRecord, stream: str) -> TaskOutput:
 
 
 def output_bytes(output: TaskOutput) -> int:
-    """The most that it takes in a stanza."""
+    """The most bytes that an output takes in a stanza."""
     return _FRAME_BYTES + 4 * (len(output.data) + 2) // 3
 
 
@@ -101,7 +101,7 @@ def whole_in_tail(record: TaskRecord, stream: str) -> bool:
 
 
 def size_bytes(record: TaskRecord, stream: str) -> int:
-    """How much a task wrote, as its worker reported."""
+    """The bytes that a task wrote, as its worker reported."""
     return _tail(record, stream)[1]
 
 

@@ -1,8 +1,8 @@
 """Forgets jobs that ended long ago, and those beyond the number that is kept; and old events.
 
-When that is due is told from when jobs ended, which is in the store: a manager that is started anew
-every hour forgets as many as one that never ends. It is done in small pieces, so that a store that
-holds a hundred thousand jobs too many does not keep the manager from its work.
+The store says when jobs ended, and so when that is due: a manager that is started anew every hour
+forgets as many as one that never ends. It is done in small pieces, so that a store that holds a
+hundred thousand jobs too many does not keep the manager from its work.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kestrelctl.manager.service import Service
 
 log = logging.getLogger(__name__)
 
-#: Between two looks when nothing is due, and when something may be.
+#: The time between two looks when nothing is due, and when something may be.
 LOOK_SECONDS = 60.0
 SOON_SECONDS = 0.2
 #: The most jobs that are forgotten at once.
@@ -28,7 +28,7 @@ LEAST_SECONDS = 60.0
 
 
 class Retention:
-    """Looks from time to time which ended jobs are no longer to be kept.
+    """Looks from time to time for ended jobs that are no longer to be kept.
 
     Args:
         keep_seconds: how long ended jobs are kept; None for ever.
@@ -49,7 +49,7 @@ class Retention:
         self._events_kept_seconds = events_kept_seconds
 
     async def run(self) -> None:
-        """Does so for ever."""
+        """Looks from time to time, for ever."""
         while True:
             await asyncio.sleep(SOON_SECONDS if self.look() else LOOK_SECONDS)
 
@@ -61,7 +61,7 @@ class Retention:
         """
         service = self._service
         if service.store_error:
-            return False  # to delete takes room, too
+            return False  # deleting takes room, too
         now = service.now()
         events = service.member_log.tidy(now, self._events_kept_seconds)
         ids = self._due(now)
@@ -91,7 +91,7 @@ class Retention:
 
 
 def retention(service: Service, options: ManagerOptions) -> Retention:
-    """What the options of a manager say about it."""
+    """Makes the retention that the options of a manager ask for."""
     return Retention(service, options.keep_seconds, options.keep_jobs, options.events_kept_seconds)
 
 

@@ -1,4 +1,4 @@
-"""Whether a request is its asker's to make: checked here alone, before anything serves it."""
+"""Checks whether a user may make a request: here alone, before anything serves it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kestrelctl.manager.caller import THE_POOL, Caller
 from kestrelctl.manager.selection import Selected, Selection
 from kestrelctl.protocol.request import AdminRequest, JobRequest, JobsRequest, Request, UserRequest
 
-#: What a handler is given beside the request: of a `JobRequest` its job, of a `JobsRequest` those
-#: of its jobs that it may be served for. A handler cannot forget whose they are.
+#: The arguments of a handler beside the request: of a `JobRequest` its job, of a `JobsRequest`
+#: those of its jobs that it may be served for. A handler cannot forget whose they are.
 Granted: TypeAlias = tuple[()] | tuple[JobRecord] | tuple[Selected]
 
 

@@ -1,4 +1,4 @@
-"""Which jobs a user means: `last`, `all`, `3,5-9`, several of these, or `name:sweep*`."""
+"""The jobs that a user means: `last`, `all`, `3,5-9`, several of these, or `name:sweep*`."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from kestrelctl.grammar.id_ranges import ALL, LAST
 from kestrelctl.grammar.quantities import short_address
 from kestrelctl.manager.caller import Caller
 from kestrelctl.protocol.request import Among
-from kestrelctl.store.port import Store
+from kestrelctl.store.port import CoreStore
 
 MAX_SELECTED = 10_000
 MAX_JOB_ID = 1 << 62
 _MOST_DIGITS = 20
 _MOST_SHOWN = 100
-#: Of so many jobs of others it is looked up whose they are, and so many ranges of them are shown.
+#: The most jobs of others whose owners are looked up, and the most ranges of them that are shown.
 _MOST_OWNERS = 20
 #: The most jobs in one answer: it must fit into a stanza.
 MAX_RECORDS = 500
 #: Names have 200; SQLite takes no glob of more than 50,000 bytes.
 _MOST_GLOB_CHARACTERS = 1000
-#: What a selection by name begins with.
+#: The beginning of a selection by name.
 BY_NAME = "name:"
 
 
@@ -39,7 +39,7 @@ class Ids(NamedTuple):
 
 
 class Selected(NamedTuple):
-    """What a selection comes to.
+    """The jobs that a selection comes to.
 
     Attributes:
         ids: ascending.
@@ -59,7 +59,7 @@ class Selected(NamedTuple):
 class Selection:
     """Finds what requests name, among active and ended jobs."""
 
-    def __init__(self, pool: Pool, store: Store) -> None:
+    def __init__(self, pool: Pool, store: CoreStore) -> None:
         self._pool = pool
         self._store = store
 
@@ -185,11 +185,11 @@ def workers_named(name: str, jids: Iterable[str]) -> list[str]:
 
 
 def _names_of(jid: str) -> tuple[str, ...]:
-    """What a worker is called: by its address, its machine, or as lists show it."""
+    """The names of a worker: its address, its machine, and as lists show it."""
     return (jid, *jid.partition("/")[::2], short_address(jid))
 
 
-def must_be_readable(job_ids: Iterable[int], store: Store) -> None:
+def must_be_readable(job_ids: Iterable[int], store: CoreStore) -> None:
     """Raises KestrelError for a job that is there, but damaged."""
     for job_id in job_ids:
         why = store.damaged.get(job_id)
@@ -205,19 +205,19 @@ def select_jobs(
     selector: str,
     owner: str,
     pool: Pool,
-    store: Store,
+    store: CoreStore,
     among: Among = Among.ANY,
     *,
     only_own: bool = False,
 ) -> Selected:
-    """What a selector names, for a user.
+    """Finds the jobs that a selector names, for a user.
 
     `last`, `all` and `name:GLOB` mean jobs of his own: `all` the active ones unless ended ones are
     asked for. An id by itself must be that of a job, whatever its state, and so is `last`; of a
     range and of `all`, only jobs that are there and of the kind that is asked for count.
 
     Args:
-        only_own: whether jobs of others that it names are apart, whatever their state.
+        only_own: whether jobs of others that it names are kept apart, whatever their state.
 
     Raises:
         UsageError: the selector has another form.
@@ -268,13 +268,13 @@ def select_jobs(
     )
 
 
-def _own(ids: Set[int], owner: str, pool: Pool, store: Store) -> set[int]:
-    """Those of some jobs that are a user's."""
+def _own(ids: Set[int], owner: str, pool: Pool, store: CoreStore) -> set[int]:
+    """Finds a user's own among some jobs."""
     active = {job_id for job_id in ids if (job := pool.job(job_id)) and job.owner == owner}
     return active.union(store.job_ids(ids=sorted(ids), owner=owner))
 
 
-def _last(owner: str, pool: Pool, store: Store) -> int:
+def _last(owner: str, pool: Pool, store: CoreStore) -> int:
     """The latest job of a user.
 
     Raises:
@@ -287,8 +287,8 @@ def _last(owner: str, pool: Pool, store: Store) -> int:
     return max(own)
 
 
-def _all(owner: str, pool: Pool, store: Store, among: Among) -> list[int]:
-    """What `all` means to a user: his ended jobs if these are asked for, else his active ones."""
+def _all(owner: str, pool: Pool, store: CoreStore, among: Among) -> list[int]:
+    """The jobs that `all` means to a user: his ended ones if asked for, else his active ones."""
     if among is Among.ENDED:
         return store.job_ids(owner=owner)
     return [job.id for job in pool.jobs if job.owner == owner]
@@ -303,14 +303,14 @@ def check_glob(name: str) -> None:
 
 
 def _of(among: Among, ids: list[int], pool: Pool) -> Selected:
-    """Those of these jobs that are of a kind, the oldest, as many as one request may change."""
+    """Selects the jobs that are of a kind, the oldest, as many as one request may change."""
     if among is Among.ANY:
         return Selected(ids[:MAX_SELECTED], left=len(ids[MAX_SELECTED:]))
     active = among is Among.ACTIVE
     fitting = [job_id for job_id in ids if _is_kind(among, pool.job(job_id))]
     first, rest = fitting[:MAX_SELECTED], fitting[MAX_SELECTED:]
     if rest and active:
-        # What is being cancelled stays active until its tasks have ended: it is not the next piece.
+        # A job that is being cancelled stays active until its tasks have ended: it is not the next.
         fresh = [job.id for job in map(pool.job, fitting) if job is not None and not job.cancelling]
         first, rest = (fresh or first)[:MAX_SELECTED], fresh[MAX_SELECTED:]
     return Selected(first, len(ids) - len(fitting), left=len(rest))
@@ -334,7 +334,7 @@ def _no_job(job_id: int, pool: Pool) -> NotFound:
 
 
 def parse_ids(text: str) -> Ids:
-    """The numbers in `3,5-9`.
+    """Reads the numbers in `3,5-9`.
 
     Raises:
         UsageError: it is not of that form, or names too many.
@@ -362,5 +362,5 @@ def parse_ids(text: str) -> Ids:
 
 
 def _shown(text: str) -> str:
-    """What somebody wrote, as a message repeats it: the answer must not be as long as that."""
+    """Cuts what a message repeats of a text that somebody wrote: the answer must not be as long."""
     return repr(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…")

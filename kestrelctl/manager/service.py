@@ -30,15 +30,16 @@ from kestrelctl.protocol import codec, profile, workers
 from kestrelctl.protocol.handout import run_messages
 from kestrelctl.protocol.workers import Message
 from kestrelctl.store.port import Store
+from kestrelctl.timer import Timer
 
 log = logging.getLogger(__name__)
 
 #: The core is not woken sooner than this, whatever is due.
 SHORTEST_PAUSE_SECONDS = 0.01
-#: So many attempts one message names; each takes up to 20 bytes of `codec.MAX_PAYLOAD_BYTES`.
+#: The most attempts that one message names; each takes up to 20 bytes of `codec.MAX_PAYLOAD_BYTES`.
 MOST_NUMBERS = 10_000
 
-#: While nothing can be stored, so many of the latest events of members wait to be told.
+#: The most events of members, the latest ones, that wait to be told while nothing can be stored.
 MOST_UNTOLD_EVENTS = 1_000
 
 A = TypeVar("A", bound=fx.Announcement)
@@ -49,9 +50,9 @@ class Service:
 
     Args:
         pool: the core, restored from the store.
-        store: where records go.
+        store: the store into which records go.
         domain: the pool's address.
-        clock: what events are dated by.
+        clock: the clock by which events are dated.
 
     Attributes:
         name: what users call the pool in commands: its domain, unless it has another name.
@@ -72,20 +73,23 @@ class Service:
         self.sends_mail = False
         self._sender = f"pool@{domain}"
         self._scheduled = False
-        self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
-        self._looking = self._loop.call_later(LOOK_SECONDS, self.look_at_clock)
-        #: How often the server refused this manager because another one was connected.
+        self._timer = Timer(self._tick, self._loop)
+        self._looking = Timer(self.look_at_clock, self._loop)
+        self._looking.set(LOOK_SECONDS)
+        #: The times that the server refused this manager because another one was connected.
         self.conflicts = 0
         #: Set by `give_up`.
         self.broken: asyncio.Future[KestrelError] = self._loop.create_future()
-        #: Since when the store cannot be written; None while it can.
+        #: The time since which the store cannot be written; None while it can.
         self.store_error_since: float | None = None
         self.commits = GroupCommit(
             store, self._do, self._store_changed, self._refuse_answers, self.give_up
         )
-        #: What became of workers.
-        self.member_log = MemberLog(store, self.commits.write, self.commits.after)
+        #: The log of what became of workers.
+        self.member_log = MemberLog(
+            store, pool.worker_groups, self.commits.write, self.commits.after
+        )
         self._acknowledgements = Acknowledgements(
             lambda worker, numbers: self._send_numbers(workers.Ack, worker, numbers)
         )
@@ -144,20 +148,14 @@ class Service:
         at = self.pool.wake_at(moment)
         if at is None:
             return
-        due = self._loop.time() + max(SHORTEST_PAUSE_SECONDS, at - moment)
-        if self._timer is not None:
-            if self._timer.when() <= due:
-                return
-            self._timer.cancel()
-        self._timer = self._loop.call_at(due, self._tick)
+        self._timer.set_by(self._loop.time() + max(SHORTEST_PAUSE_SECONDS, at - moment))
 
     def _tick(self) -> None:
-        self._timer = None
         self.handle(ev.Tick(at=self.now(), cause="tick"))
 
     def look_at_clock(self) -> None:
-        """Has what people have named and what they are shown follow the machine's clock."""
-        self._looking = self._loop.call_later(LOOK_SECONDS, self.look_at_clock)
+        """Makes moments that people name, and that they are shown, follow the machine's clock."""
+        self._looking.set(LOOK_SECONDS)
         if not self.wall.look():
             return
         ahead_seconds = self.wall.ahead_seconds
@@ -283,7 +281,7 @@ class Service:
         self.tell(worker, message)
 
     def tell(self, worker: str, message: Message) -> None:
-        """Sends a worker what is no matter of the core's, as the pool."""
+        """Sends a worker a message that does not concern the core, as the pool."""
         text = codec.encode(message)
         self.stanzas.sent(type(message), len(text))
         self.session.send(text, worker, self._sender)
@@ -305,16 +303,16 @@ class Service:
 
     @property
     def store_error(self) -> str:
-        """Why the store cannot be written now; empty if it can."""
+        """The reason why the store cannot be written now; empty if it can."""
         return self.commits.store_error
 
     @property
     def commit_seconds(self) -> Histogram:
-        """How long commits took."""
+        """The times that commits took."""
         return self.commits.seconds
 
     def unstored(self) -> dict[int, Counts]:
-        """For each job, how many ended tasks are not durable and so are not to be shown as ended.
+        """Counts, for each job, ended tasks that are not durable, and so not to be shown as ended.
 
         Empty while the store can be written: then that is a matter of milliseconds.
         """
@@ -341,7 +339,7 @@ class Service:
             )
 
     def _store_changed(self, error: str) -> None:
-        """Has the core hold back what could not be kept."""
+        """Makes the core hold back what could not be kept."""
         moment = self.now()
         if error:
             if self.store_error_since is None:
@@ -385,6 +383,5 @@ class Service:
         """Waits until what was decided is durable, then stops."""
         await self.commits.close()
         self._acknowledgements.send_all()
-        self._looking.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._looking.stop()
+        self._timer.stop()

@@ -69,9 +69,9 @@ def checkpoint_view(checkpoint: Checkpoint | None, now: float) -> CheckpointView
 LONGEST_COMMAND = 200
 #: The longest item, in characters, of a task that is asked for alone.
 LONGEST_ITEM = 10_000
-#: So many running tasks are shown of a worker.
+#: The most running tasks that are shown of a worker.
 MOST_RUNNING = 100
-#: The most shapes, and the most classes, of a shortage that are told.
+#: The most shapes, and the most classes, of a shortage that are shown.
 MOST_LACKING = 10
 #: Bytes of an answer around its page of views.
 _FRAME_BYTES = 1000
@@ -92,7 +92,7 @@ V = TypeVar(
 
 
 def shown(job: Job, unstored: Counts | None) -> tuple[Counts, int]:
-    """How many tasks of an active job are shown as ended, and how many as running.
+    """Counts the tasks of an active job that are shown as ended, and those shown as running.
 
     Args:
         unstored: those whose end is not durable: to users they have not ended.
@@ -151,7 +151,7 @@ def job_view(record: JobRecord, job: Job | None, unstored: Counts | None = None)
 
 
 def summary(view: JobView) -> JobView:
-    """What anybody may know of a job: whose it is, what it takes of the pool, and how far it is."""
+    """Reduces a job to what anybody may know: whose it is, what it takes, and how far it is."""
     spec, guest = view.spec, view.spec.guest
     return JobView(
         job_id=view.job_id,
@@ -254,7 +254,7 @@ def _known_byte_seconds(used: Used) -> float | None:
 
 
 def user_line(user: str, used: Used) -> UserLine:
-    """What a user, or a group, has used."""
+    """Makes the line of what a user, or a group, has used."""
     return UserLine(
         user=user,
         attempts=used.attempts,
@@ -298,7 +298,7 @@ def detailed(view: JobView, spec: JobSpec) -> JobView:
 
 
 def first_that_fit(views: Iterable[V], beside: JobView | None = None) -> list[V]:
-    """As many as one answer may hold; at least one, if there is any.
+    """Returns as many views as one answer may hold; at least one, if there is any.
 
     Args:
         beside: what else is in the answer.
@@ -350,7 +350,7 @@ def task_view(record: TaskRecord, job: JobRecord, now: float) -> TaskView:
 
 
 def running_use(pool: Pool, job: Job) -> RunningUse | None:
-    """What running tasks of a job use, as far as it was said; a walk over its tasks under way."""
+    """Sums up what running tasks of a job use, as far as was said; a walk over tasks under way."""
     said = [
         found for task in job.live.values() if (found := last_use(pool, task.attempt)) is not None
     ]
@@ -366,7 +366,7 @@ def running_use(pool: Pool, job: Job) -> RunningUse | None:
 
 
 def waits_seconds(job: JobRecord, until: float) -> float:
-    """How long a task has waited since its job was submitted, to the microsecond.
+    """Returns how long a task has waited since its job was submitted, to the microsecond.
 
     Args:
         until: when it started, or now; seconds since the epoch.
@@ -377,8 +377,8 @@ def waits_seconds(job: JobRecord, until: float) -> float:
 def run_seconds(
     attempt: Attempt | None, said: tuple[float, Use] | None, now: float
 ) -> float | None:
-    """How long an attempt has run, to the microsecond; None if it does not, or began before this
-    manager and its worker has not spoken of it since.
+    """Returns how long an attempt has run, to the microsecond; None if it does not, or began before
+    this manager and its worker has not spoken of it since.
 
     Args:
         said: what it was last said to have used, and when.
@@ -406,7 +406,7 @@ def with_item(view: TaskView, items: Sequence[str] | None, longest: int) -> Task
 
 
 def last_use(pool: Pool, attempt: Attempt | None) -> tuple[float, Use] | None:
-    """What an attempt that runs was last said to have used, and when."""
+    """Returns what a running attempt was last said to have used, and when."""
     worker = pool.workers.get(attempt.worker) if attempt is not None else None
     return worker.uses.get(attempt.number) if worker is not None and attempt is not None else None
 
@@ -446,7 +446,7 @@ def worker_view(
     groups: Iterable[str] = (),
     properties: Mapping[str, PropertyReading] = _NOTHING_READ,
 ) -> WorkerView:
-    """A worker.
+    """A worker, as users see it.
 
     Args:
         with_tasks: also what runs there.
@@ -501,7 +501,7 @@ def worker_view(
 
 
 def pool_assets(pool: Pool) -> list[AssetView]:
-    """What the whole pool has itself."""
+    """The assets that the whole pool has itself."""
     return [
         AssetView(name=each.name, total=each.total, held=each.held, waiting=each.waiting)
         for each in pool.tokens()
@@ -509,7 +509,7 @@ def pool_assets(pool: Pool) -> list[AssetView]:
 
 
 def lacking(pool: Pool) -> tuple[list[UnmetShape], list[SaturatedClass]]:
-    """What the pool lacks: the largest part of it."""
+    """Tells what the pool lacks: the largest part of it."""
     found = pool.shortage()
     tags = pool.known_tags()
     shapes = sorted(found.unmet.items(), key=lambda entry: -entry[1])[:MOST_LACKING]
@@ -529,7 +529,7 @@ def lacking(pool: Pool) -> tuple[list[UnmetShape], list[SaturatedClass]]:
 
 
 def explanation(pool: Pool, job: Job, unstored: Counts | None, now: float) -> JobExplanation:
-    """Why a job's tasks wait; the answer to a request still needs the request's id."""
+    """Explains why a job's tasks wait; the answer to a request still needs the request's id."""
     found = pool.explain(job, now)
     return JobExplanation(
         id="",

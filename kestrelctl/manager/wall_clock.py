@@ -1,4 +1,4 @@
-"""How far the machine's clock is ahead of the steady one by which the pool decides.
+"""The difference between the machine's clock and the steady one by which the pool decides.
 
 Durations are of the steady clock whatever happens. A moment that a person has named, and one that
 is shown, is of the machine's clock as it is set now: it is corrected while a manager runs.
@@ -13,16 +13,16 @@ from kestrelctl.core.model.pool_moment import told
 
 T = TypeVar("T")
 
-#: The machine's clock is looked at so often.
+#: The time between two looks at the machine's clock.
 LOOK_SECONDS = 5.0
-#: What the two clocks may part without anybody caring.
+#: The difference of the two clocks that does not matter.
 TOLERANCE_SECONDS = 1.0
 #: A moment so long after now is no moment of the past, by rounding or otherwise.
 _SLACK_SECONDS = 1.0
 
 
 class WallClock:
-    """What a manager knows of its machine's clock.
+    """A manager's knowledge of its machine's clock.
 
     Attributes:
         ahead_seconds: how far it is ahead of the steady clock; 0 until somebody has set it.
@@ -42,7 +42,7 @@ class WallClock:
         return True
 
     def told(self, message: T) -> T:
-        """A message to a person, with its moments by the machine's clock.
+        """Converts the moments of a message to a person into the time of the machine's clock.
 
         Those from before this process are by that clock already: the store keeps them.
         """
@@ -52,7 +52,7 @@ class WallClock:
         return found
 
     def shown(self, moment: float) -> float:
-        """A moment that was, as people see it."""
+        """Converts a moment that was into the time of the machine's clock, as people see it."""
         latest = self._clock.now() + _SLACK_SECONDS
         if not self._began_at <= moment <= latest:
             return moment
@@ -62,7 +62,7 @@ class WallClock:
         return moment + self.ahead_seconds if moment >= self._began_at else moment
 
     def steady(self, moment: float) -> float:
-        """By the steady clock, since when something is that a person asks for since a moment."""
+        """Converts a moment that a person named into the time of the steady clock."""
         if not self.ahead_seconds:
             return moment
         found = moment - self.ahead_seconds

@@ -1,1 +1,1 @@
-"""What a manager and a worker process tell Prometheus."""
+"""The metrics that a manager and a worker process show to Prometheus."""

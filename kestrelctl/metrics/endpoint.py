@@ -60,7 +60,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def listen(text: str) -> socket.socket:
-    """Takes an address, at which metrics are served later; who connects before that waits.
+    """Takes an address at which metrics are served later; whoever connects before that waits.
 
     Args:
         text: HOST:PORT.
@@ -105,7 +105,7 @@ class Endpoint:
     Args:
         render: the page of metrics.
         why_not_ready: why the process cannot do its work now; empty if it can.
-        readers: whom it answers; all others are told that they are not.
+        readers: the clients that it answers; all others are refused.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Endpoint:
         self._why_not_ready = why_not_ready
         self._readers = readers
         self._server: asyncio.Server | None = None
-        #: In the order in which they came; of each, whether it has asked.
+        #: Clients in the order in which they came, and whether each has asked.
         self._clients: dict[asyncio.Task[None], bool] = {}
 
     async def start(self, listening: socket.socket) -> None:
@@ -134,7 +134,7 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The address of the page."""
         assert self._server is not None
         host, port = self._server.sockets[0].getsockname()[:2]
         return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"

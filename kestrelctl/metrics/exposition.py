@@ -28,9 +28,9 @@ class Exposition:
     """Collects at each scrape what there is at that moment.
 
     Args:
-        prefix: of the names: `kestrel_` or `kestrel_worker_`.
+        prefix: that of the names: `kestrel_` or `kestrel_worker_`.
         families: what this kind of process has to tell.
-        lag: of its event loop.
+        lag: that of its event loop.
     """
 
     def __init__(self, prefix: str, families: Families, lag: LoopLag) -> None:

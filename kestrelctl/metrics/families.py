@@ -45,7 +45,7 @@ def counter(name: str, text: str, value: float) -> Metric:
 def counters(
     name: str, text: str, labels: Sequence[str], values: Iterable[tuple[Sequence[str], float]]
 ) -> Metric:
-    """The same for each combination of label values."""
+    """One such number for each combination of label values."""
     family = CounterMetricFamily(name, text, labels=labels)
     for words, value in values:
         family.add_metric(words, value)
@@ -96,7 +96,7 @@ def stanza_families(prefix: str, stanzas: StanzaCounts) -> list[Metric]:
 
 
 def stored_families(prefix: str, stored: StoredTotals) -> list[Metric]:
-    """What workers have put into the file share."""
+    """The families about what workers have put into the file share."""
     return [
         counters(
             f"{prefix}stored_files",

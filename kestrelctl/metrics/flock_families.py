@@ -1,4 +1,4 @@
-"""What a manager tells of its flock: neighbours, announcements, loans and guests."""
+"""The metrics of a manager's flock: neighbours, announcements, loans and guests."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kestrelctl.metrics.families import by, counter, counters, gauge, gauges, hi
 
 #: Pools with series of their own, the nearest first; the rest are `other`.
 MOST_POOLS_SHOWN = 50
-#: From asking for machines to the first task that one of them is handed.
+#: Seconds from asking for machines to the first task that one of them is handed.
 HAND_OUT_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0)
 
 GIVEN, TAKEN = "given", "taken"
 
 
 class LoanNumbers(msgspec.Struct, frozen=True, kw_only=True):
-    """What is lent to one pool, or borrowed from it, of all classes together.
+    """The loans to one pool, or from it, of all classes together.
 
     Attributes:
         direction: GIVEN or TAKEN.
@@ -52,7 +52,7 @@ class FilesHomeCounts(msgspec.Struct):
 
 
 class FlockNumbers(msgspec.Struct, frozen=True, kw_only=True):
-    """The flock of one manager at one moment; as it stands here, that of a pool in none.
+    """The flock of one manager at one moment; the defaults are those of a pool in none.
 
     Attributes:
         member: whether the pool is in a flock.
@@ -62,15 +62,15 @@ class FlockNumbers(msgspec.Struct, frozen=True, kw_only=True):
         states: the pools that it knows or has heard of, by state.
         round_trips: seconds to each pool of which that was measured.
         sent, received: announcements.
-        dropped: messages that were dropped, by why; with those whys that have not occurred.
+        dropped: messages that were dropped, by reason; also reasons that have not occurred.
         loans: for each pool and direction.
         guests: tasks of others, by what became of them.
         guest_cpu_seconds: what they have used.
         wanting: own tasks that wait and find no place at home.
         wishes: loans that are asked for now.
-        starved_seconds: for so long nobody has had anything for those tasks.
-        hand_outs: from a wish to the first task that goes there.
-        files: of guests.
+        starved_seconds: how long nobody has had anything for those tasks.
+        hand_outs: the times from a wish to the first task that goes there.
+        files: those of guests.
     """
 
     member: bool = False

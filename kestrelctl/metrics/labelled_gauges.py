@@ -16,8 +16,8 @@ class LabelledGauges(msgspec.Struct, frozen=True):
 
     Attributes:
         documentation: what they are; one line without backslashes.
-        names: of the labels.
-        labels: of each gauge the labels' values, each `quoted`, so that several families can share
+        names: those of the labels.
+        labels: the labels' values of each gauge, each `quoted`, so that several families can share
             the work.
         values: one for each.
     """

@@ -1,4 +1,4 @@
-"""What became of mails to users."""
+"""Counts of what became of mails to users."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ class MetricsServer:
     """Serves a process's metrics from `start` to `stop`.
 
     Args:
-        prefix: of the names: `kestrel_` or `kestrel_worker_`.
+        prefix: that of the names: `kestrel_` or `kestrel_worker_`.
         families: what this kind of process has to tell; asked once for each scrape.
         why_not_ready: why it cannot do its work now; empty if it can.
         readers: whom it answers.

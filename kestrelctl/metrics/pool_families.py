@@ -36,7 +36,7 @@ from kestrelctl.store.port import Statistics
 
 #: Owners with a series of their own, those with the most tasks first; the rest are `other`.
 MOST_OWNERS = 50
-#: Owners whose share has series of their own, those first who run the most; the rest are `other`.
+#: Owners whose share has series of its own, those who run the most first; the rest are `other`.
 MOST_SHARES = 20
 #: Shapes, and classes, of a shortage with series of their own; the rest are `other`.
 MOST_LACKING = 20
@@ -48,7 +48,7 @@ class EnvironmentNumbers(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         phases: how many are in each phase.
         waiting: tasks that one could run.
-        failing_hosts: at how many the latest start failed.
+        failing_hosts: the number of hosts at which the latest start failed.
         started, failed: how many have come since the manager's start, and how many starts have
             failed.
     """
@@ -61,13 +61,13 @@ class EnvironmentNumbers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ManagerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known around the core at the moment of a scrape.
+    """Numbers from around the core at the moment of a scrape.
 
     Attributes:
         conflicts: how often the server refused this manager because another one was connected.
         certificate: (host, end) of the server's certificate, if the connection has one.
         mails: what became of mails to users.
-        flock: that the pool is in.
+        flock: the one that the pool is in.
         sends_waiting: by kind, messages that wait for a limit or for room in the connection.
         environments: by class.
         properties: (property, group of workers, what it adds up to) of those that were chosen.

@@ -1,4 +1,4 @@
-"""Who may read the metrics of a process."""
+"""Decides who may read the metrics of a process."""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ CHAT = "chat"
 
 
 class StanzaCounts:
-    """What one process has received and sent.
+    """Counts what one process has received and sent.
 
-    Sizes are those of the JSON text, before XML quotes it; of presence and returned messages only
+    Sizes are those of the JSON text, before XML quotes it; for presence and returned messages only
     the number is known.
     """
 

@@ -24,7 +24,7 @@ from kestrelctl.metrics.stanzas import StanzaCounts
 
 
 class InputNumbers(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker process has done for the inputs of tasks.
+    """The work of a worker process for the inputs of tasks.
 
     Attributes:
         uses: inputs that tasks have asked for, by what was found: hit, miss.

@@ -1,4 +1,4 @@
-"""What the pool answers to users. `docs/protocol.md` shows one of each."""
+"""The pool's answers to users. `docs/protocol.md` shows one of each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TypeAlias
 import msgspec
 
 from kestrelctl.core.membership.event import MembershipEvent
-from kestrelctl.core.membership.worker_group import WorkerGroup
 from kestrelctl.core.model.end_reason import NO_REASON, ReasonText
 from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.core.model.flock_rule import FlockRule
@@ -20,6 +19,8 @@ from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.pool_moment import PoolMoment, PoolMomentToCome
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.worker.clause_count import ClauseCount
+from kestrelctl.core.model.worker.worker_group import WorkerGroup
+from kestrelctl.protocol.channels import ChannelAnswer
 from kestrelctl.protocol.commands import CommandAnswer
 from kestrelctl.protocol.properties import PropertyList, ToldReading
 from kestrelctl.protocol.request import Reply as Reply
@@ -45,18 +46,18 @@ from kestrelctl.protocol.views import Policies as Policies
 
 
 class UserLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the attempts of a user's jobs took whose results became known in some days.
+    """The usage of a user by attempts whose results became known on some days.
 
     Attributes:
-        user: or the group, if that was asked; then it is empty for users who are in none.
-        tasks: how many of them ended their task.
+        user: the user, or the group if that was asked; then it is empty for users who are in none.
+        tasks: how many of the attempts ended their task.
         memory_byte_seconds: the peak of memory times the run time, of attempts whose memory is
             known; None if it is known of none.
         peak_bytes: the most that an attempt took; None if it is known of none.
         stored_bytes: what tasks have in the file share now, whenever they put it there.
-        max_stored_bytes: of a user the most of that; None for any number.
-        queued_bytes: how large jobs are together that have not ended, as encoded.
-        max_queued_bytes: of a user the most of that; None for any size.
+        max_stored_bytes: the most of that for a user; None for any number.
+        queued_bytes: how large the jobs that have not ended are together, as encoded.
+        max_queued_bytes: the most of that for a user; None for any size.
     """
 
     user: str
@@ -92,7 +93,7 @@ class GraphJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         after: the jobs among these that it waits for, by their places, from 0; all come before it.
             Jobs that are there already are in the `after` of its spec.
-        after_each: the same of the job whose tasks its tasks wait for, one for one; None for none.
+        after_each: the place of the job whose tasks its tasks wait for, one for one; None for none.
     """
 
     spec: JobSpec
@@ -104,9 +105,9 @@ class GraphSubmitted(Reply, frozen=True, kw_only=True, tag="graph_submitted"):
     """All of these jobs are durable.
 
     Attributes:
-        job_id: of the first; those of the others follow, in the order in which they were sent.
+        job_id: that of the first; those of the others follow, in the order in which they were sent.
         jobs: how many.
-        tasks: of all of them.
+        tasks: how many all of them have.
         repeated: an earlier submission with the same key has made them.
     """
 
@@ -120,8 +121,8 @@ class GraphNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job in a drawing.
 
     Attributes:
-        name: or the beginning of its command, if it has none.
-        state: as of `JobView`; `waiting` of an active one that waits for others.
+        name: its name, or the beginning of its command if it has none.
+        state: as in `JobView`; `waiting` for an active one that waits for others.
         ended: tasks with a final state.
     """
 
@@ -136,7 +137,7 @@ class GraphEdge(msgspec.Struct, frozen=True, array_like=True):
     """A job, and others with ids in a row that it waits for, or did.
 
     Attributes:
-        ending: how they must end: `ok`, `ended` or `failed`; or `each`, of a job whose tasks wait
+        ending: how they must end: `ok`, `ended` or `failed`; or `each`, for a job whose tasks wait
             for the tasks of another, one for one.
     """
 
@@ -161,11 +162,11 @@ class JobGraph(Reply, frozen=True, kw_only=True, tag="graph"):
 
 
 class EventPage(Reply, frozen=True, kw_only=True, tag="events"):
-    """What became of workers, in order.
+    """A page of the events of workers, in order.
 
     Attributes:
         after: the number after which the next page starts.
-        more: whether that one may have anything now.
+        more: whether the next page may have anything now.
     """
 
     events: list[MembershipEvent]
@@ -174,7 +175,7 @@ class EventPage(Reply, frozen=True, kw_only=True, tag="events"):
 
 
 class WorkerGroupView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A group of workers, and how many of those that are there are in it."""
+    """A group of workers, and how many of the present workers are in it."""
 
     group: WorkerGroup
     workers: int = 0
@@ -194,11 +195,11 @@ class EnvironmentView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     Attributes:
         phase: `starting`, `ready` or `stopping`.
-        since: when it came into that, in seconds since the epoch.
-        idle_seconds: for how long it has had nothing to do; None while it has.
-        worker: the name of its worker; of a node of something else its own.
+        since: when it came into that phase, in seconds since the epoch.
+        idle_seconds: for how long it has had nothing to do; None while it has something.
+        worker: the name of its worker; for a node of something else, the name of that node.
         draining: whether its worker gets nothing new; it is stopped when that has nothing left.
-        makes_room_for: the class for which that is so; empty if somebody has asked for it.
+        makes_room_for: the class for which it drains; empty if somebody has asked for that.
     """
 
     number: int
@@ -273,7 +274,7 @@ class EnvironmentList(Reply, frozen=True, kw_only=True, tag="environments"):
 
 
 class FlockStatus(Reply, frozen=True, kw_only=True, tag="flock"):
-    """How the pool stands in its flock."""
+    """The standing of the pool in its flock."""
 
     flock: FlockView
 
@@ -304,7 +305,7 @@ class FlockRules(Reply, frozen=True, kw_only=True, tag="flock_rules"):
     """All rules on lending and borrowing, in the order in which they are asked.
 
     Attributes:
-        rest: for `lend` and `borrow`: whether what no rule fits is allowed.
+        rest: for `lend` and `borrow`, whether it is allowed where no rule fits.
     """
 
     rules: list[FlockRule]
@@ -318,7 +319,7 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, arr
     """A job in an overview; an array, because it travels every second."""
 
     job_id: int
-    name: str  #: or the beginning of its command; empty if it is not for this user
+    name: str  #: its name, or the beginning of its command; empty if it is not for this user
     owner: str
     state: str  #: active, held, cancelling, done, failed or cancelled
     tasks: int
@@ -337,7 +338,7 @@ class WorkerLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     """A worker in an overview.
 
     Attributes:
-        failures: fast ones in a row.
+        failures: fast failures in a row.
         since: when it went away, if it is offline.
         until: the end of its quarantine.
     """
@@ -358,9 +359,9 @@ class Overview(Reply, frozen=True, kw_only=True, tag="overview"):
 
     Attributes:
         pool: its domain.
-        at: when, by the manager's clock.
-        workers: how many are in which state.
-        capacity, free: of the workers that are online, in natural units: processors, bytes.
+        at: the moment, by the manager's clock.
+        workers: how many are in each state.
+        capacity, free: those of the workers that are online, in natural units: processors, bytes.
         waiting: tasks that no worker has, by reason.
         running: tasks that run.
         queued: tasks that wait at a worker behind others.
@@ -414,14 +415,14 @@ class Submitted(Reply, frozen=True, kw_only=True, tag="submitted"):
 
 
 class Changed(Reply, frozen=True, kw_only=True, tag="changed"):
-    """What a request changed: job ids or worker addresses, and how many tasks that concerns.
+    """The changes by a request: job ids or worker addresses, and how many tasks they concern.
 
     Attributes:
-        kept: how many jobs that were meant were left as they are: of those to be cancelled, they
-            have ended; of those to be forgotten, they have not; of those to be held or released,
-            they were so before, or are not active.
+        kept: how many jobs that were meant were left as they are. Jobs to be cancelled have ended;
+            jobs to be forgotten have not; jobs to be held or released were so before, or are not
+            active.
         left: how many are still to be done, because one answer cannot name them: ask again.
-        missing: how many ids in ranges are of no job.
+        missing: how many ids in ranges belong to no job.
     """
 
     what: list[str]
@@ -432,12 +433,12 @@ class Changed(Reply, frozen=True, kw_only=True, tag="changed"):
 
 
 class RunningUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What running tasks use, as their workers last said; only of tasks that have run for a while.
+    """The usage of tasks that have run for a while and still run, as their workers last said.
 
     Attributes:
         tasks: how many these are.
-        wall_seconds, cpu_seconds, memory_bytes: of them together; memory as it was then.
-        since: the oldest of these words, in seconds since the epoch.
+        wall_seconds, cpu_seconds, memory_bytes: the sums of all tasks; memory as it was then.
+        since: the moment of the oldest of these reports, in seconds since the epoch.
     """
 
     tasks: int
@@ -450,32 +451,32 @@ class RunningUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job as users see it. `waiting + running + done + failed + lost + cancelled = tasks`.
 
-    Of another user's job the name is empty, the spec says only what it asks of the pool, and a hold
-    has no reason, unless the pool shares jobs. A job that is shown whole always has a command.
+    For another user's job the name is empty, the spec says only what it asks of the pool, and a
+    hold has no reason, unless the pool shares jobs. A job that is shown whole always has a command.
 
     Attributes:
         state: active, cancelling, done, failed or cancelled.
         spec: the job as submitted, cut where it is long: without items, inputs and, unless
             `details` were asked for and there is room, variables and cleanup. `ids` stands for its
             ranges but the first.
-        ids: of all tasks, as `--array` takes them.
+        ids: those of all tasks, as `--array` takes them.
         resumed: how many attempts were begun from a checkpoint.
         stopped_by: `deadline`, `failed member` or `failed tasks` if that stopped it.
-        hold: while nothing more of it is handed out.
+        hold: set while nothing more of it is handed out.
         dispatch_p50_seconds, dispatch_p99_seconds: what dispatch added to a task: from hand-out to
             report, less queue and run time.
         inputs: only with `details`: what its tasks find in their scratch directories, by name.
-        stdin: the same of the file that they read.
+        stdin: the same for the file that they read.
         stage_sums: only with `details`: how its stages went, and the command.
-        attempts, cpu_seconds, wall_seconds, wait_seconds: only with `details` or `used`: what its
-            attempts took of which there are results, together; the wait of a task is from the
-            submission to its last start.
+        attempts, cpu_seconds, wall_seconds, wait_seconds: only with `details` or `used`: the sums
+            of its attempts that have results; the wait of a task is from the submission to its last
+            start.
         memory_byte_seconds, peak_bytes: the peak of memory times the run time, and the most that an
             attempt took, of those whose memory is known; None if it is known of none.
         spread: only with `details`: p50, p90, p99 and the most of each ended task's `wait_seconds`,
             `wall_seconds`, `cpu_seconds` and `peak_bytes`. Those of memory are left out if it is
             known of no task.
-        spread_tasks, spread_memory_tasks: of how many tasks these are, and those of memory.
+        spread_tasks, spread_memory_tasks: how many tasks these cover, and those of memory.
         sampled: whether these are a sample.
         running_use: only with `details`.
     """
@@ -528,7 +529,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def deadline_at(self) -> float | None:
-        """When what has not ended is stopped, in seconds since the epoch; None for never."""
+        """The moment when what has not ended is stopped, in seconds since the epoch; or None."""
         return self.spec.deadline(self.submitted_at)
 
 
@@ -554,14 +555,15 @@ class Ended(Reply, frozen=True, kw_only=True, tag="ended"):
 class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):
     """A task as users see it; an array, because pages of a thousand travel.
 
-    Of one that runs, `wall_seconds` is until now; processor time and `memory_bytes` are what its
-    worker said at `said_at`, if it has run for a while. `peak_bytes` is None of one that ended
-    before its memory was looked at.
+    For a task that runs, `wall_seconds` is until now; processor time and `memory_bytes` are what
+    its worker said at `said_at`, if it has run for a while. `peak_bytes` is None for a task that
+    ended before its memory was looked at.
 
     Attributes:
-        wait_seconds: from the submission of the job to the start of its last attempt; of one that
-            waits, until now.
-        item: of a job that has items, if that was asked for; cut with an ellipsis if it is long.
+        wait_seconds: from the submission of the job to the start of its last attempt; for a task
+            that waits, until now.
+        item: its item, if the job has items and that was asked for; a long one ends with an
+            ellipsis.
     """
 
     index: int
@@ -582,11 +584,11 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ar
     stderr_bytes: int = 0
     memory_bytes: int | None = None  #: without the page cache
     said_at: PoolMoment | None = None
-    output_files: int = 0  #: that it left and its job asked for
+    output_files: int = 0  #: files that it left and its job asked for
     outputs_bytes: int = 0  #: what they take together
     logs_stored: bool = False  #: what it printed is in the file share, as far as it is long
-    stage: str = ""  #: of one that runs, as its worker last said
-    stages: tuple[StageRun, ...] = ()  #: of one whose job has stages: how each went
+    stage: str = ""  #: that of a task that runs, as its worker last said
+    stages: tuple[StageRun, ...] = ()  #: how each went, if its job has stages
     checkpoint: CheckpointView | None = None
     item: str | None = None
 
@@ -595,7 +597,7 @@ class Tasks(Reply, frozen=True, kw_only=True, tag="tasks"):
     """A page of tasks; `after` asks for the next one, None if this was the last.
 
     Attributes:
-        stages: which the job has beside its command.
+        stages: those that the job has beside its command.
     """
 
     tasks: list[TaskView]
@@ -607,7 +609,7 @@ class Log(Reply, frozen=True, kw_only=True, tag="log"):
     """A piece of output.
 
     Attributes:
-        job_id: whose it is; `name` is that job's.
+        job_id: the job that it is of; `name` is that job's.
         data: base64 in JSON.
         next_offset: where the next piece starts; None at the end.
         skipped_bytes: how much before this piece cannot be had.
@@ -636,7 +638,7 @@ class LogPage(Reply, frozen=True, kw_only=True, tag="log_page"):
 
 
 class Obstacle(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why some workers do not run a task: how many, one of them, and the reasons."""
+    """An obstacle to running a task: how many workers have it, one of them, and the reasons."""
 
     workers: int
     example: str
@@ -644,7 +646,7 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class JobExplanation(Reply, frozen=True, kw_only=True, tag="explanation"):
-    """Why tasks of a job wait.
+    """The reasons why tasks of a job wait.
 
     Attributes:
         job_reasons: what holds the job back by itself (`max-running`, `backoff` …).
@@ -652,11 +654,11 @@ class JobExplanation(Reply, frozen=True, kw_only=True, tag="explanation"):
         could_run: workers that could take a task of the job at once.
         ever: whether any worker known now could ever run it.
         tasks_ahead: waiting tasks of other jobs at work that come before this one.
-        clauses: of `requirements` and of workers' `start`: how many workers each leaves.
+        clauses: those of `requirements` and of workers' `start`: how many workers each leaves.
         neighbours: why each pool of the flock that this one knows does not run them.
         environments: classes of environments that are started for such tasks.
-        next_start_seconds: how long it is until one of these is tried again, because wherever they
-            can be made the latest start has failed; None if that is not so.
+        next_start_seconds: how long it is until one of these is tried again, if the latest start
+            has failed wherever they can be made; None otherwise.
         gives_way: a worker that could run it as soon as the environments on its machine have gone;
             empty for none.
     """
@@ -676,7 +678,7 @@ class JobExplanation(Reply, frozen=True, kw_only=True, tag="explanation"):
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether tasks wait for what nothing that the pool knows of will bring about."""
+        """Whether tasks wait for something that nothing known to the pool will bring about."""
         return bool(self.waiting) and not (self.ever or self.environments or self.gives_way)
 
 
@@ -689,8 +691,8 @@ class StoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         task_id: None if it happened to the job as a whole.
         what: one of `HAPPENINGS`, or `submitted`, `ended`; or, of a task: `started`, `waiting`,
             `sent`, `queued` (at its worker), `running`.
-        number: of the attempt; 0 if none is meant.
-        cause: who or what was behind it; of `ended` the final state.
+        number: that of the attempt; 0 if none is meant.
+        cause: who or what was behind it; for `ended`, the final state.
     """
 
     at: PoolMoment
@@ -703,11 +705,11 @@ class StoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class Story(Reply, frozen=True, kw_only=True, tag="story"):
-    """What happened to a job and its tasks, in order of time.
+    """The story of a job and its tasks, in order of time.
 
     Attributes:
         more: whether entries were left out.
-        items: of up to 20 of the tasks that were asked about, by task id, as `TaskView.item`.
+        items: those of up to 20 of the tasks asked about, by task id, as `TaskView.item`.
     """
 
     job: JobView
@@ -731,7 +733,7 @@ class RunningTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
     Attributes:
         sent_at: when it was handed out; 0 if the manager was started since.
-        said_at: when the worker said what it uses; None if it has not.
+        said_at: when the worker said what it uses; None if it has not said so.
         wall_seconds: how long it has run until now; None if that is not known.
         memory_bytes: without the page cache.
     """
@@ -767,16 +769,16 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: When it leaves, by the manager's clock; None if it stays.
     ends_at: PoolMomentToCome | None = None
     offered_cpus: float | None = None  #: what it offers, if less of it counts
-    attributes: dict[str, bool | int | float | str] = {}  #: of its own, for expressions
+    attributes: dict[str, bool | int | float | str] = {}  #: its own ones, for expressions
     start: str = ""  #: an expression that must be true of a job
     units: dict[str, list[UnitView]] = {}
     shared: list[str] = []  #: assets that tasks use together
-    #: Assets of which `assets` has an estimate, with the exit status that says there is no more.
+    #: Assets that `assets` only estimates, with the exit status that says there is no more.
     unknown: dict[str, int] = {}
     #: What runs there, the oldest first, at most a hundred; only if the worker was named.
     runs: list[RunningTask] = []
-    groups: list[str] = []  #: of workers, that it is in; only if the worker was named
-    properties: list[ToldReading] = []  #: of its host, by name; only if the worker was named
+    groups: list[str] = []  #: groups of workers that it is in; only if the worker was named
+    properties: list[ToldReading] = []  #: those of its host, by name; only if the worker was named
 
 
 class Workers(Reply, frozen=True, kw_only=True, tag="workers"):
@@ -800,10 +802,10 @@ class PoolSummary(Reply, frozen=True, kw_only=True, tag="pool"):
     """The pool in numbers. Times in seconds; totals since the manager started.
 
     Attributes:
-        capacity, free: of each asset, of the workers that are online, in natural units.
+        capacity, free: the amounts of each asset at workers that are online, in natural units.
         assets: what the whole pool has.
-        quarantined: who is in quarantine; the first twenty.
-        unmet: the most first.
+        quarantined: the workers in quarantine; the first twenty.
+        unmet: those with the most tasks first.
         saturated: those with the most workers first.
     """
 
@@ -838,7 +840,7 @@ class Traffic(Reply, frozen=True, kw_only=True, tag="traffic"):
         epoch: which start of the manager this is.
         workers: how many are online.
         running: how many tasks run.
-        usage_seconds: how often workers say what tasks use that have run for so long; 0 for never.
+        usage_seconds: how often workers say what tasks that have run so long use; 0 for never.
         messages: (kind, `in` or `out`, how many, bytes of JSON).
     """
 
@@ -862,7 +864,7 @@ class Users(Reply, frozen=True, kw_only=True, tag="users"):
 
 
 class Groups(Reply, frozen=True, kw_only=True, tag="groups"):
-    """A page of groups, by name; as of users."""
+    """A page of groups, by name; as `Users`."""
 
     groups: list[GroupView]
     after: str | None = None
@@ -898,5 +900,6 @@ AnyAnswer = (
     | MemberAnswer
     | PropertyList
     | CommandAnswer
+    | ChannelAnswer
     | TriggerAnswer
 )

@@ -1,4 +1,4 @@
-"""What a person wrote, out of all that chat programs put into a message.
+"""Finds what a person wrote among all that chat programs put into a message.
 
 A body may also hold what is not for us: a substitute for something that programs without it shall
 show instead (XEP-0428), such as a quotation before a reply (XEP-0461) or the sentence that stands
@@ -12,7 +12,7 @@ from enum import Enum, auto
 from itertools import islice
 from xml.etree.ElementTree import Element
 
-#: Of one message that are looked at; programs of people send a dozen at the most.
+#: Elements of one message that are looked at; programs of people send a dozen at the most.
 MOST_ELEMENTS = 100
 _MOST_DIGITS = 9
 _MOST_ID_CHARACTERS = 200
@@ -34,7 +34,7 @@ _OTR = "?OTR"
 
 
 class ChatKind(Enum):
-    """What a message is."""
+    """The kind of a message."""
 
     WORDS = auto()
     ENCRYPTED = auto()
@@ -46,10 +46,10 @@ class ChatKind(Enum):
 
 @dataclass(frozen=True)
 class ChatMarks:
-    """What a message is besides its text.
+    """The properties of a message besides its text.
 
     Attributes:
-        id: which its program gave it; may be empty.
+        id: the one that its program gave it; may be empty.
         corrects: the id of an earlier message that this one is to replace (XEP-0308); mostly empty.
     """
 
@@ -58,12 +58,12 @@ class ChatMarks:
     corrects: str = ""
 
 
-#: Of a message that is nothing but text.
+#: The marks of a message that is nothing but text.
 JUST_TEXT = ChatMarks()
 
 
 def typed_in(message: Element) -> tuple[str, ChatMarks] | None:
-    """What somebody wrote, and what his program says of it.
+    """Returns what somebody wrote, and what his program says of it.
 
     None if nobody waits for an answer: there is no text, such as in a receipt or a marker; it is a
     reaction (XEP-0444); or its type is that of news or of a room (RFC 6121, 5.2.2).
@@ -77,7 +77,7 @@ def typed_in(message: Element) -> tuple[str, ChatMarks] | None:
     tags = {each.tag for each in elements}
     if _REACTIONS in tags:
         return None
-    # The same in other languages may follow (RFC 6121, 5.2.3).
+    # Bodies in other languages may follow (RFC 6121, 5.2.3).
     body = next((each.text for each in elements if each.tag.endswith("}body") and each.text), "")
     kind = ChatKind.WORDS
     if _is_encrypted(elements, body):
@@ -108,7 +108,7 @@ def _is_encrypted(elements: list[Element], body: str) -> bool:
 def _without_substitutes(body: str, elements: list[Element]) -> str:
     """The body without the parts that stand in for something else (XEP-0428, 3).
 
-    Places are counted in code points (XEP-0426). Without any, all of the body is meant.
+    Places are counted in code points (XEP-0426). An element without places means all of the body.
     """
     parts: list[tuple[int, int]] = []
     for each in elements:

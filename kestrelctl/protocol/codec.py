@@ -1,13 +1,15 @@
-"""From message to bytes and back, with a reason for whatever is refused."""
+"""Turns messages into bytes and back, with a reason for whatever is refused."""
 
 from __future__ import annotations
 
-from typing import Generic, TypeAlias, TypeVar
+from functools import cached_property
+from typing import Generic, TypeAlias, TypeVar, get_args
 
 import msgspec
 
 from kestrelctl.core.model.result import Result
 from kestrelctl.protocol.answers import AnyAnswer
+from kestrelctl.protocol.channels import FromTask, ToTask
 from kestrelctl.protocol.commands import CommandDone, CommandsHere, ReadProperties, RunCommand
 from kestrelctl.protocol.pools import FlockMessage
 from kestrelctl.protocol.profile import FromProfileWorker, ToProfileWorker
@@ -30,12 +32,12 @@ from kestrelctl.protocol.workers import (
 #: The XEP-0335 container that carries a message in a stanza.
 JSON_NAMESPACE = "urn:xmpp:json:0"
 
-#: Above this a payload is refused unread, and none is sent; counted as in `text_bytes`. Stanza
-#: limits of the server are set above it: it ends the whole connection at a stanza that is larger.
+#: A larger payload, as `text_bytes` counts, is refused unread and never sent. Stanza limits of the
+#: server are set above it: it ends the whole connection at a stanza that is larger.
 MAX_PAYLOAD_BYTES = 512 * 1024
 #: A character becomes so many bytes in a stanza at the most: `\uffff`.
 _MOST_BYTES = 6
-#: What a refusal tells of its reason: some of it may be quoted from the payload.
+#: The most that a refusal tells of its reason: some of it may be quoted from the payload.
 _REASON_CHARACTERS = 300
 
 T = TypeVar("T", covariant=True)
@@ -63,7 +65,16 @@ class Codec(Generic[T]):
     """Decodes the messages of one direction."""
 
     def __init__(self, union: object) -> None:
-        self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(union)
+        self._union = union
+
+    @cached_property
+    def _decoder(self) -> msgspec.json.Decoder[T]:
+        """The decoder, made when needed: a command needs one only, and each takes milliseconds."""
+        return msgspec.json.Decoder(self._union)
+
+    def _decoder_of(self, payload: str | bytes) -> msgspec.json.Decoder[T]:
+        """The decoder for a payload."""
+        return self._decoder
 
     def decode(self, payload: str | bytes) -> T:
         """The message in a payload.
@@ -77,11 +88,36 @@ class Codec(Generic[T]):
             if not fits(text):
                 size = text_bytes(text)
                 raise BadMessage(f"payload of {size} bytes; the limit is {MAX_PAYLOAD_BYTES}")
-            return self._decoder.decode(payload)
+            return self._decoder_of(payload).decode(payload)
         except (msgspec.DecodeError, UnicodeError) as error:
             raise BadMessage(str(error)[:_REASON_CHARACTERS]) from None
         except RecursionError:
             raise BadMessage("it nests too deeply") from None
+
+
+class _Type(msgspec.Struct):
+    type: str = ""
+
+
+class TypeByTypeCodec(Codec[T]):
+    """Decodes each type with a decoder of its own, for a side that hears few of them.
+
+    To make one takes a fifth of the time that it takes for all types of answers together.
+    """
+
+    def __init__(self, union: object) -> None:
+        super().__init__(union)
+        self._types = {each.__struct_config__.tag: each for each in get_args(union)}
+        self._decoders: dict[str, msgspec.json.Decoder[T]] = {}
+
+    def _decoder_of(self, payload: str | bytes) -> msgspec.json.Decoder[T]:
+        name = msgspec.json.decode(payload, type=_Type).type
+        if name not in self._types:
+            return self._decoder  # which says why it refuses that
+        found = self._decoders.get(name)
+        if found is None:
+            found = self._decoders[name] = msgspec.json.Decoder(self._types[name])
+        return found
 
 
 class _Id(msgspec.Struct):
@@ -100,8 +136,8 @@ _encoder = msgspec.json.Encoder()
 
 _FIELDS = msgspec.structs.fields(Result)
 _ENDING = [field.default for field in _FIELDS[Result.__struct_fields__.index("exit_code") :]]
-#: How a result ends of a task that succeeded in silence: msgspec writes all fields of an array. It
-#: holds empty texts, so it is in no text itself, where quotes are escaped.
+#: The end of the result of a task that succeeded in silence: msgspec writes all fields of an array.
+#: It holds empty texts, so no text contains it: quotes are escaped there.
 _SILENT_END = b"," + _encoder.encode(_ENDING).removeprefix(b"[")
 
 
@@ -113,7 +149,7 @@ def encode(message: Message) -> str:
     return text.decode()
 
 
-#: What a chat message cannot carry, as escapes of JSON.
+#: Characters that a chat message cannot carry, as escapes of JSON.
 _NOT_IN_CHAT = {0x7F: "\\u007f", 0xFFFE: "\\ufffe", 0xFFFF: "\\uffff"}
 
 
@@ -124,9 +160,15 @@ def encode_for_chat(message: Message) -> str:
 
 #: Workers of both kinds: only what they say tells them apart.
 FromAnyWorker: TypeAlias = (
-    FromWorker | FromProfileWorker | EnvironmentsHere | PropertiesHere | CommandsHere | CommandDone
+    FromWorker
+    | FromProfileWorker
+    | EnvironmentsHere
+    | PropertiesHere
+    | CommandsHere
+    | CommandDone
+    | FromTask
 )
-ToAnyWorker: TypeAlias = ToWorker | ToHost | RunCommand | ReadProperties
+ToAnyWorker: TypeAlias = ToWorker | ToHost | RunCommand | ReadProperties | ToTask
 from_worker: Codec[FromAnyWorker] = Codec(FromAnyWorker)
 to_profile_worker: Codec[ToProfileWorker] = Codec(ToProfileWorker)
 to_worker: Codec[ToAnyWorker] = Codec(ToAnyWorker)
@@ -136,4 +178,4 @@ flock: Codec[FlockMessage] = Codec(FlockMessage)
 from_joiner: Codec[Join] = Codec(Join)
 to_joiner: Codec[ToJoiner] = Codec(ToJoiner)
 requests: Codec[AnyRequest] = Codec(AnyRequest)
-answers: Codec[AnyAnswer] = Codec(AnyAnswer)
+answers: Codec[AnyAnswer] = TypeByTypeCodec(AnyAnswer)

@@ -1,4 +1,4 @@
-"""Commands that workers offer and admins have run. `docs/protocol.md` shows one of each.
+"""Commands that workers offer and admins run. `docs/protocol.md` shows one of each.
 
 A worker that was given no definitions of commands says nothing of this, and is told nothing.
 """
@@ -20,7 +20,7 @@ from kestrelctl.protocol.properties import Value
 from kestrelctl.protocol.request import AdminRequest, Reply, UserRequest
 from kestrelctl.protocol.workers import Message
 
-#: Workers that one request has run something.
+#: The most workers that one request has run a command.
 MOST_WORKERS = 1_000
 MOST_ERROR_CHARACTERS = 300
 
@@ -38,13 +38,13 @@ class OfferedCommand(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CommandsHere(Message, frozen=True, kw_only=True, tag="commands"):
-    """What may be run at a worker; after each welcome."""
+    """The commands that may be run at a worker; sent after each welcome."""
 
     commands: Annotated[list[OfferedCommand], msgspec.Meta(max_length=MOST_COMMANDS)]
 
 
 class CommandDone(Message, frozen=True, kw_only=True, tag="command_done"):
-    """What came of `run_command`.
+    """The result of `run_command`.
 
     Attributes:
         value: what it printed, of the type that its definition promises; None for nothing.
@@ -60,7 +60,7 @@ class RunCommand(Message, frozen=True, kw_only=True, tag="run_command"):
     """Run one of the commands that the worker offers; answered by `command_done`.
 
     Attributes:
-        values: of its parameters, by name.
+        values: those of its parameters, by name.
     """
 
     request: Number
@@ -79,16 +79,16 @@ class ReadProperties(Message, frozen=True, kw_only=True, tag="read_properties"):
 
 
 class ListCommands(UserRequest, frozen=True, kw_only=True, tag="commands"):
-    """What may be run at workers. Answered by `commands`."""
+    """List the commands that may be run at workers. Answered by `commands`."""
 
 
 class RunAtWorkers(AdminRequest, frozen=True, kw_only=True, tag="run_command"):
     """Run a command at workers (admins only). Answered by `command_results` when all have.
 
     Attributes:
-        values: of its parameters, by name, as texts.
+        values: those of its parameters, by name, as texts.
         workers: names of workers; empty for all.
-        group: only of those that are in it; empty for any.
+        group: only workers that are in it; empty for any.
     """
 
     only_admins_may = "run commands at workers"
@@ -100,7 +100,7 @@ class RunAtWorkers(AdminRequest, frozen=True, kw_only=True, tag="run_command"):
 
 
 class CommandView(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that workers offer, which take the same.
+    """A command that workers offer with the same parameters.
 
     Attributes:
         workers: how many.
@@ -120,7 +120,7 @@ class CommandList(Reply, frozen=True, kw_only=True, tag="commands"):
 
 
 class CommandResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What came of a command at one worker, as in `command_done`."""
+    """The result of a command at one worker, as in `command_done`."""
 
     worker: str
     seconds: float
@@ -129,7 +129,7 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class CommandResults(Reply, frozen=True, kw_only=True, tag="command_results"):
-    """What came of a command, by worker."""
+    """The results of a command, by worker."""
 
     results: list[CommandResult]
 

@@ -22,6 +22,16 @@ def clean(text: str) -> str:
     )
 
 
+def escaped(text: str) -> str:
+    """The text as it stands between tags. (The library's own function loads one for the web.)"""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def attribute(value: str) -> str:
+    """The value as it stands between quotes of either kind in a tag."""
+    return escaped(value).replace("'", "&apos;").replace('"', "&quot;")
+
+
 def element(tag: str, *content: Element | str, **attributes: str) -> Element:
     """An element with its content: text first, then children.
 
@@ -156,16 +166,16 @@ class Iq:
 
     @property
     def namespace(self) -> str:
-        """Of the payload."""
+        """The namespace of the payload."""
         return self.payload.tag.partition("}")[0].removeprefix("{")
 
     @property
     def node(self) -> str:
-        """Which part of the address is asked about (XEP-0030, XEP-0050); mostly empty."""
+        """The part of the address that is asked about (XEP-0030, XEP-0050); mostly empty."""
         return self.payload.get("node", "")
 
     def characters(self) -> int | None:
-        """How long its texts are together; None if it is too large to be looked at."""
+        """The length of its texts together; None if it is too large to be looked at."""
         found = 0
         elements = list(islice(self.payload.iter(), MOST_ELEMENTS + 1))
         if len(elements) > MOST_ELEMENTS:
@@ -177,7 +187,7 @@ class Iq:
 
 @dataclass(frozen=True)
 class IqError:
-    """Why a question is refused (RFC 6120, 8.3).
+    """The reason why a question is refused (RFC 6120, 8.3).
 
     Attributes:
         kind: `auth`, `cancel`, `modify` or `wait`.

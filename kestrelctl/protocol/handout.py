@@ -1,12 +1,12 @@
-"""From the core's decision to run attempts to the messages that say so, none of them too large."""
+"""Turns the core's decision to run attempts into messages, none of them too large."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from kestrelctl.core.effects import Run, Span
 from kestrelctl.core.model.job.checkpoint import MOST_STORED_BYTES
 from kestrelctl.core.model.job.span import MOST_HOST_CHARACTERS
 from kestrelctl.core.model.job.spec import JobSpec
@@ -14,12 +14,15 @@ from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.seal import Seals
 from kestrelctl.protocol import codec, workers
 
+if TYPE_CHECKING:
+    from kestrelctl.core.effects import Run, Span
+
 #: The most that one item of a job may take in a message.
 MAX_ITEM_BYTES = 200_000
-#: What else there is in a message that hands out one attempt: the address of the owner and the ids
-#: of the parents among it.
+#: Room for all else in a message that hands out one attempt, such as the address of the owner and
+#: the ids of the parents.
 _FRAME_BYTES = 8000
-#: Between two names of machines: quotes and a comma.
+#: Bytes between two names of machines: quotes and a comma.
 _QUOTES = 3
 #: A character becomes so many bytes in a message at the most: an escape of JSON.
 _MOST_BYTES = 6
@@ -34,7 +37,7 @@ def item_bytes(item: str) -> int:
 
 
 def problem_with_size(spec: JobSpec) -> str | None:
-    """Why an attempt of a job would not fit into a message; None if each does."""
+    """Explains why an attempt of a job would not fit into a message; None if each does."""
     items = spec.items or ()
     for index, item in enumerate(items):
         if len(item) * _MOST_BYTES > MAX_ITEM_BYTES and item_bytes(item) > MAX_ITEM_BYTES:
@@ -59,11 +62,11 @@ def run_messages(
 ) -> list[workers.Run]:
     """The messages for a worker: spans, with the claims, templates and items that go with them.
 
-    One, unless templates or items are so large that they must travel apart.
+    It is one message, unless templates or items are so large that they must travel apart.
 
     Args:
         ack: results of that worker that are safe.
-        seals: the pool's; each span gets one.
+        seals: those of the pool; each span gets one.
         unsent: called with each attempt that fits into no message, and why, in words for its user.
     """
     message = workers.Run(
@@ -88,7 +91,7 @@ def run_messages(
         text = codec.encode(alone)
         if codec.fits(text):
             return [workers.Run(spans=[], ack=ack), alone] if ack else [alone]
-        # It was refused when it came in, unless it has grown since, or came another way.
+        # Such a job was refused when it came in, unless it has grown since, or came another way.
         size = codec.text_bytes(text)
         unsent(effect.spans[0], f"it takes {size:,} bytes; {codec.MAX_PAYLOAD_BYTES:,} is the most")
         return [workers.Run(spans=[], ack=ack, forget=effect.forget)]
@@ -97,7 +100,7 @@ def run_messages(
 
 
 def _is_small(message: workers.Run) -> bool:
-    """Whether it fits at first sight, as nearly all do: a look costs less than encoding twice."""
+    """Whether a message fits at first sight, as nearly all do: looking is cheaper than encoding."""
     if message.jobs or message.hosts or message.checkpoints:
         return False
     entries = len(message.spans) + len(message.counts) + len(message.ack) + len(message.limits)
@@ -107,7 +110,7 @@ def _is_small(message: workers.Run) -> bool:
 
 
 def _halves(effect: Run) -> tuple[Run, Run]:
-    """The same in two parts: the first and the last attempts, each job new where it comes first."""
+    """Splits an effect into the first and the last attempts; a job is new where it comes first."""
     first: list[Span] = []
     second: list[Span] = []
     left = sum(n for _, _, _, n, _ in effect.spans) // 2

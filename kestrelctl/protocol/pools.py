@@ -22,11 +22,11 @@ MOST_TTL = 4
 #: No announcement holds longer, and no loan is asked for longer at a time.
 MOST_SECONDS = 86_400.0
 
-#: Nothing that would make another address of `flock@DOMAIN`.
+#: It holds nothing that would make another address of `flock@DOMAIN`.
 Domain = Annotated[str, msgspec.Meta(max_length=255, pattern=r"^[^\s\x00-\x1f\"&'/:<>@]+\Z")]
 ClassId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{12}$")]
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
-#: Of each asset, in natural units.
+#: Amounts of assets, in natural units.
 Amounts = Annotated[dict[str, Amount], msgspec.Meta(max_length=64)]
 Address = Annotated[str, msgspec.Meta(max_length=4000)]
 Duration = Annotated[float, msgspec.Meta(ge=0, le=MOST_SECONDS)]
@@ -37,9 +37,9 @@ class LentClass(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
 
     Attributes:
         id: tells the class from the pool's others, for as long as it has such workers.
-        ad: of one of them: no task of another pool is charged more than one worker has.
+        ad: that of one worker: no task of another pool is charged more than one worker has.
         machines: how many there are.
-        free: what is free of them together, for other pools.
+        free: what they have free together, for other pools.
     """
 
     id: ClassId
@@ -49,15 +49,15 @@ class LentClass(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
 
 
 class PoolAnnouncement(Message, frozen=True, kw_only=True, tag="announce"):
-    """What a pool has free. It is told of changes, and again before what was told expires.
+    """Tells what a pool has free: after changes, and again before the last one expires.
 
     Attributes:
-        pool: whose it is; who forwards it leaves that as it is.
+        pool: the pool that it is about; those who forward it do not change that.
         seq: a later announcement of the pool has a higher one, also after a restart.
         ttl: how far it may still go: 1 for no further.
-        expires_seconds: for so long it holds.
+        expires_seconds: how long it holds.
         willing: whether it lends anything to anybody.
-        denied: why rules keep it from lending anything to who is told this; empty if they do not.
+        denied: why rules keep it from lending the receiver anything; empty if they do not.
     """
 
     pool: Domain
@@ -72,12 +72,12 @@ class PoolAnnouncement(Message, frozen=True, kw_only=True, tag="announce"):
 class Borrow(Message, frozen=True, kw_only=True, tag="borrow"):
     """A pool has tasks for workers of a class: it takes up to so much, now or when it is free.
 
-    Said again, it replaces what was said before, and holds anew.
+    Sent again, it replaces the earlier message, and holds anew.
 
     Attributes:
         loan: the class.
         at_most: together with what it has of that already.
-        seconds: for so long that holds, and what is lent on it.
+        seconds: how long it holds, and what is lent on it.
     """
 
     loan: ClassId
@@ -97,7 +97,7 @@ class NotLent(Message, frozen=True, kw_only=True, tag="not_lent"):
     Attributes:
         reason: one of `REASONS`.
         detail: in words.
-        seconds: there is no sense in asking again before.
+        seconds: it makes no sense to ask again before.
     """
 
     loan: ClassId
@@ -114,11 +114,11 @@ class AskAround(Message, frozen=True, kw_only=True, tag="ask_around"):
 
 
 class WantSlot(Message, frozen=True, kw_only=True, tag="want_slot"):
-    """A lender has a file that a task of the pool has left: where does it go?
+    """A lender asks for a place for a file that a task of the pool has left.
 
     Attributes:
         request: the answer repeats it.
-        size_bytes: of the piece that is to be sent.
+        size_bytes: the size of the piece that is to be sent.
     """
 
     request: Annotated[str, msgspec.Meta(max_length=64)]
@@ -132,7 +132,7 @@ class GivenSlot(Message, frozen=True, kw_only=True, tag="slot"):
     Attributes:
         put_url, get_url, headers: as in XEP-0363.
         problem: why there is none; empty if there is one.
-        code: of the problem, one of those in `docs/exit-codes.md`.
+        code: that of the problem, one of those in `docs/exit-codes.md`.
         most_bytes: the share takes no larger pieces; 0 if that is not the problem.
     """
 
@@ -147,10 +147,10 @@ class GivenSlot(Message, frozen=True, kw_only=True, tag="slot"):
     most_bytes: Count = 0
 
 
-#: How pools lend each other machines.
+#: The messages by which pools lend each other machines.
 LendingMessage = PoolAnnouncement | AskAround | Borrow | Repay | NotLent | WantSlot | GivenSlot
 
-#: Why nothing is lent: a policy says no; there is no such class (any more); it asks too often.
+#: Reasons to lend nothing: a policy says no; there is no such class (any more); it asks too often.
 DENIED = "denied"
 NO_SUCH_CLASS = "no-such-class"
 TOO_OFTEN = "too-often"
@@ -163,10 +163,10 @@ DIGITS = 32
 LEAVES = 16
 #: Pools that one answer names beside its leaves.
 MOST_POOLS = 64
-#: Pools of which one question says that they did not answer.
+#: The most pools that one question may name because they did not answer.
 MOST_WITHOUT = 8
 
-#: Random; an answer repeats it, so that nobody can answer before he was asked.
+#: A random number; an answer repeats it, so that nobody can answer before he was asked.
 Token = Annotated[int, msgspec.Meta(ge=0, lt=1 << 48)]
 Pools = Annotated[tuple[Domain, ...], msgspec.Meta(max_length=MOST_POOLS)]
 Leaves = Annotated[tuple[Domain, ...], msgspec.Meta(max_length=LEAVES)]
@@ -174,7 +174,7 @@ Without = Annotated[tuple[Domain, ...], msgspec.Meta(max_length=MOST_WITHOUT)]
 
 
 class PoolPing(Message, frozen=True, kw_only=True, tag="ping", gc=False):
-    """Are you there? Whoever does not know the sender learns of it so."""
+    """Asks whether a pool is there; one that does not know the sender learns of it this way."""
 
     token: Token
 
@@ -186,10 +186,10 @@ class PoolPong(Message, frozen=True, kw_only=True, tag="pong", gc=False):
 
 
 class AskPools(Message, frozen=True, kw_only=True, tag="ask_pools"):
-    """Whom do you know on the way to the sender's own id?
+    """Asks for the pools on the way to the sender's own id.
 
     Attributes:
-        row: of the routing table, from which on pools are wanted; `DIGITS` if only leaves are.
+        row: pools are wanted from this row of the routing table on; `DIGITS` for leaves only.
         without: pools that did not answer the sender; they are not named, and are looked at.
     """
 
@@ -203,7 +203,7 @@ class TellPools(Message, frozen=True, kw_only=True, tag="pools"):
 
     Attributes:
         next: the next pool on the way; none if nobody known is nearer than the one that answers.
-        pools: of those rows that suit the one that asked.
+        pools: those of the rows that suit the one that asked.
         leaves: the pools whose ids are nearest to that of the one that answers.
     """
 

@@ -1,4 +1,4 @@
-"""What the simplest workers say: the profile of the first Kestrel, and the end of each task.
+"""Messages of the simplest workers: the profile of the first Kestrel, and the end of each task.
 
 Each message is one JSON object that a person could type. `docs/protocol.md` shows one of each.
 `manager.chat.profile_workers` turns them into the messages of `protocol.workers` and back.
@@ -7,11 +7,10 @@ Each message is one JSON object that a person could type. `docs/protocol.md` sho
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from kestrelctl.core.agent.agent import LocalAttempt
 from kestrelctl.core.model.end_reason import CANCELLED, NO_REASON
 from kestrelctl.core.model.job import placeholders
 from kestrelctl.core.model.job.shell_text import as_line
@@ -25,15 +24,18 @@ from kestrelctl.core.model.worker.own_tags import first_own
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol.workers import Message, Refused, Who
 
-#: What stands as the version in the ad of a worker that speaks these messages.
+if TYPE_CHECKING:
+    from kestrelctl.core.agent.agent import LocalAttempt
+
+#: The version in the ad of a worker that speaks these messages.
 VERSION = "profile"
 
 _MEBIBYTE = 1 << 20
-#: number of the attempt, then its seal: first number, job id, first index, n, mark
+#: The number of the attempt, then its seal: first number, job id, first index, n, mark.
 _ID = re.compile(r"(\d{1,19})\.(\d{1,19})\.(\d{1,19})\.(\d{1,19})\.(\d{1,19})\.(\d{1,19})")
 _MOST = (1 << 63) - 1
 
-#: 32 bits, as systems have; of its negative every store has room, too.
+#: 32 bits, as systems have; every store has room for its negative, too.
 ExitStatus = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 32) - 1)]
 
 
@@ -61,8 +63,8 @@ class Finish(Message, frozen=True, kw_only=True, tag="finish"):
     Attributes:
         id: as it came with the task.
         status: the exit status; minus the number of the signal that ended it.
-        seconds: that it ran; without it, those since it was sent count.
-        output, error: what it wrote, as text; of each the last 4 KiB are kept.
+        seconds: how long it ran; without it, the time since it was sent counts.
+        output, error: what it wrote, as text; the last 4 KiB of each are kept.
     """
 
     id: str
@@ -107,13 +109,13 @@ ToProfileWorker = Welcomed | RunTask | CancelTask | Who | Refused
 
 
 def ad_of(profile: Profile, host: str) -> WorkerAd:
-    """What a worker with a profile advertises.
+    """Returns the ad of a worker with a profile.
 
     Args:
         host: the name of its account.
 
     Raises:
-        UsageError: a tag is none that such a worker can give, or it offers what no worker can.
+        UsageError: such a worker cannot give itself a tag, or it offers what no worker can.
     """
     said = profile.provides
     tags = said.split() if isinstance(said, str) else said
@@ -156,12 +158,12 @@ class TaskId(msgspec.Struct, frozen=True):
 
     @property
     def job_id(self) -> int:
-        """Of the attempt's job."""
+        """The id of the attempt's job."""
         return self.seal[1]
 
     @property
     def index(self) -> int:
-        """Of the task in its job."""
+        """The index of the task in its job."""
         return self.seal[2] + self.number - self.seal[0]
 
     def __str__(self) -> str:
@@ -169,7 +171,7 @@ class TaskId(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> TaskId | None:
-        """The id in a text; None if no pool has made it so."""
+        """The id in a text; None if no pool would write it that way."""
         found = _ID.fullmatch(text)
         if found is None:
             return None
@@ -180,7 +182,7 @@ class TaskId(msgspec.Struct, frozen=True):
 
 
 def task_message(attempt: LocalAttempt) -> RunTask:
-    """What a worker is sent of an attempt that is to run now."""
+    """Makes the message that has a worker run an attempt now."""
     template = attempt.template
     task_id, index, item = template.task_id(attempt.index), attempt.index, attempt.item
     command = fill_for(template, template.program.argv, index, item)
@@ -200,7 +202,7 @@ def task_message(attempt: LocalAttempt) -> RunTask:
 def result_of(
     finish: Finish, task: TaskId, *, now: float, sent_at: float, cancelled: bool
 ) -> Result:
-    """What a worker has reported.
+    """Makes a result from what a worker has reported.
 
     Args:
         now, sent_at: seconds since the epoch.

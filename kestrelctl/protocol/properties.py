@@ -1,4 +1,4 @@
-"""What workers tell of their hosts, and users ask of that. `docs/protocol.md` shows one of each.
+"""Properties of hosts that workers tell, and users ask for. `docs/protocol.md` shows one of each.
 
 A worker that was given no definitions of properties says nothing of this.
 """
@@ -22,7 +22,7 @@ from kestrelctl.core.properties.summary import PropertySummary
 from kestrelctl.protocol.request import Reply, UserRequest
 from kestrelctl.protocol.workers import Message
 
-#: So many readings travel in one message: all texts together are smaller than a payload may be.
+#: The most readings in one message: all their texts together are smaller than a payload may be.
 MOST_READINGS = 50
 
 Name = Annotated[str, msgspec.Meta(pattern=f"^{NAME_PATTERN}$")]
@@ -41,7 +41,7 @@ class ToldReading(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
     Attributes:
         at: by the worker's clock.
         value: None if it could not be read.
-        missing: why.
+        missing: why it could not be read.
     """
 
     name: Name
@@ -50,15 +50,15 @@ class ToldReading(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
     missing: Annotated[str, msgspec.Meta(max_length=MOST_REASON_CHARACTERS)] = ""
 
     def reading(self) -> PropertyReading:
-        """It, without the name."""
+        """The reading without its name."""
         return PropertyReading(self.at, self.value, self.missing)
 
 
 class PropertiesHere(Message, frozen=True, kw_only=True, tag="properties"):
-    """What was read of a worker's host, and is not what was told before.
+    """Readings of a worker's host that differ from those told before.
 
     Attributes:
-        anew: what was told before this does not count any more; so in the first after a welcome.
+        anew: earlier readings do not count any more; set in the first message after a welcome.
     """
 
     readings: Annotated[list[ToldReading], msgspec.Meta(max_length=MOST_READINGS)]
@@ -66,11 +66,11 @@ class PropertiesHere(Message, frozen=True, kw_only=True, tag="properties"):
 
 
 class ListProperties(UserRequest, frozen=True, kw_only=True, tag="properties"):
-    """What the properties of workers add up to. Answered by `properties`.
+    """Tell what the properties of workers add up to. Answered by `properties`.
 
     Attributes:
-        group: of which group of workers; empty for all that are online.
-        names: of which properties; empty for all.
+        group: the group of workers; empty for all that are online.
+        names: the properties; empty for all.
     """
 
     group: Annotated[str, msgspec.Meta(max_length=100)] = ""

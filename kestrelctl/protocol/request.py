@@ -1,4 +1,4 @@
-"""What all requests of users have in common, and whose each of them is to make.
+"""The parts that all requests of users have in common, and the users who may make each of them.
 
 A request is an `AdminRequest`, a `JobRequest` or `JobsRequest` (those of an owner of jobs), or a
 `UserRequest`. The manager checks that in one place, `manager.rights`, before anything serves it.
@@ -11,6 +11,8 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
+from kestrelctl.core.model.setting import Setting
+from kestrelctl.core.model.share_change import GroupChange
 from kestrelctl.protocol.workers import Message
 
 
@@ -20,12 +22,12 @@ class Reply(Message, frozen=True, kw_only=True):
     id: str
 
 
-#: Short, because whatever is answered repeats it.
+#: It is short, because every answer repeats it.
 RequestId = Annotated[str, msgspec.Meta(max_length=100)]
 
 
 class Among(enum.Enum):
-    """Which jobs a selection of several is about; in `all` and ranges, others are passed over."""
+    """The jobs that a selection of several is about; `all` and ranges pass over others."""
 
     ANY = "any"
     ACTIVE = "active"
@@ -38,7 +40,7 @@ class Request(Message, frozen=True, kw_only=True):
     """Anything a user asks.
 
     Raises:
-        TypeError: a request is defined that does not say whose it is.
+        TypeError: a request is defined that does not say who may make it.
     """
 
     id: RequestId = ""
@@ -53,11 +55,11 @@ class Request(Message, frozen=True, kw_only=True):
 
 
 class UserRequest(Request, frozen=True, kw_only=True):
-    """Any user may make it. Its answer is about the pool, or shows of others what users may see."""
+    """A request of any user. Its answer is about the pool, or shows what all may see of others."""
 
 
 class AdminRequest(Request, frozen=True, kw_only=True):
-    """Only an admin of the pool may make it.
+    """A request that only an admin of the pool may make.
 
     Attributes:
         only_admins_may: what it does, as an error says it.
@@ -71,12 +73,35 @@ class AdminRequest(Request, frozen=True, kw_only=True):
             raise TypeError(f"{cls.__name__} must say what it does: only_admins_may")
 
     def objection(self, account: str) -> str:
-        """Why an account that is no admin may not make it; empty if it may nevertheless."""
+        """Explains why an account that is no admin may not make it; empty if it may make it."""
         return f"only an admin of the pool may {self.only_admins_may}"
 
 
+class SetSetting(AdminRequest, frozen=True, kw_only=True):
+    """Set something that the pool has by name. Answered by `changed`, once it is durable."""
+
+    only_admins_may = "change its settings"
+
+    def wanted(self) -> Setting | GroupChange:
+        """Makes what is to be set."""
+        raise NotImplementedError
+
+
+class RemoveSetting(AdminRequest, frozen=True, kw_only=True):
+    """Remove something that was set by name. Answered by `changed`.
+
+    Attributes:
+        kind: the class of what it removes.
+    """
+
+    only_admins_may = "change its settings"
+    kind: ClassVar[type[Setting]]
+
+    name: str
+
+
 class JobRequest(Request, frozen=True, kw_only=True):
-    """About exactly one job: its owner and admins may make it.
+    """A request about exactly one job: its owner and admins may make it.
 
     Attributes:
         shared: in a pool that shares jobs, any user may make it.
@@ -88,7 +113,7 @@ class JobRequest(Request, frozen=True, kw_only=True):
 
 
 class JobsRequest(Request, frozen=True, kw_only=True):
-    """About several jobs: their owner and admins may make it.
+    """A request about several jobs: their owner and admins may make it.
 
     Attributes:
         shared: in a pool that shares jobs, any user may make it.

@@ -1,8 +1,8 @@
-"""What users ask of the pool. `docs/protocol.md` shows one of each.
+"""Requests of users to the pool. `docs/protocol.md` shows one of each.
 
-`jobs` selects jobs: `last`, `all` (the active ones of the asking user; of `forget`, those that have
-ended), `name:GLOB` (the same by name), or ids and ranges like `3,5-9`. An id must be there; a range
-may have gaps. Every request carries an `id` that its answer repeats.
+`jobs` selects jobs: `last`, `all` (the active ones of the asking user; for `forget`, those that
+have ended), `name:GLOB` (the same by name), or ids and ranges like `3,5-9`. An id must be there; a
+range may have gaps. Every request carries an `id` that its answer repeats.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from msgspec import UNSET, UnsetType
 from kestrelctl.core.classad.syntax import MAX_CHARACTERS as MAX_EXPRESSION_CHARACTERS
 from kestrelctl.core.members.enrollment import DEFAULT_SECONDS
 from kestrelctl.core.membership.event import EventQuery
-from kestrelctl.core.membership.worker_group import WorkerGroup
 from kestrelctl.core.model.files.byte_limit import ByteLimit
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.job.hold import MAX_HOLD_REASON_CHARACTERS
@@ -25,24 +24,35 @@ from kestrelctl.core.model.job.shell_text import numbered
 from kestrelctl.core.model.job.spec import JobSpec, Notify
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.names import is_called
+from kestrelctl.core.model.records import GroupRecord, PolicyRecord, TokenRecord
 from kestrelctl.core.model.result import Count, Seconds, Whole
-from kestrelctl.core.model.share_change import ShareChange
+from kestrelctl.core.model.share_change import GroupChange, ShareChange
 from kestrelctl.core.model.worker.ad import AssetChange
+from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.core.policies.policy_text import MAX_CHARACTERS as MAX_POLICY_CHARACTERS
+from kestrelctl.protocol.channels import ChannelRequest, OpenChannels
 from kestrelctl.protocol.commands import CommandRequest
 from kestrelctl.protocol.pools import Domain
 from kestrelctl.protocol.properties import ListProperties
-from kestrelctl.protocol.request import AdminRequest, Among, JobRequest, JobsRequest, UserRequest
+from kestrelctl.protocol.request import (
+    AdminRequest,
+    Among,
+    JobRequest,
+    JobsRequest,
+    RemoveSetting,
+    SetSetting,
+    UserRequest,
+)
 from kestrelctl.protocol.request import Request as Request
 from kestrelctl.protocol.triggers import TriggerRequest
 
 
 class AskFlock(UserRequest, frozen=True, kw_only=True, tag="flock_status"):
-    """How the pool stands in its flock. Answered by `flock`."""
+    """Tell how the pool stands in its flock. Answered by `flock`."""
 
 
 class ListNeighbours(UserRequest, frozen=True, kw_only=True, tag="flock_pools"):
-    """The pools that this one knows. Answered by `flock_pools`: a page, by domain.
+    """List the pools that this one knows. Answered by `flock_pools`: a page, by domain.
 
     Attributes:
         after: the domain after which the page starts.
@@ -67,9 +77,9 @@ class JoinFlock(AdminRequest, frozen=True, kw_only=True, tag="flock_join"):
 
 
 class ForgetPool(AdminRequest, frozen=True, kw_only=True, tag="flock_forget"):
-    """Join through a pool no more (admins only). Answered by `changed`, once that is durable.
+    """Stop joining through a pool (admins only). Answered by `changed`, once that is durable.
 
-    A pool that answers stays in the flock. One that knows no other pool then is in none.
+    A pool that answers stays in the flock. A pool that then knows no other is in none.
 
     Attributes:
         domain: the pool, as `flock_join` named it.
@@ -90,8 +100,9 @@ class LeaveFlock(AdminRequest, frozen=True, kw_only=True, tag="flock_leave"):
 
 
 class PingPool(AdminRequest, frozen=True, kw_only=True, tag="flock_ping"):
-    """Whether another pool's manager answers, and how soon (admins only). Answered by
-    `flock_pong`.
+    """Tell whether another pool's manager answers, and how soon (admins only).
+
+    Answered by `flock_pong`.
     """
 
     only_admins_may = "change what it does in its flock"
@@ -100,10 +111,10 @@ class PingPool(AdminRequest, frozen=True, kw_only=True, tag="flock_ping"):
 
 
 class ListFlockRules(UserRequest, frozen=True, kw_only=True, tag="flock_rules"):
-    """Answered by `flock_rules`."""
+    """List the rules on lending and borrowing. Answered by `flock_rules`."""
 
 
-class SetFlockRule(AdminRequest, frozen=True, kw_only=True, tag="flock_rule_set"):
+class SetFlockRule(SetSetting, frozen=True, kw_only=True, tag="flock_rule_set"):
     """Put a rule on lending or borrowing in force, or replace the one of its name (admins only).
 
     Answered by `changed`, once it is durable. What runs goes on under the rules that let it pass.
@@ -113,13 +124,15 @@ class SetFlockRule(AdminRequest, frozen=True, kw_only=True, tag="flock_rule_set"
 
     rule: FlockRule
 
+    def wanted(self) -> FlockRule:
+        return self.rule
 
-class RemoveFlockRule(AdminRequest, frozen=True, kw_only=True, tag="flock_rule_remove"):
+
+class RemoveFlockRule(RemoveSetting, frozen=True, kw_only=True, tag="flock_rule_remove"):
     """Take such a rule out of force (admins only). Answered by `changed`."""
 
     only_admins_may = "change what it does in its flock"
-
-    name: str
+    kind = FlockRule
 
 
 FlockRequest: TypeAlias = (
@@ -136,10 +149,11 @@ FlockRequest: TypeAlias = (
 
 
 class ListEvents(UserRequest, frozen=True, kw_only=True, tag="events"):
-    """What became of workers. Answered by `events`: a page, in order.
+    """List the events of workers. Answered by `events`: a page, in order.
 
     Attributes:
-        after: the number after which the page starts; -1 for the latest there is: only what comes.
+        after: the number after which the page starts; -1 for the latest, so that only later ones
+            are listed.
     """
 
     query: EventQuery = EventQuery()
@@ -148,10 +162,10 @@ class ListEvents(UserRequest, frozen=True, kw_only=True, tag="events"):
 
 
 class ListWorkerGroups(UserRequest, frozen=True, kw_only=True, tag="worker_groups"):
-    """The groups of workers. Answered by `worker_groups`."""
+    """List the groups of workers. Answered by `worker_groups`."""
 
 
-class SetWorkerGroup(AdminRequest, frozen=True, kw_only=True, tag="worker_group_set"):
+class SetWorkerGroup(SetSetting, frozen=True, kw_only=True, tag="worker_group_set"):
     """Make a group of workers, or replace the one of that name (admins only).
 
     Answered by `changed`; its `tasks` is how many workers are in it now.
@@ -161,13 +175,15 @@ class SetWorkerGroup(AdminRequest, frozen=True, kw_only=True, tag="worker_group_
 
     group: WorkerGroup
 
+    def wanted(self) -> WorkerGroup:
+        return self.group
 
-class RemoveWorkerGroup(AdminRequest, frozen=True, kw_only=True, tag="worker_group_remove"):
+
+class RemoveWorkerGroup(RemoveSetting, frozen=True, kw_only=True, tag="worker_group_remove"):
     """Forget a group of workers (admins only). Answered by `changed`."""
 
     only_admins_may = "change its groups of workers"
-
-    name: str
+    kind = WorkerGroup
 
 
 MemberRequest: TypeAlias = ListEvents | ListWorkerGroups | SetWorkerGroup | RemoveWorkerGroup
@@ -177,7 +193,7 @@ Name = Annotated[str, msgspec.Meta(max_length=100)]
 
 
 class ListEnvironments(UserRequest, frozen=True, kw_only=True, tag="environment_list"):
-    """The classes and what there is of each. Answered by `environments`."""
+    """List the classes, and the environments of each. Answered by `environments`."""
 
 
 class StartOneEnvironment(AdminRequest, frozen=True, kw_only=True, tag="environment_start"):
@@ -185,7 +201,7 @@ class StartOneEnvironment(AdminRequest, frozen=True, kw_only=True, tag="environm
 
     Attributes:
         of: the name of its class.
-        host: the worker at whose machine; empty for the one with the most room.
+        host: the worker on whose machine it starts; empty for the one with the most room.
     """
 
     only_admins_may = "start and stop environments"
@@ -221,10 +237,10 @@ class SubmitJob(UserRequest, frozen=True, kw_only=True, tag="submit"):
         upload: name of lines sent before with `upload_items`, to be the job's items.
         watch: whether to be told when it ends, as after `watch`.
         explain: whether the answer is to say why if nothing could ever run the job.
-        key: a word of the client's own for this submission, which makes it safe to send again: one
-            with a key that the user has used is answered with the job that it made then. It is
-            refused if its spec is another. Empty for none: then each submission is a new job. The
-            key of a forgotten job is free again.
+        key: a word of the client's own for this submission, which makes it safe to send again: a
+            submission with a key that the user has used is answered with the job that it made then,
+            or is refused if its spec is another. Empty for none: then each submission is a new job.
+            The key of a forgotten job is free again.
     """
 
     spec: JobSpec
@@ -252,7 +268,7 @@ class SubmitLine(UserRequest, frozen=True, kw_only=True, tag="job"):
     requires: list[str] | str = []
 
     def submission(self) -> SubmitJob:
-        """The same as any other submission."""
+        """Returns the same job as an ordinary submission."""
         requires = self.requires
         spec = JobSpec(
             program=Program(
@@ -273,7 +289,7 @@ class SubmitJobs(UserRequest, frozen=True, kw_only=True, tag="submit_jobs"):
 
     Attributes:
         upload: name of lines sent before with `upload_items`: a `GraphJob` each, as JSON.
-        key: as of `submit`, for all of them; it goes with the first.
+        key: as in `submit`, for all of them; it goes with the first.
     """
 
     upload: str
@@ -302,8 +318,8 @@ class CancelJobs(JobsRequest, frozen=True, kw_only=True, tag="cancel"):
 class HoldJobs(JobsRequest, frozen=True, kw_only=True, tag="hold"):
     """Hand nothing more of these jobs out; what is under way goes on. Answered by `changed`.
 
-    Of ranges, `all` and `name:GLOB`, jobs that are on hold are passed over. One that is named is
-    `kept` as it is: with the reason that it has.
+    In ranges, `all` and `name:GLOB`, jobs that are on hold are passed over. One that is named is
+    `kept` as it is, with the reason that it has.
     """
 
     among = Among.UNHELD
@@ -312,9 +328,9 @@ class HoldJobs(JobsRequest, frozen=True, kw_only=True, tag="hold"):
 
 
 class ReleaseJobs(JobsRequest, frozen=True, kw_only=True, tag="release"):
-    """Let jobs go on that are on hold. Answered by `changed`.
+    """Let jobs that are on hold go on. Answered by `changed`.
 
-    Of ranges, `all` and `name:GLOB`, jobs that are not on hold are passed over. One that is named
+    In ranges, `all` and `name:GLOB`, jobs that are not on hold are passed over. One that is named
     is `kept` as it is.
     """
 
@@ -322,7 +338,7 @@ class ReleaseJobs(JobsRequest, frozen=True, kw_only=True, tag="release"):
 
 
 class ListJobs(UserRequest, frozen=True, kw_only=True, tag="job_status"):
-    """Answered by `jobs`: a page, newest last. The first page has the newest.
+    """List jobs. Answered by `jobs`: a page, newest last. The first page has the newest.
 
     Jobs of others that have ended, and that the user may not see whole, are there only if `jobs` or
     `owner` ask for them.
@@ -336,7 +352,7 @@ class ListJobs(UserRequest, frozen=True, kw_only=True, tag="job_status"):
         before: the page ends before the job of this id; None for the first page.
         where: only jobs of which this expression is true; such a page may be empty, and the first
             does not say how many there are.
-        details: of a job of one's own that is alone in the answer, also what lists leave out.
+        details: also what lists leave out, for a job of one's own that is alone in the answer.
         ended_since: only jobs that have ended, at that time or later, in seconds since the epoch.
         used: also what their attempts took.
     """
@@ -354,7 +370,7 @@ class ListJobs(UserRequest, frozen=True, kw_only=True, tag="job_status"):
 
 
 class ListTasks(JobRequest, frozen=True, kw_only=True, tag="tasks"):
-    """Answered by `tasks`: a page, in the order of the array.
+    """List tasks. Answered by `tasks`: a page, in the order of the array.
 
     Attributes:
         states: only tasks in these states; empty for any.
@@ -372,7 +388,7 @@ class ListTasks(JobRequest, frozen=True, kw_only=True, tag="tasks"):
 
 
 class ListOutputs(JobRequest, frozen=True, kw_only=True, tag="outputs"):
-    """Where the files are that tasks of one's own job left. Answered by `output_page`.
+    """Tell where the files are that tasks of one's own job left. Answered by `output_page`.
 
     Attributes:
         after: the index after which the page starts.
@@ -393,7 +409,7 @@ class Watch(UserRequest, frozen=True, kw_only=True, tag="watch"):
 
 
 class Logs(JobRequest, frozen=True, kw_only=True, tag="logs"):
-    """Output of a task: what the manager has, or from the worker that ran it. Answered by `log`.
+    """Fetch output of a task, from the manager or from the worker that ran it. Answered by `log`.
 
     Attributes:
         task_id: may be left out if the job has only one task.
@@ -407,11 +423,11 @@ class Logs(JobRequest, frozen=True, kw_only=True, tag="logs"):
 
 
 class FollowLogs(JobRequest, frozen=True, kw_only=True, tag="follow_logs"):
-    """What a task has written by now. Answered by `followed_log`.
+    """Fetch what a task has written by now. Answered by `followed_log`.
 
     Attributes:
-        attempt: whose output is wanted, from `offset` on; 0 for that which runs, or else ran last.
-        besides: an attempt of which all has been read: of 0 that is not meant, unless it runs.
+        attempt: its output is wanted, from `offset` on; 0 for the one that runs, or else ran last.
+        besides: an attempt of which all has been read: 0 does not mean that one, unless it runs.
     """
 
     task_id: Whole
@@ -422,19 +438,22 @@ class FollowLogs(JobRequest, frozen=True, kw_only=True, tag="follow_logs"):
 
 
 class AllLogs(JobRequest, frozen=True, kw_only=True, tag="all_logs"):
-    """Output of all tasks of a job that have, or may have, written something. Answered by
+    """Fetch output of all tasks of a job that have, or may have, written something. Answered by
     `log_page`: as many as fit, in the order of the array.
 
     Attributes:
         after: the index after which the page starts.
+        ids: only of these tasks, at most a thousand; empty for all. Managers before version 0.3
+            send that of all.
     """
 
     stream: str = "stdout"
     after: Whole = -1
+    ids: list[Whole] = []
 
 
 class RetryJobs(JobsRequest, frozen=True, kw_only=True, tag="retry"):
-    """Run tasks again that ended badly. Answered by `changed`."""
+    """Run again the tasks that ended badly. Answered by `changed`."""
 
     in_part = False
 
@@ -448,20 +467,20 @@ class ScaleJob(JobRequest, frozen=True, kw_only=True, tag="scale"):
 
 
 class ExplainJob(JobRequest, frozen=True, kw_only=True, tag="explain"):
-    """Why tasks of a job wait. Answered by `explanation`."""
+    """Explain why tasks of a job wait. Answered by `explanation`."""
 
     shared = True
 
 
 class DrawGraph(JobsRequest, frozen=True, kw_only=True, tag="job_graph"):
-    """What jobs wait for, and what waits for them. Answered by `graph`."""
+    """Show what jobs wait for, and what waits for them. Answered by `graph`."""
 
     shared = True
     in_part = False
 
 
 class TellStory(JobRequest, frozen=True, kw_only=True, tag="story"):
-    """What happened to a job and its tasks. Answered by `story`.
+    """Tell what happened to a job and its tasks. Answered by `story`.
 
     Attributes:
         task_ids: the tasks to tell of from beginning to end; empty for the job itself and the
@@ -477,17 +496,17 @@ class TellStory(JobRequest, frozen=True, kw_only=True, tag="story"):
 class ForgetJobs(JobsRequest, frozen=True, kw_only=True, tag="forget"):
     """Delete ended jobs and their results. Answered by `changed`.
 
-    Of ranges, `all` and `name:GLOB`, jobs that have not ended are kept.
+    In ranges, `all` and `name:GLOB`, jobs that have not ended are kept.
     """
 
     among = Among.ENDED
 
 
 class ListWorkers(UserRequest, frozen=True, kw_only=True, tag="workers"):
-    """Answered by `workers`.
+    """List workers. Answered by `workers`.
 
     Attributes:
-        names: a part of the address each; empty for all.
+        names: parts of addresses; empty for all.
         where: only workers of which this expression is true; such a page may be empty.
     """
 
@@ -529,7 +548,7 @@ class EnrollWorker(AdminRequest, frozen=True, kw_only=True, tag="enroll"):
     """Let a machine join as a worker (admins only). Answered by `enrolled`.
 
     Attributes:
-        name: under which it joins; empty to let the machine choose.
+        name: the name under which it joins; empty to let the machine choose.
         valid_seconds: how long it may take to do so, from a minute to 30 days.
     """
 
@@ -552,11 +571,13 @@ class RevokeWorkers(AdminRequest, frozen=True, kw_only=True, tag="revoke"):
 
 
 class PoolStatus(UserRequest, frozen=True, kw_only=True, tag="pool_status"):
-    """Answered by `pool`."""
+    """Show the pool in numbers. Answered by `pool`."""
 
 
 class PoolOverview(UserRequest, frozen=True, kw_only=True, tag="pool_overview"):
-    """Answered by `overview`, which is made anew at most once a second however many ask.
+    """Show the pool at a glance.
+
+    Answered by `overview`, which is made anew at most once a second however many ask.
 
     Attributes:
         jobs: at most so many of the active ones.
@@ -566,16 +587,16 @@ class PoolOverview(UserRequest, frozen=True, kw_only=True, tag="pool_overview"):
 
 
 class PoolTraffic(UserRequest, frozen=True, kw_only=True, tag="pool_traffic"):
-    """What the manager has received and sent. Answered by `traffic`."""
+    """Tell what the manager has received and sent. Answered by `traffic`."""
 
 
-class SetPolicy(AdminRequest, frozen=True, kw_only=True, tag="policy_set"):
+class SetPolicy(SetSetting, frozen=True, kw_only=True, tag="policy_set"):
     """Put a consumption policy in force, or replace the one of its name (admins only).
 
     Answered by `changed`, which counts the workers that it is in force for.
 
     Attributes:
-        workers: an expression on a worker's ad: those that it is for.
+        workers: an expression on a worker's ad, true of those that it is for.
         text: the policy, lines `Name = expression`.
     """
 
@@ -585,20 +606,22 @@ class SetPolicy(AdminRequest, frozen=True, kw_only=True, tag="policy_set"):
     workers: Annotated[str, msgspec.Meta(max_length=MAX_EXPRESSION_CHARACTERS)]
     text: Annotated[str, msgspec.Meta(max_length=MAX_POLICY_CHARACTERS)]
 
+    def wanted(self) -> PolicyRecord:
+        return PolicyRecord(self.name, self.workers, self.text)
 
-class RemovePolicy(AdminRequest, frozen=True, kw_only=True, tag="policy_remove"):
+
+class RemovePolicy(RemoveSetting, frozen=True, kw_only=True, tag="policy_remove"):
     """Take a consumption policy out of force (admins only). Answered by `changed`."""
 
     only_admins_may = "change its policies"
-
-    name: str
+    kind = PolicyRecord
 
 
 class ListPolicies(UserRequest, frozen=True, kw_only=True, tag="policies"):
-    """Answered by `policies`."""
+    """List consumption policies. Answered by `policies`."""
 
 
-class SetAsset(AdminRequest, frozen=True, kw_only=True, tag="asset_set"):
+class SetAsset(SetSetting, frozen=True, kw_only=True, tag="asset_set"):
     """Say how many tokens of an asset the whole pool has (admins only). Answered by `changed`."""
 
     only_admins_may = "change its assets"
@@ -606,31 +629,33 @@ class SetAsset(AdminRequest, frozen=True, kw_only=True, tag="asset_set"):
     name: str
     total: Count
 
+    def wanted(self) -> TokenRecord:
+        return TokenRecord(self.name, self.total)
 
-class RemoveAsset(AdminRequest, frozen=True, kw_only=True, tag="asset_remove"):
-    """The pool itself has none of an asset any more (admins only). Answered by `changed`."""
+
+class RemoveAsset(RemoveSetting, frozen=True, kw_only=True, tag="asset_remove"):
+    """Remove an asset from the pool itself (admins only). Answered by `changed`."""
 
     only_admins_may = "change its assets"
-
-    name: str
+    kind = TokenRecord
 
 
 class ListAssets(UserRequest, frozen=True, kw_only=True, tag="assets"):
-    """Answered by `assets`."""
+    """List the assets of the whole pool. Answered by `assets`."""
 
 
 class UserUsage(UserRequest, frozen=True, kw_only=True, tag="user_usage"):
-    """What users have used. Answered by `user_usage`.
+    """Tell what users have used. Answered by `user_usage`.
 
-    Who is no admin sees himself, unless the pool shares jobs.
+    A user who is no admin sees only himself, unless the pool shares jobs.
 
     Attributes:
-        user: only he, by account or by the name before the `@`; empty for everybody. With `by`
-            `group`, the name of a group.
-        since: seconds since the epoch; the whole day in UTC counts in which that is.
+        user: only this one, by account or by the name before the `@`; empty for everybody. With
+            `by` `group`, the name of a group.
+        since: seconds since the epoch; the whole day in UTC in which that is counts.
         after: the user after whom the page starts.
-        by: `group` adds up what the present members of each group have used, and what users have
-            used that are in none; for whoever sees all users.
+        by: `group` adds up what the present members of each group have used, and what users in none
+            have used; for whoever sees all users.
     """
 
     user: str = ""
@@ -640,12 +665,12 @@ class UserUsage(UserRequest, frozen=True, kw_only=True, tag="user_usage"):
 
 
 class ListUsers(UserRequest, frozen=True, kw_only=True, tag="users"):
-    """What is set for users, and what they run and have used lately. Answered by `users`.
+    """Tell what is set for users, and what they run and have used lately. Answered by `users`.
 
-    Who is no admin sees himself, unless the pool shares jobs.
+    A user who is no admin sees only himself, unless the pool shares jobs.
 
     Attributes:
-        user: only he, by account or by the name before the `@`; empty for everybody.
+        user: only this one, by account or by the name before the `@`; empty for everybody.
         after: the user after whom the page starts.
     """
 
@@ -656,17 +681,17 @@ class ListUsers(UserRequest, frozen=True, kw_only=True, tag="users"):
 class ChangeUser(AdminRequest, frozen=True, kw_only=True, tag="user_set"):
     """Set something for a user. Answered by `changed`.
 
-    Who is no admin may set `mail` and nothing else, and for nobody but himself.
+    A user who is no admin may set only `mail`, and only for himself.
 
     Attributes:
-        user: his account, or the name before its `@` if that is known and no other's; empty for
-            who asks.
-        group: whose weight and bounds he shares from now on; empty for none, None to leave that.
+        user: his account, or the name before its `@` if that is known and nobody else's; empty for
+            the one who asks.
+        group: he shares its weight and bounds from now on; empty for none, None to leave that.
         reset_usage: whether what he has used counts no more.
-        mail: where he is sent word of ends of his jobs; empty for nowhere, None to leave that.
-        max_stored_bytes: with so much in the file share, none of his tasks begins that stores more;
+        mail: where he is sent word when his jobs end; empty for nowhere, None to leave that.
+        max_stored_bytes: with so much in the file share, no task of his that stores more begins;
             None for any number, `default` for what holds for all.
-        max_queued_bytes: how large his jobs may be together that have not ended, as encoded;
+        max_queued_bytes: how large his jobs that have not ended may be together, as encoded;
             likewise.
     """
 
@@ -681,7 +706,7 @@ class ChangeUser(AdminRequest, frozen=True, kw_only=True, tag="user_set"):
     max_queued_bytes: ByteLimit | UnsetType = UNSET
 
     def objection(self, account: str) -> str:
-        """None to one who sets nothing but his own address for mail."""
+        """Explains why an account may not make it; empty if it sets only its own mail address."""
         if self != ChangeUser(id=self.id, user=self.user, mail=self.mail):
             return AdminRequest.objection(self, account)
         if self.user and not is_called(account, self.user.lower()):
@@ -690,9 +715,9 @@ class ChangeUser(AdminRequest, frozen=True, kw_only=True, tag="user_set"):
 
 
 class ListGroups(UserRequest, frozen=True, kw_only=True, tag="groups"):
-    """The same of groups of users. Answered by `groups`.
+    """Tell the same about groups of users. Answered by `groups`.
 
-    Who is no admin sees the group that he is in, unless the pool shares jobs.
+    A user who is no admin sees only the group that he is in, unless the pool shares jobs.
 
     Attributes:
         group: only this one; empty for all.
@@ -702,7 +727,7 @@ class ListGroups(UserRequest, frozen=True, kw_only=True, tag="groups"):
     after: str = ""
 
 
-class ChangeGroup(AdminRequest, frozen=True, kw_only=True, tag="group_set"):
+class ChangeGroup(SetSetting, frozen=True, kw_only=True, tag="group_set"):
     """Make a group, or set something for one (admins only). Answered by `changed`."""
 
     only_admins_may = "set this for users and groups"
@@ -710,13 +735,15 @@ class ChangeGroup(AdminRequest, frozen=True, kw_only=True, tag="group_set"):
     name: str
     change: ShareChange = ShareChange()
 
+    def wanted(self) -> GroupChange:
+        return GroupChange(self.name, self.change)
 
-class RemoveGroup(AdminRequest, frozen=True, kw_only=True, tag="group_remove"):
+
+class RemoveGroup(RemoveSetting, frozen=True, kw_only=True, tag="group_remove"):
     """Remove a group that has no members (admins only). Answered by `changed`."""
 
     only_admins_may = "set this for users and groups"
-
-    name: str
+    kind = GroupRecord
 
 
 AnyRequest = (
@@ -766,6 +793,7 @@ AnyRequest = (
     | MemberRequest
     | ListProperties
     | CommandRequest
+    | ChannelRequest
     | TriggerRequest
 )
 
@@ -795,13 +823,14 @@ _READING = (
     | UserUsage
     | ListUsers
     | ListGroups
+    | OpenChannels
 )
 
 
 def may_repeat(request: AnyRequest) -> bool:
-    """Whether it does no harm if a request is done twice: it reads, or has a key of its own.
+    """Whether it does no harm to do a request twice: it only reads, or has a key of its own.
 
-    What was uploaded for a job is taken once: without it, another time would be refused.
+    Uploaded lines of a job can be taken only once: without them, a second time would be refused.
     """
     if isinstance(request, SubmitJob):
         return bool(request.key) and not request.upload

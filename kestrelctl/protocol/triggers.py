@@ -1,4 +1,4 @@
-"""What users ask of the pool about triggers. `docs/protocol.md` shows one of each."""
+"""Requests of users about triggers, with answers. `docs/protocol.md` shows one of each."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ MOST_TEXT_CHARACTERS = 10_000
 
 
 class ListTriggers(UserRequest, frozen=True, kw_only=True, tag="triggers"):
-    """The triggers. Answered by `triggers`."""
+    """List the triggers. Answered by `triggers`."""
 
 
 class ListFired(AdminRequest, frozen=True, kw_only=True, tag="triggers_fired"):
-    """When triggers fired, the latest last, at most 1,000 (admins only).
+    """Tell when triggers fired, the latest last, at most 1,000 (admins only).
 
     Answered by `triggers_fired`.
 
     Attributes:
-        name: of which; empty for all.
+        name: the trigger; empty for all.
     """
 
     only_admins_may = "test and switch triggers, and see what they did"
@@ -32,7 +32,7 @@ class ListFired(AdminRequest, frozen=True, kw_only=True, tag="triggers_fired"):
 
 
 class TryTrigger(AdminRequest, frozen=True, kw_only=True, tag="trigger_test"):
-    """What a trigger would do now, and when it would have fired (admins only).
+    """Tell what a trigger would do now, and when it would have fired (admins only).
 
     Nothing is done. Answered by `trigger_test`.
 
@@ -94,19 +94,19 @@ class FiredView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FiredList(Reply, frozen=True, kw_only=True, tag="triggers_fired"):
-    """When triggers fired, the latest last."""
+    """The times when triggers fired, the latest last."""
 
     fired: list[FiredView]
 
 
 class TriggerTest(Reply, frozen=True, kw_only=True, tag="trigger_test"):
-    """What a trigger would do.
+    """The result of testing a trigger.
 
     Attributes:
         is_true: what its expression comes to now.
         actions: what it would have done now if it fired.
         problem: why that cannot be said.
-        would_have_fired: at which recorded moments; seconds since the epoch.
+        would_have_fired: the recorded moments when it would have; seconds since the epoch.
         recorded: how many moments are recorded.
         recorded_since: the first of them; None if there are none.
     """

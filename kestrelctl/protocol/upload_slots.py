@@ -1,13 +1,13 @@
-"""Asking the pool's file share for a place to upload to (XEP-0363, HTTP File Upload)."""
+"""Asks the pool's file share for a place to upload to (XEP-0363, HTTP File Upload)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
-from xml.sax.saxutils import quoteattr
 
 from kestrelctl.errors import UsageError
+from kestrelctl.protocol.forms import attribute
 
 NAMESPACE = "urn:xmpp:http:upload:0"
 #: The only headers that a server may ask for (5.2).
@@ -32,7 +32,7 @@ class PieceTooLarge(UsageError):
     """The file share takes no piece that large.
 
     Attributes:
-        most_bytes: what it takes.
+        most_bytes: the most that it takes.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -56,7 +56,7 @@ def slot_request(size_bytes: int, filename: str) -> str:
         filename: ends up in the addresses, so it should say nothing.
     """
     return (
-        f"<request xmlns='{NAMESPACE}' filename={quoteattr(filename)} size='{size_bytes}'"
+        f"<request xmlns='{NAMESPACE}' filename='{attribute(filename)}' size='{size_bytes}'"
         " content-type='application/octet-stream'/>"
     )
 
@@ -77,7 +77,7 @@ def slot_in(answer: Element) -> Slot | None:
 
 
 def largest_in(error: Element) -> int | None:
-    """How large an upload may be, where an error says that one was larger."""
+    """The largest size of an upload, if an error says that one was larger; None if not."""
     for each in error.iter(f"{{{NAMESPACE}}}max-file-size"):
         text = (each.text or "").strip()
         return int(text) if text.isdecimal() else None

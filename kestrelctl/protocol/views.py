@@ -1,4 +1,4 @@
-"""What answers show: assets, checkpoints, output, stages, shares, troubles, files and the flock."""
+"""Parts of answers: assets, checkpoints, output, stages, shares, troubles, files and the flock."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
     """A consumption policy.
 
     Attributes:
-        workers: an expression: those that it is for.
-        in_force: for how many workers it is the one that counts.
+        workers: an expression that is true of those that it is for.
+        in_force: the number of workers for which it is the one that counts.
     """
 
     name: str
@@ -27,7 +27,7 @@ class AssetView(msgspec.Struct, frozen=True, kw_only=True):
     """An asset of the whole pool, in tokens.
 
     Attributes:
-        held: by attempts, from their hand-out to their end.
+        held: those that attempts hold, from their hand-out to their end.
         waiting: tasks that ask for it and that no worker has.
     """
 
@@ -38,7 +38,7 @@ class AssetView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Policies(Reply, frozen=True, kw_only=True, tag="policies"):
-    """All policies of the pool, by name: of those that are for a worker the first counts."""
+    """All policies of the pool, by name: the first of those that are for a worker counts."""
 
     policies: list[PolicyView]
 
@@ -53,8 +53,8 @@ class CheckpointView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """The latest checkpoint of a task.
 
     Attributes:
-        n: which one of its task it is.
-        age_seconds: since the pool has heard of it.
+        n: its number among those of its task.
+        age_seconds: the time since the pool heard of it.
         size_bytes: what its files take together.
     """
 
@@ -113,11 +113,11 @@ class FollowedLog(Reply, frozen=True, kw_only=True, tag="followed_log"):
 
 
 class StageSum(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How one stage went in ended tasks of a job: the first thousand of them.
+    """Sums of one stage in ended tasks of a job: the first thousand of them.
 
     Attributes:
         tasks: how many of them have begun it.
-        mean_seconds: of all its tries in one attempt, with the pauses between.
+        mean_seconds: that of all its tries in one attempt, with the pauses between.
         repeated: how many tries followed one that had failed.
     """
 
@@ -128,18 +128,19 @@ class StageSum(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class UserView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is set for a user, and what he has.
+    """The settings of a user, and what he has.
 
     Attributes:
-        share: of the pool as it is now, 0 to 1: the shares of all who want something come to 1.
+        share: his part of the pool as it is now, 0 to 1; the shares of all who want something come
+            to 1.
         running: attempts that are charged at workers.
         waiting: his other tasks without a final state.
         usage_seconds: what he has used lately, each attempt with its weight.
         limits: asset -> amount that may be charged for him at once, in its natural unit.
-        mail: where he is sent word of ends of his jobs; shown to him and to admins.
+        mail: where he is sent word when his jobs end; shown to him and to admins.
         stored_bytes: what his tasks have in the file share.
-        max_stored_bytes: with so much there, none begins that stores more; None for any number.
-        queued_bytes: how large his jobs are together that have not ended, as encoded.
+        max_stored_bytes: with so much there, no task that stores more begins; None for any number.
+        queued_bytes: how large his jobs that have not ended are together, as encoded.
         max_queued_bytes: the most of that; None for any size.
     """
 
@@ -161,11 +162,11 @@ class UserView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GroupView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is set for a group, and what its members have together, as of a user.
+    """The settings of a group, and what its members have together, as for a user.
 
     Attributes:
         members: how many.
-        names: their accounts, as far as they are the asking user's to know, at most a hundred.
+        names: their accounts, as far as the asking user may know them, at most a hundred.
     """
 
     group: str
@@ -190,7 +191,7 @@ class QuarantineView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class UnmetShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Tasks that ask alike and wait, and would even if all were placed anew.
+    """Tasks that ask alike and wait, and would wait even if all were placed anew.
 
     Attributes:
         shape: what they ask for, in words. A tag that no worker has is not told.
@@ -203,7 +204,7 @@ class UnmetShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SaturatedClass(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Workers of which another one would let more of the unmet tasks run.
+    """Workers of a kind of which another one would let more of the unmet tasks run.
 
     Attributes:
         workers: how many there are that may take tasks.
@@ -229,7 +230,7 @@ class TaskFiles(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class OutputPage(Reply, frozen=True, kw_only=True, tag="output_page"):
-    """Only tasks that left files; the next page begins after the index `after`, if it is set."""
+    """A page of tasks that left files; the next begins after the index `after`, if it is set."""
 
     tasks: list[TaskFiles]
     after: int | None = None
@@ -241,8 +242,8 @@ class LentClassView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Attributes:
         id: tells the class from the pool's others.
         machines: how many there are.
-        free: of them together, in natural units: processors, bytes.
-        tags: of each of them.
+        free: what they have free together, in natural units: processors, bytes.
+        tags: those of each of them.
     """
 
     id: str
@@ -252,7 +253,7 @@ class LentClassView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class LoanView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one pool lends another of one class.
+    """A loan of one class from one pool to another.
 
     Attributes:
         pool: the other one.
@@ -271,23 +272,23 @@ class LoanView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FlockView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a pool stands in its flock.
+    """The standing of a pool in its flock.
 
     Attributes:
         pool: its own domain.
         member: whether it is in the flock.
         joined_through: the pools that it joined through, and joins through again after a restart.
         known: how many other pools it knows.
-        routing_table, leaf_set: to how many it sends announcements, and how many are next to it by
+        routing_table, leaf_set: how many it sends announcements to, and how many are next to it by
             their ids.
         willing: whether it lends anything to anybody now.
-        why_unwilling: if not, why.
+        why_unwilling: the reason if it does not.
         free: what it has free for others.
         given, taken: its loans, at most a thousand of each, those with the most tasks first.
         guests_today, guests_total: how many tasks of others have run here since midnight (UTC), and
             since the manager started.
         sent, received: announcements since the manager started.
-        dropped: of those received: how many were dropped, by reason.
+        dropped: how many of those received were dropped, by reason.
     """
 
     pool: str
@@ -308,7 +309,7 @@ class FlockView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dropped: dict[str, int] = {}
 
 
-#: What `NeighbourView.state` may be.
+#: The values of `NeighbourView.state`.
 #:
 #: - `free`: it has said that something is free there.
 #: - `full`: it lends, and has nothing free.
@@ -324,13 +325,13 @@ class NeighbourView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Attributes:
         pool: its domain.
         state: one of `NEIGHBOUR_STATES`.
-        round_trip_seconds: of a message there and back; None if that was not measured.
-        heard_ago_seconds: since its last announcement; None if there was none.
+        round_trip_seconds: that of a message there and back; None if that was not measured.
+        heard_ago_seconds: the time since its last announcement; None if there was none.
         classes: what it has said that it has free.
         may_borrow: whether tasks of this pool may run there, as far as both pools have said.
-        why_not_borrow: if not, why: a rule of this pool, or what the other one has said.
+        why_not_borrow: the reason if not: a rule of this pool, or what the other one has said.
         may_lend: whether its tasks may run here.
-        why_not_lend: if not, why.
+        why_not_lend: the reason if not.
     """
 
     pool: str
@@ -345,7 +346,7 @@ class NeighbourView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class NeighbourAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a neighbour does not run a task that waits.
+    """The reason why a neighbour does not run a task that waits.
 
     Attributes:
         reason: a word: one of `core.model.refusal.Reason`, of `protocol.pools.REASONS`, or of

@@ -17,7 +17,7 @@ from kestrelctl.core.model.worker.ad import AssetChange, WorkerAd
 from kestrelctl.core.model.worker.use import Use
 from kestrelctl.errors import UsageError
 
-#: Both sides say it when they meet; a worker of another version is refused with a reason.
+#: Both sides name it when they meet; a worker of another version is refused with a reason.
 VERSION = 6
 
 #: (number, job id, index, n, mark), as a worker was sent it: `core.model.seal`.
@@ -25,9 +25,9 @@ ShownSeal = tuple[Count, Count, Count, Count, Count]
 
 #: (term, epoch, mark), as a manager told it: `core.model.sealed_epoch`.
 ShownEpoch = tuple[Count, Count, Count]
-#: Nothing is charged of what a claim does not name.
+#: A claim charges nothing of an asset that it does not name.
 Charged = Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]
-#: What an answer repeats of its question.
+#: The part of a question that its answer repeats.
 Number = Annotated[str, msgspec.Meta(max_length=64)]
 #: No message hands out more attempts at once.
 MOST_ATTEMPTS = 1_000_000
@@ -56,14 +56,14 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
         greeting: the number of this hello of this process; the welcome repeats it, and a welcome to
             an earlier one does not count.
         at: seconds since the epoch, by the worker's steady clock: that of its machine when it
-            started, and not set since. `ends_at` of the ad is by the same.
+            started, and not set since. `ends_at` of the ad is by the same clock.
         holds: (number, job id, index, claim) of each attempt that it has queued, runs or has to
             report: `claims[claim]` is what it charges, with the units that it was given once it
             runs (`"gpus/0": 1000`); a claim of -1 is that of an ended one.
         seals: show that it was handed them; each may stand for several.
-        stages: (number, name) of those that are in a stage: which it is.
+        stages: (number, name of the stage) of those that are in a stage.
         wants: how many more attempts it asks for; without it, as many as the pool thinks right.
-        epoch: of the manager that welcomed this worker last, as it told it.
+        epoch: that of the manager that welcomed this worker last, as the manager told it.
     """
 
     version: Count
@@ -95,7 +95,7 @@ class Heartbeat(Message, frozen=True, kw_only=True, tag="heartbeat"):
 
 
 class RunningUsage(Message, frozen=True, kw_only=True, tag="usage"):
-    """What attempts use that run, and have run for at least the interval of the welcome.
+    """The usage of attempts that have run for at least the interval of the welcome and still run.
 
     It is sent once in an interval, and not if there are none; it is a sign of life, too.
     """
@@ -104,7 +104,7 @@ class RunningUsage(Message, frozen=True, kw_only=True, tag="usage"):
 
 
 class Staged(Message, frozen=True, kw_only=True, tag="staged"):
-    """(number, name) of attempts that have begun a stage, and which it is.
+    """(number, name of the stage) of attempts that have begun a stage.
 
     It is sent at most once a second, with the latest stage of each, and is a sign of life, too.
     """
@@ -130,7 +130,7 @@ class StoredCheckpoint(Message, frozen=True, kw_only=True, tag="checkpoint"):
     The latest of each attempt is sent again after each welcome.
 
     Attributes:
-        number: of the attempt.
+        number: that of the attempt.
         made: (which one of its task it is, its files as one archive); None if there is none.
         problem: the checkpoint that it was given could not be had, so it has begun anew.
     """
@@ -148,7 +148,7 @@ class Resized(Message, frozen=True, kw_only=True, tag="resized"):
     """The worker's capacity changes while its tasks run, which go on (or: it answers `resize`).
 
     Attributes:
-        request: of `resize`; empty if nobody asked.
+        request: that of `resize`; empty if nobody asked.
         problem: why it does not do what was asked; then the ad is as it was.
     """
 
@@ -158,11 +158,11 @@ class Resized(Message, frozen=True, kw_only=True, tag="resized"):
 
 
 class FindFiles(Message, frozen=True, kw_only=True, tag="find_files"):
-    """Where is what tasks of a parent left? An attempt of this worker is to find it.
+    """Asks where the files are that tasks of a parent left. An attempt of this worker needs them.
 
     Attributes:
-        number: of the attempt.
-        parent: a job of which its own wants the files.
+        number: that of the attempt.
+        parent: a job whose files the attempt's own job wants.
         after: the page begins after the task with this index.
     """
 
@@ -197,7 +197,7 @@ class Welcome(Message, frozen=True, kw_only=True, tag="welcome"):
         usage_seconds: how often to say what tasks use; it takes off up to a tenth at random. 0 for
             never.
         kill: attempts whose tasks are over or run elsewhere.
-        epoch: of this manager, sealed, to be repeated in each hello from now on.
+        epoch: that of this manager, sealed, to be repeated in each hello from now on.
     """
 
     incarnation: str
@@ -232,10 +232,10 @@ class Run(Message, frozen=True, kw_only=True, tag="run"):
         items: for spans of jobs with items: one per attempt, in the order of the spans.
         forget: jobs that have ended.
         ack: results that are safe, as in `ack`.
-        counts: (number, which attempt of its task it is) of those that are not the first.
+        counts: (number, which attempt of its task it is) for those that are not the first.
         limits: (place of a claim, asset -> thousandths of its unit) where attempts may use more
             than they are charged. Without it they may use what they are charged.
-        checkpoints: (number, from which checkpoint it goes on) of those that do not begin anew.
+        checkpoints: (number, the checkpoint from which it goes on) for those that go on from one.
         hosts: where the members of a job that spans workers run, in the order of their indexes; all
             attempts of the message are of that job.
     """
@@ -277,7 +277,7 @@ class Recall(Message, frozen=True, kw_only=True, tag="recall"):
 
 
 class Ack(Message, frozen=True, kw_only=True, tag="ack"):
-    """These results are safe; forget them."""
+    """Forget these results; they are safe."""
 
     numbers: list[int]
 
@@ -296,7 +296,7 @@ class Resize(Message, frozen=True, kw_only=True, tag="resize"):
 
 
 class FilesFound(Message, frozen=True, kw_only=True, tag="files_found"):
-    """Where that is (answers `find_files`).
+    """Tells where such files are (answers `find_files`).
 
     Attributes:
         number, parent, after: as in the question.
@@ -351,16 +351,16 @@ ToWorker = (
     | FetchOutput
     | FilesFound
 )
-#: What a neighbour's pool may tell a loan: nobody but the lender changes what it lends, and what
-#: else workers are told is of no use there.
+#: Messages of a neighbour's pool to a loan: nobody but the lender changes what it lends, and the
+#: other messages to workers are of no use there.
 ToLoan = Welcome | Refused | Who | Run | Kill | Recall | Ack | SetHeartbeat | FetchOutput
-#: And what a loan has to say: it makes no checkpoints, finds no files of parents, does not pull.
+#: Messages of a loan: it makes no checkpoints, finds no files of parents, does not pull.
 FromLoan = (
     Hello | Report | Heartbeat | RunningUsage | Staged | Returned | Leaving | Resized | Output
 )
 
 
-#: Longer ones do not travel: a recipe is a list of requirements, or a page of shell.
+#: Longer recipes do not travel: a recipe is a list of requirements, or a page of shell.
 MOST_RECIPE_CHARACTERS = 65_536
 MOST_ENVIRONMENTS = 1_000
 
@@ -374,7 +374,7 @@ class HeldEnvironment(msgspec.Struct, frozen=True, array_like=True):
         of: the name of its class.
         asked_for: as its order said.
         starts: whether its program has yet to be started.
-        node: whether that is no worker, as its order said.
+        node: whether it is no worker, as its order said.
     """
 
     number: Count
@@ -385,7 +385,7 @@ class HeldEnvironment(msgspec.Struct, frozen=True, array_like=True):
 
 
 class EndedEnvironment(msgspec.Struct, frozen=True, array_like=True):
-    """One that is gone from a worker's machine.
+    """An environment that is gone from a worker's machine.
 
     Attributes:
         why: in words; empty if the pool asked for it.
@@ -397,11 +397,11 @@ class EndedEnvironment(msgspec.Struct, frozen=True, array_like=True):
 
 
 class EnvironmentsHere(Message, frozen=True, kw_only=True, tag="environments"):
-    """What a worker's machine makes and has; after each welcome, and when it has changed.
+    """The environments that a worker's machine makes and has; after each welcome or change.
 
     Attributes:
-        kinds: of environments that it can make.
-        ended: since the last time.
+        kinds: those of environments that it can make.
+        ended: those that have ended since the last time.
     """
 
     kinds: Annotated[list[Short], msgspec.Meta(max_length=20)]
@@ -415,11 +415,11 @@ class StartEnvironment(Message, frozen=True, kw_only=True, tag="start_environmen
     Attributes:
         number: never used before in this pool.
         of: the name of its class.
-        image, recipe: as in the class; of a recipe what is in the file.
+        image, recipe: as in the class; the content of a recipe's file.
         assets: what it has, in natural units: the machine's worker offers so much less meanwhile.
-        start_seconds: when it is not prepared and started by then, it is given up.
-        worker: the name under which its own worker joins; of a node its name.
-        jid, password: the temporary account with which that worker joins; empty of a node.
+        start_seconds: if it is not prepared and started by then, it is given up.
+        worker: the name under which its own worker joins; for a node, its name.
+        jid, password: the temporary account with which that worker joins; empty for a node.
         asked_for: whether somebody asked for it.
         runs: what is started instead of a worker: then it is a node of something else.
     """
@@ -445,7 +445,7 @@ class StopEnvironment(Message, frozen=True, kw_only=True, tag="stop_environment"
     number: Count
 
 
-#: What a worker is told that makes environments.
+#: Messages to a worker that makes environments.
 ToHost: TypeAlias = StartEnvironment | StopEnvironment
 
 
@@ -477,7 +477,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All that a machine needs to join a pool. Whoever has it may do so, once.
 
     Attributes:
-        host, port: of the server, as the joining machine reaches it.
+        host, port: those of the server, as the joining machine reaches it.
         pool: the pool's domain.
         jid, password: the temporary account, whose name says until when it holds.
         ca: certificates (PEM) of the only authorities to trust; empty for the system's.

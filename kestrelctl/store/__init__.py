@@ -1,1 +1,1 @@
-"""What is durable: one interface, several backends."""
+"""The durable data of a pool: one interface, several backends."""

@@ -34,14 +34,14 @@ from kestrelctl.store.migrations import MIGRATIONS, migrate
 from kestrelctl.store.sqlite import DATABASE
 from kestrelctl.store.sqlite_errors import explained
 
-#: So many starts and jobs at least are taken to have followed a copy, if nobody is left to ask, and
+#: If nobody is left to ask, at least so many starts and jobs are taken to have followed a copy, and
 #: less than twice as many: the number is drawn, so that two restores of one copy go on apart.
 MISSED_STARTS = 10_000
 MISSED_JOBS = 1_000_000
 
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in a copy of a store.
+    """The content of a copy of a store.
 
     Attributes:
         epoch: starts of the manager until then.
@@ -83,10 +83,10 @@ def back_up(data_dir: Path, target: Path) -> Copy:
 
 
 class Lineage(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a store came, and which pool it is of.
+    """The progress of a store, and the pool that it is of.
 
     Attributes:
-        secret: the pool's; None if it has none yet.
+        secret: that of the pool; None if it has none yet.
         term, epoch: as in `core.model.sealed_epoch.SealedEpoch`.
         last_job_id: the highest job id that was ever given away.
     """
@@ -109,12 +109,12 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True):
 def goes_on_from(
     copy: Lineage, replaced: Lineage | None, mark: Reached, now: float, draw: Callable[[int], int]
 ) -> Lineage:
-    """From which numbers on a restored store counts: none of them was given away before.
+    """Returns the numbers from which a restored store counts on: none was given away before.
 
     Args:
         copy: what is restored.
-        replaced: the store in whose place it comes; None if there is none, or it cannot be read.
-        mark: how far that one is known to have come; it may have lost what came last.
+        replaced: the store that it replaces; None if there is none, or it cannot be read.
+        mark: how far the replaced store is known to have come; it may have lost what came last.
         now: seconds since the epoch, by the clock of the machine.
         draw: a random number from 0 and below its argument.
     """
@@ -124,7 +124,7 @@ def goes_on_from(
     if replaced is None or not replaced.succeeds(copy):
         epoch += MISSED_STARTS + draw(MISSED_STARTS)
         last_job_id += MISSED_JOBS + draw(MISSED_JOBS)
-    # Of two restores of one copy the later one counts, and the copy does not know of the other.
+    # The later one of two restores of a copy counts, and the copy does not know of the other.
     term = max(int(now), 1 + max(line.term for line in known))
     return Lineage(secret=copy.secret, term=term, epoch=epoch, last_job_id=last_job_id)
 
@@ -180,7 +180,7 @@ def restore(
 
 
 def count_jobs(data_dir: Path) -> tuple[int, int]:
-    """How many jobs a store remembers, and how many of these have not ended; nothing is checked.
+    """Counts the jobs that a store remembers, and those that have not ended; checks nothing.
 
     A manager may be using it.
 
@@ -204,7 +204,7 @@ def _job_counts(connection: sqlite3.Connection) -> tuple[int, int]:
 
 
 def checked(path: Path) -> Copy:
-    """What is in a store that no manager uses, after reading all of it.
+    """Reads all of a store that no manager uses, and tells what is in it.
 
     Raises:
         NotFound: there is no such file.
@@ -247,10 +247,10 @@ def _intact(path: Path) -> Iterator[None]:
 
 
 def _lineage(connection: sqlite3.Connection) -> Lineage:
-    """How far an open store came.
+    """Reads how far an open store came.
 
     Raises:
-        sqlite3.Error, TypeError, ValueError, KeyError: that is no store.
+        sqlite3.Error, TypeError, ValueError, KeyError: it is no store.
     """
     found = connection.execute("SELECT * FROM pool")
     names = [column[0] for column in found.description]
@@ -264,7 +264,7 @@ def _lineage(connection: sqlite3.Connection) -> Lineage:
 
 
 def _lineage_of_replaced(database: Path) -> Lineage | None:
-    """How far the store to be replaced came; None if it cannot tell."""
+    """Reads how far the store to be replaced came; None if it cannot tell."""
     try:
         with closing(sqlite3.connect(database.as_uri() + "?mode=rw", uri=True)) as connection:
             # Also empties the log into the database, so that both can be moved away together.

@@ -1,4 +1,4 @@
-"""The manager's directory: private, and one manager's at a time."""
+"""The manager's directory: private, and used by one manager at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from kestrelctl.errors import KestrelError
 
 LOCK = "manager.lock"
-#: Of a database: `MAX_PATHNAME` of SQLite's os_unix.c, with room for the name of its journal.
+#: The longest path of a database: `MAX_PATHNAME` of SQLite's os_unix.c, with room for its journal.
 MOST_PATH_BYTES = 512 - len("-journal")
 
 
@@ -48,7 +48,7 @@ def claim(data_dir: Path) -> int:
 
 
 def check_path(database: Path) -> None:
-    """Passes if a path is short enough for SQLite, which says of others only that it cannot open.
+    """Passes if a path is short enough for SQLite, whose own error is only that it cannot open it.
 
     Raises:
         KestrelError: it is too long.

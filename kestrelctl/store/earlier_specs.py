@@ -1,4 +1,4 @@
-"""Stored specs from before a job had a `program`: what a worker runs stood among its other fields.
+"""Stored specs from before a job had a `program`: its other fields included what a worker runs.
 
 This belongs to one step of `store.migrations`, and is changed as little as that.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-#: What a worker runs, as it was when the step was made.
+#: The fields about what a worker runs, as they were when the step was made.
 _OF_PROGRAM = frozenset(
     ("argv", "placeholders", "env", "cleanup", "time_limit_seconds", "workdir", "inputs",
      "parent_files", "stdin", "outputs", "output_to", "stages", "checkpoints",
@@ -24,7 +24,7 @@ def with_program(spec: bytes | str) -> bytes | str:
     """A stored spec, or the head of one, with what a worker runs in its `program`.
 
     Items and other long fields are copied as they stand, unread, so it takes no more memory than
-    the spec twice. What cannot be read stays as it is: its job is told of when it is read.
+    the spec twice. A spec that cannot be read stays as it is: its job is reported when it is read.
 
     Args:
         spec: JSON.
@@ -39,14 +39,14 @@ def with_program(spec: bytes | str) -> bytes | str:
 
 
 def _nested(fields: _Fields) -> _Fields:
-    """The same fields, those of a program in one of their own."""
+    """Moves those of the fields that belong to a program into one of their own."""
     program = {name: value for name, value in fields.items() if name in _OF_PROGRAM}
     others = {name: value for name, value in fields.items() if name not in _OF_PROGRAM}
     return {"program": msgspec.Raw(_encode(program)), **others}
 
 
 def _guest_with_program(guest: msgspec.Raw) -> msgspec.Raw:
-    """Whose guest a job is; the memo in it holds the template of the job at home."""
+    """Converts the `guest` of a job; the memo in it holds the template of the job at home."""
     try:
         fields = _decode(guest)
         memo = _decode(msgspec.json.decode(fields["memo"], type=bytes))

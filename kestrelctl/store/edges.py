@@ -1,4 +1,4 @@
-"""Which jobs wait for which, in the SQLite store."""
+"""The jobs that jobs wait for, in the SQLite store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Edge(NamedTuple):
 
 
 def edges_of(child: int, spec: JobSpec) -> list[Edge]:
-    """What a job waits for, in the order of the ids."""
+    """The edges to the jobs that a job waits for, in the order of their ids."""
     found = [Edge(child, each.first, each.last, each.ending.value) for each in spec.after]
     if spec.after_each:
         found.append(Edge(child, spec.after_each, spec.after_each, EACH))
@@ -42,7 +42,7 @@ def put_edges(connection: sqlite3.Connection, child: int, spec: JobSpec) -> None
 def edges(
     connection: sqlite3.Connection, ids: Sequence[int] | None, above: int, limit: int | None
 ) -> list[Edge]:
-    """As `Store.edges`."""
+    """Implements `Store.edges`."""
     condition = "child > ?"
     values: list[int | str] = [above]
     if ids is not None:
@@ -59,7 +59,7 @@ def edges(
 def ended_parents(
     connection: sqlite3.Connection, waits: Iterable[tuple[After, ...]]
 ) -> dict[int, str]:
-    """The final states of jobs that these name, of those that have one."""
+    """The final states of the jobs that these name, as far as they have one."""
     found: dict[int, str] = {}
     for first, last in {(each.first, each.last) for after in set(waits) for each in after}:
         rows = connection.execute(

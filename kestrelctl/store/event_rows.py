@@ -1,4 +1,4 @@
-"""Events of members, who is there, and groups of workers, as rows of the SQLite store, and back."""
+"""Events of members, and present members, as rows of the SQLite store."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import sqlite3
 import msgspec
 
 from kestrelctl.core.membership.event import MembershipEvent
-from kestrelctl.core.membership.event_records import MOST_DROPPED, EventsDropped
+from kestrelctl.core.membership.event_records import MOST_DROPPED
 from kestrelctl.core.membership.roll import GONE_KINDS
-from kestrelctl.core.membership.worker_group import WorkerGroup
 from kestrelctl.store.store_record import MemberRecord
 
 log = logging.getLogger(__name__)
@@ -27,7 +26,6 @@ _DROP = """
 
 _encoder = msgspec.json.Encoder()
 _groups = msgspec.json.Decoder(tuple[str, ...])
-_group = msgspec.json.Decoder(WorkerGroup)
 
 
 def write_members(
@@ -44,19 +42,14 @@ def write_members(
             connection.execute(present, (record.worker, record.number))
         elif record.kind in GONE_KINDS:
             connection.execute("DELETE FROM members WHERE worker = ?", (record.worker,))
-    elif isinstance(record, EventsDropped):
-        connection.execute(_DROP, (MOST_DROPPED, record.before, record.up_to))
-    elif isinstance(record, WorkerGroup):
-        put = "INSERT OR REPLACE INTO worker_groups (name, definition) VALUES (?, ?)"
-        connection.execute(put, (record.name, _encoder.encode(record)))
     else:
-        connection.execute("DELETE FROM worker_groups WHERE name = ?", (record.name,))
+        connection.execute(_DROP, (MOST_DROPPED, record.before, record.up_to))
 
 
 def stored_events(
     connection: sqlite3.Connection, after: int, since: float, limit: int
 ) -> list[MembershipEvent]:
-    """As `Store.member_events`."""
+    """Implements `Store.member_events`."""
     first = after
     if since > 0.0:
         oldest = "SELECT min(number) FROM member_events WHERE at >= ?"
@@ -90,25 +83,12 @@ def _event(row: tuple[int, float, str, str, bytes | None, str]) -> MembershipEve
 
 
 def last_event_number(connection: sqlite3.Connection) -> int:
-    """As `Store.last_member_event`."""
+    """Implements `Store.last_member_event`."""
     [found] = connection.execute("SELECT max(number) FROM member_events").fetchone()
     return int(found or 0)
 
 
 def present_members(connection: sqlite3.Connection) -> list[str]:
-    """As `Store.members`."""
+    """Implements `Store.members`."""
     rows = connection.execute("SELECT worker FROM members ORDER BY since")
     return [str(worker) for (worker,) in rows]
-
-
-def stored_groups_of_workers(connection: sqlite3.Connection) -> list[WorkerGroup]:
-    """As `Store.worker_groups`; those that cannot be read are left out, and said in the log."""
-    found = []
-    for name, definition in connection.execute(
-        "SELECT name, definition FROM worker_groups ORDER BY name"
-    ):
-        try:
-            found.append(_group.decode(definition))
-        except (msgspec.DecodeError, TypeError, UnicodeError) as error:
-            log.error("the group of workers %s cannot be read: %s", name, error)
-    return found

@@ -3,7 +3,7 @@
 SQLite opens a database whose log was deleted or cut as if it had always ended there. So each commit
 counts itself in the database, and then here. The mark is never ahead of the database, unless the
 database has lost something. It is flushed when the store is opened and closed; after a power
-failure it may lag behind, and then tells of less, but never of what was not.
+failure it may lag behind, and then tells of less, but never of what did not happen.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNKNOWN_JOBS = 100_000
 
 
 class Reached(msgspec.Struct, frozen=True, order=True):
-    """How far a store came.
+    """The progress of a store.
 
     Attributes:
         commits: how many there ever were.
@@ -39,7 +39,7 @@ class Mark:
     """The file of one store. Only the manager that holds the directory's lock writes it."""
 
     def __init__(self, data_dir: Path) -> None:
-        """Opens it; makes an empty one if there is none.
+        """Opens the file; makes an empty one if there is none.
 
         Raises:
             OSError: it cannot be opened.
@@ -56,13 +56,13 @@ class Mark:
         os.pwrite(self._file, line.encode(), 0)
 
     def close(self) -> None:
-        """Flushes what was written, as far as the disk takes it: a mark that lags is no harm."""
+        """Flushes what was written, as far as the disk takes it: a mark that lags does no harm."""
         with suppress(OSError):
             os.fsync(self._file)
         os.close(self._file)
 
     def flush(self) -> None:
-        """Has the disk keep what was written.
+        """Makes the disk keep what was written.
 
         Raises:
             OSError: it does not.
@@ -71,7 +71,7 @@ class Mark:
 
 
 def read_mark(data_dir: Path) -> Reached | None:
-    """How far the store in a directory came; None if nobody noted it."""
+    """Reads how far the store in a directory came; None if nobody noted it."""
     try:
         commits, epoch, last_job_id = (data_dir / MARK).read_text("ascii").split()
         return Reached(int(commits), int(epoch), int(last_job_id))

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+import msgspec
+
 from kestrelctl.errors import StoreUnusable
 from kestrelctl.store.earlier_specs import with_program
 from kestrelctl.store.opening import APPLICATION_ID
@@ -37,7 +39,7 @@ _FIRST = (
         ended_at REAL
     )
     """,
-    # Apart from its job, because it may be megabytes long and the cursor changes all the time.
+    # A spec is apart from its job: it may be megabytes long, and the cursor changes all the time.
     "CREATE TABLE specs (job_id INTEGER PRIMARY KEY, spec BLOB NOT NULL)",
     """
     CREATE TABLE tasks (
@@ -77,7 +79,7 @@ _SECOND = (
 )
 
 _THIRD = (
-    # In the order of their rowids. At most some thousands of a job.
+    # They are in the order of their rowids. A job has some thousands at most.
     """
     CREATE TABLE happenings (
         job_id INTEGER NOT NULL,
@@ -124,7 +126,7 @@ _FIFTH = (
 )
 
 _SIXTH = (
-    # What seals are made with; drawn when a manager opens the store for the first time.
+    # The secret of seals; drawn when a manager opens the store for the first time.
     "ALTER TABLE pool ADD COLUMN secret BLOB",
 )
 
@@ -143,8 +145,9 @@ _SEVENTH = (
 )
 
 _EIGHTH = (
-    # What lists show of a spec (`JobSpec.head`). Apart from it, because SQLite walks along a row
-    # to what is behind a long column. A spec that cannot be read has a head that cannot be read.
+    # What lists show of a spec (`JobSpec.head`). It is apart from the spec, because SQLite walks
+    # along a row to what is behind a long column. The head of a spec that cannot be read cannot be
+    # read, either.
     "CREATE TABLE heads (job_id INTEGER PRIMARY KEY, head BLOB NOT NULL)",
     """
     INSERT INTO heads (job_id, head)
@@ -192,8 +195,8 @@ _USED_COLUMNS = {
 }
 
 _TWELFTH = (
-    # What the attempts of a job have used. Of jobs from before, only the last attempt of each task
-    # is known.
+    # What the attempts of a job have used. For earlier jobs, only the last attempt of each task is
+    # known.
     *(f"ALTER TABLE jobs ADD COLUMN {name} {kind}" for name, kind in _USED_COLUMNS.items()),
     """
     UPDATE jobs SET (attempts, tasks, cpu_seconds, wall_seconds, wait_seconds, byte_seconds,
@@ -208,7 +211,7 @@ _TWELFTH = (
             coalesce(max(tasks.peak_bytes), 0)
         FROM tasks WHERE tasks.job_id = jobs.job_id AND number IS NOT NULL)
     """,
-    # The same of users and days, by when results became durable; it outlasts the jobs.
+    # The same for users and days, by when results became durable; it outlasts the jobs.
     f"""
     CREATE TABLE usage (
         day INTEGER NOT NULL,  -- since 1970-01-01, UTC
@@ -279,14 +282,14 @@ _SEVENTEENTH = (
         PRIMARY KEY (child, first)
     ) WITHOUT ROWID
     """,
-    # All of these have ended as it wants: it waits for none of them again.
+    # All of these have ended as the job wants: it waits for none of them again.
     "ALTER TABLE jobs ADD COLUMN freed INTEGER NOT NULL DEFAULT 0",
-    # How those ended that were forgotten while it waited, as JSON; NULL for none.
+    # The ends of those that were forgotten while it waited, as JSON; NULL for none.
     "ALTER TABLE jobs ADD COLUMN settled BLOB",
 )
 
 _EIGHTEENTH = (
-    # What a task left that its job asked for: how many files, and where they are, as JSON. NULL for
+    # Files that a task left and its job asked for: how many, and where they are, as JSON. NULL for
     # none.
     "ALTER TABLE tasks ADD COLUMN output_files INTEGER",
     "ALTER TABLE tasks ADD COLUMN outputs BLOB",
@@ -303,8 +306,8 @@ _NINETEENTH = (
 )
 
 _TWENTIETH = (
-    # Where the whole is of what a task printed, as JSON. NULL where the row has all of it, or its
-    # worker the rest.
+    # Where all output of a task is, as JSON. NULL where the row has all of it, or its worker the
+    # rest.
     "ALTER TABLE tasks ADD COLUMN stdout_stored BLOB",
     "ALTER TABLE tasks ADD COLUMN stderr_stored BLOB",
 )
@@ -315,9 +318,9 @@ _TWENTY_FIRST = (
 )
 
 _TWENTY_SECOND = (
-    # From which checkpoint the next attempt of a task goes on, as JSON; NULL to begin anew.
+    # The checkpoint from which the next attempt of a task goes on, as JSON; NULL to begin anew.
     "ALTER TABLE tasks ADD COLUMN checkpoint BLOB",
-    # How many attempts were begun from one.
+    # How many attempts were begun from a checkpoint.
     "ALTER TABLE jobs ADD COLUMN resumed INTEGER NOT NULL DEFAULT 0",
 )
 
@@ -355,7 +358,7 @@ _TWENTY_FOURTH = (
 )
 
 _TWENTY_FIFTH = (
-    # What became of workers, as long as it is kept.
+    # Events of workers, as long as they are kept.
     """
     CREATE TABLE member_events (
         number INTEGER PRIMARY KEY,
@@ -403,7 +406,7 @@ _TWENTY_SIXTH = (
         problems BLOB NOT NULL
     )
     """,
-    # When each last did, and how often it has: that outlasts the log.
+    # When each trigger last fired, and how often it has: that outlasts the log.
     """
     CREATE TABLE trigger_courses (
         trigger_name TEXT PRIMARY KEY,
@@ -411,7 +414,7 @@ _TWENTY_SIXTH = (
         times INTEGER NOT NULL
     ) WITHOUT ROWID
     """,
-    # How the pool was, for tests of triggers.
+    # Recorded moments of the pool, for tests of triggers.
     """
     CREATE TABLE trigger_moments (
         number INTEGER PRIMARY KEY,
@@ -427,12 +430,12 @@ _TWENTY_SEVENTH = (
 )
 
 _TWENTY_EIGHTH = (
-    # How large a user's jobs may be together that have not ended: NULL as for all, -1 for any size.
+    # The most that a user's jobs that have not ended may take: NULL as for all, -1 for any size.
     "ALTER TABLE users ADD COLUMN max_queued_bytes INTEGER",
 )
 
 _TWENTY_NINTH = (
-    # How long a task takes at least, as far as a lender's limit has shown; 0 if none has.
+    # The least time that a task takes, as far as a lender's limit has shown; 0 if none has.
     "ALTER TABLE tasks ADD COLUMN least_seconds REAL NOT NULL DEFAULT 0",
 )
 
@@ -440,6 +443,57 @@ _THIRTIETH = (
     # What a worker runs is one object in a spec, `program`: row by row, by a function of Python.
     "UPDATE specs SET spec = with_program(spec)",
     "UPDATE heads SET head = with_program(head)",
+)
+
+
+def _as_object(*pairs: object) -> bytes:
+    """Makes an object of JSON of names and values in turn, for the step below.
+
+    SQLite's own function writes numbers less exactly, and ends at a damaged text: here a text comes
+    as its bytes. The limits of a group are JSON already.
+    """
+    found: dict[str, object] = {}
+    for name, value in zip(pairs[::2], pairs[1::2], strict=True):
+        if isinstance(value, bytes):
+            value = msgspec.Raw(value) if name == "limits" else value.decode(errors="replace")
+        found[str(name)] = value
+    return msgspec.json.encode(found)
+
+
+_THIRTY_FIRST = (
+    # What admins set, list and remove by name, of all kinds (`core.settings.table`).
+    """
+    CREATE TABLE settings (
+        kind TEXT NOT NULL,
+        name TEXT NOT NULL,
+        about TEXT NOT NULL,  -- what has to be known of it even if the value cannot be read
+        value BLOB NOT NULL,  -- as JSON
+        PRIMARY KEY (kind, name)
+    ) WITHOUT ROWID
+    """,
+    """
+    INSERT INTO settings
+        SELECT 'policy', name, '', as_object('name', CAST(name AS BLOB),
+            'workers', CAST(workers AS BLOB), 'text', CAST(text AS BLOB))
+        FROM policies
+    """,
+    """
+    INSERT INTO settings
+        SELECT 'asset', name, '', as_object('name', CAST(name AS BLOB), 'total', total) FROM tokens
+    """,
+    """
+    INSERT INTO settings
+        SELECT 'user group', name, '', as_object('name', CAST(name AS BLOB), 'weight', weight,
+            'max_running', max_running, 'max_queued', max_queued, 'limits', CAST(limits AS BLOB))
+        FROM user_groups
+    """,
+    "INSERT INTO settings SELECT 'flock rule', name, direction, rule FROM flock_rules",
+    "INSERT INTO settings SELECT 'worker group', name, '', definition FROM worker_groups",
+    "DROP TABLE policies",
+    "DROP TABLE tokens",
+    "DROP TABLE user_groups",
+    "DROP TABLE flock_rules",
+    "DROP TABLE worker_groups",
 )
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
@@ -473,6 +527,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _TWENTY_EIGHTH,
     _TWENTY_NINTH,
     _THIRTIETH,
+    _THIRTY_FIRST,
 )
 
 
@@ -493,6 +548,7 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
             hint="start the newer Kestrel, or give this one another --data-dir",
         )
     connection.create_function("with_program", 1, with_program, deterministic=True)
+    connection.create_function("as_object", -1, _as_object, deterministic=True)
     for number, statements in enumerate(MIGRATIONS[version:], start=version + 1):
         with connection:
             connection.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,4 @@
-"""What is asked of a database before a manager works with it, and what is missing in it."""
+"""Checks a database before a manager works with it, and finds out what is missing in it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ APPLICATION_ID = 0x4B657374
 
 #: The tables that are looked through at each start. The others may hold gigabytes; damage there is
 #: found when it is read.
-_SMALL_TABLES = ("pool", "jobs", "workers", "policies", "tokens", "flock_rules")
+_SMALL_TABLES = ("pool", "jobs", "workers", "settings")
 
-#: How long a gap is told of after it was noticed.
+#: How long a gap is reported after it was noticed.
 TOLD_SECONDS = 7 * 86_400.0
 
 
@@ -39,7 +39,7 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
     next_job: int
 
     def told(self) -> str:
-        """What that means, in a sentence."""
+        """Explains the gap in a sentence."""
         missing = plural(self.commits, "commit") if self.commits else "an unknown number of commits"
         were = "was" if self.commits == 1 else "were"
         return (
@@ -73,7 +73,7 @@ def must_be_ours(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def must_be_whole(connection: sqlite3.Connection, path: Path) -> None:
-    """Looks through what every start depends on, and what is small.
+    """Looks through the parts that every start depends on, and the small ones.
 
     Raises:
         StoreUnusable: something is damaged.
@@ -98,7 +98,7 @@ def begin_epoch(
     Args:
         mark: how far the store is known to have come; None if nobody knows.
         now: seconds since the epoch.
-        fresh_secret: what seals are made with from now on, if the store has no secret yet.
+        fresh_secret: the secret of seals from now on, if the store has none yet.
 
     Returns:
         How far the store is now, and what is missing in it.

@@ -1,4 +1,4 @@
-"""What a manager needs of a store, whatever holds the data."""
+"""The interface of a store for its manager, whatever holds the data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import msgspec
 
 from kestrelctl.core.membership.event import MembershipEvent
 from kestrelctl.core.membership.handler_records import HandlerAwaits
-from kestrelctl.core.membership.worker_group import WorkerGroup
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import Happening, JobRecord, Snapshot, TaskRecord
 from kestrelctl.core.triggers.fired import TriggerFired
@@ -20,7 +19,7 @@ from kestrelctl.store.sums import Spread, Used
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store has done since it was opened, and how large it is."""
+    """The work of a store since it was opened, and its size."""
 
     commits: int
     commit_seconds: float  #: wall time, of all commits together
@@ -29,23 +28,19 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     free_bytes: int = 0  #: of these, what is free for new rows
 
 
-class Store(Protocol):
-    """All that is durable of one pool. Only the manager that opened it changes it.
+class CoreStore(Protocol):
+    """All that the core of one pool writes and goes on from, and by which its manager decides.
 
-    A record replaces what an earlier one said of the same job, task or worker; the order within a
-    batch counts. A `Happening` or a `MembershipEvent` replaces nothing: each is kept. The caller
-    promises that a job's owner, spec, key and moment of submission never change, that no record of
-    a job follows its `JobForgotten`, that job ids are not used twice, and that no two jobs of an
-    owner that are not forgotten have the same key.
+    Only the manager that opened it changes it. A record replaces what an earlier one said of the
+    same job, task or worker; the order within a batch counts. A `Happening` or a `MembershipEvent`
+    replaces nothing: each is kept. The caller promises that a job's owner, spec, key and moment of
+    submission never change, that no record of a job follows its `JobForgotten`, that job ids are
+    not used twice, and that no two jobs of an owner that are not forgotten have the same key.
     """
 
     @property
     def damaged(self) -> Mapping[int, str]:
         """Jobs that were found unreadable since `open`, by id, and why."""
-        ...
-
-    def notes(self) -> list[str]:
-        """What whoever runs the manager must know of the store: what was lost, what is damaged."""
         ...
 
     def open(self) -> Snapshot:
@@ -54,7 +49,7 @@ class Store(Protocol):
         Snapshot cursors lie beyond every stored task, so a job has left below its cursor exactly
         what its `unfinished` says, even if the cursor itself had not become durable in time.
         A job that cannot be read is set aside: it is not in the snapshot, but in `damaged`. If
-        commits are missing, epoch and job ids go on above all that may have been used (`notes`).
+        commits are missing, epoch and job ids go on above all that may have been used.
 
         Raises:
             KestrelError: another manager has it, or its directory cannot be used.
@@ -74,6 +69,10 @@ class Store(Protocol):
             StoreUnusable: the store is damaged, or another manager has it now; nothing of the
                 batch counts.
         """
+        ...
+
+    def close(self) -> None:
+        """Lets go of the store. A commit under way is finished first."""
         ...
 
     def jobs(
@@ -101,7 +100,7 @@ class Store(Protocol):
             name: only those whose name fits this glob; empty for any.
             before: only those with a lower id; None for any.
             ended_since: only those that have ended, then or later; None for any.
-            ended_of: of those that have ended only his; None for anybody's.
+            ended_of: only his of those that have ended; None for anybody's.
         """
         ...
 
@@ -120,38 +119,11 @@ class Store(Protocol):
         """
         ...
 
-    def ended_before(self, before: float, *, keep: int = 0, limit: int) -> list[int]:
-        """The first `limit` jobs that have ended before that time, the first to end first.
-
-        Jobs whose owners are still to be told, or to be sent a mail, are not among them.
-
-        Args:
-            before: seconds since the epoch.
-            keep: so many of those that ended last are not among them.
-        """
-        ...
-
-    def has_forgotten(self) -> bool:
-        """Whether rows of forgotten jobs are left: some go with each commit."""
-        ...
-
     def untold(self, limit: int) -> list[JobRecord]:
         """The first `limit` jobs whose owners are still to be told, each with the head of its spec.
 
         Those that cannot be read are left out, and noted in `damaged`.
         """
-        ...
-
-    def unmailed(self, owner: str, limit: int) -> list[JobRecord]:
-        """The first `limit` jobs of an owner of which he is still to be sent a mail, each with the
-        head of its spec.
-
-        Those that cannot be read are left out, and noted in `damaged`.
-        """
-        ...
-
-    def unmailed_owners(self) -> list[str]:
-        """The owners of all such jobs, in order."""
         ...
 
     def job(self, job_id: int) -> JobRecord | None:
@@ -193,7 +165,7 @@ class Store(Protocol):
     def edges(
         self, *, ids: Sequence[int] | None = None, above: int = 0, limit: int | None = None
     ) -> list[Edge]:
-        """Who waits for whom, or did, of the jobs that are kept, by child and then by parent.
+        """The edges of kept jobs that wait or waited for others, by child and then by parent.
 
         Args:
             ids: only those in which one of these is the child; None for any.
@@ -210,22 +182,71 @@ class Store(Protocol):
         """
         ...
 
+    def count_happenings(self, job_id: int) -> int:
+        """The number of happenings of a job that are stored; 0 if there is no such job."""
+        ...
+
+    def members(self) -> list[str]:
+        """The workers that have joined and are not gone, as `MembershipEvent`s say."""
+        ...
+
+    def last_member_event(self) -> int:
+        """The number of the latest event of a member; 0 if there was none."""
+        ...
+
+
+class Store(CoreStore, Protocol):
+    """All that is durable of one pool: also what people are shown and mailed, what is deleted with
+    time, and what handlers and triggers go on from.
+    """
+
+    def notes(self) -> list[str]:
+        """Notes on the store for whoever runs the manager: what was lost, what is damaged."""
+        ...
+
+    def ended_before(self, before: float, *, keep: int = 0, limit: int) -> list[int]:
+        """The first `limit` jobs that have ended before that time, the first to end first.
+
+        Jobs whose owners are still to be told, or to be sent a mail, are not among them.
+
+        Args:
+            before: seconds since the epoch.
+            keep: how many of those that ended last are left out.
+        """
+        ...
+
+    def has_forgotten(self) -> bool:
+        """Whether rows of forgotten jobs are left: some go with each commit."""
+        ...
+
+    def unmailed(self, owner: str, limit: int) -> list[JobRecord]:
+        """The first `limit` jobs of an owner of which he is still to be sent a mail, each with the
+        head of its spec.
+
+        Those that cannot be read are left out, and noted in `damaged`.
+        """
+        ...
+
+    def unmailed_owners(self) -> list[str]:
+        """The owners of all jobs that `unmailed` would list, in order."""
+        ...
+
     def used(self, job_ids: Sequence[int]) -> dict[int, Used]:
-        """What the attempts of these jobs have used, by job id; jobs without a result may lack.
+        """The usage of these jobs' attempts, by job id; jobs without a result may be missing.
 
         It reads one row for each job, however many tasks that has.
         """
         ...
 
     def spread(self, job_id: int) -> Spread:
-        """How what the ended tasks of a job took is spread.
+        """The spread of what the ended tasks of a job took.
 
         It reads at most `sums.MOST_SAMPLED` rows of tasks: those of larger jobs are a sample.
         """
         ...
 
     def used_by_owner(self, since_day: int, owner: str | None = None) -> dict[str, Used]:
-        """What attempts have used whose results became durable on that day or later, by owner.
+        """The usage of attempts whose results became durable on that day or later, by owner.
 
         Forgotten jobs count too.
 
@@ -256,26 +277,14 @@ class Store(Protocol):
         """
         ...
 
-    def last_member_event(self) -> int:
-        """The number of the latest event of a member; 0 if there was none."""
-        ...
-
-    def members(self) -> list[str]:
-        """The workers that have joined and are not gone, as `MembershipEvent`s say."""
-        ...
-
-    def worker_groups(self) -> list[WorkerGroup]:
-        """Every group of workers, by name."""
-        ...
-
     def awaited(self) -> dict[str, tuple[int, int]]:
-        """By handler the first and the last place of its line that it is still to be told."""
+        """The first and the last number of what each handler is still to be told, by handler."""
         ...
 
     def awaits(self, handler: str, *, after: int = 0, limit: int) -> list[HandlerAwaits]:
         """The first `limit` of what a handler is still to be told, in order.
 
-        What cannot be read is left out, and said in the log.
+        What cannot be read is left out, and the log says so.
 
         Args:
             after: only those with a higher number.
@@ -294,11 +303,11 @@ class Store(Protocol):
         ...
 
     def first_fired(self) -> TriggerFired | None:
-        """The first time that is kept."""
+        """The first such time that is kept."""
         ...
 
     def trigger_courses(self) -> dict[str, tuple[float, int]]:
-        """By trigger when it last fired, and how often it has, also of what is not kept."""
+        """The last time that each trigger fired, and how often it has, also beyond what is kept."""
         ...
 
     def moments_kept(self) -> list[tuple[int, float]]:
@@ -310,7 +319,3 @@ class Store(Protocol):
         ...
 
     def statistics(self) -> Statistics: ...
-
-    def close(self) -> None:
-        """Lets go of the store. A commit under way is finished first."""
-        ...

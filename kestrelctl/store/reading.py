@@ -1,4 +1,4 @@
-"""What the tables of the SQLite store say, as records."""
+"""Reads the tables of the SQLite store into records."""
 
 from __future__ import annotations
 
@@ -19,16 +19,14 @@ from kestrelctl.core.model.records import (
     EndedTasks,
     Happening,
     JobRecord,
-    PolicyRecord,
     Snapshot,
     TaskRecord,
-    TokenRecord,
     UnfinishedJob,
     ended_tasks,
 )
 from kestrelctl.errors import KestrelError
 from kestrelctl.store.edges import ended_parents
-from kestrelctl.store.flock_rows import stored_peers, stored_rules
+from kestrelctl.store.flock_rows import stored_peers
 from kestrelctl.store.rows import (
     HAPPENING_COLUMNS,
     HEAD_COLUMNS,
@@ -46,7 +44,8 @@ from kestrelctl.store.rows import (
     task_record,
     worker_record,
 )
-from kestrelctl.store.share_rows import stored_groups, stored_sums, stored_users
+from kestrelctl.store.setting_rows import stored_settings
+from kestrelctl.store.share_rows import stored_sums, stored_users
 from kestrelctl.store.sums import Spread, Used, sampled_indexes
 from kestrelctl.store.sums import spread as spread_of
 
@@ -60,6 +59,8 @@ _DONE = STATE_CODES[TaskState.DONE]
 _NOT_DONE = f"state <> {_DONE}"
 _THOSE_NOT_DONE = "tasks INDEXED BY tasks_not_done"
 
+#: Happenings of a forgotten job are left out: they may not be deleted yet.
+_HAPPENED = "job_id = ? AND EXISTS (SELECT 1 FROM jobs WHERE job_id = ?)"
 
 #: The name in a head, which may be damaged. SQLite's globs are those of the shell, but for `[^`.
 _NAME_FITS = (
@@ -72,13 +73,11 @@ SetAside = Callable[[int, str], None]
 
 
 def snapshot(connection: sqlite3.Connection, set_aside: SetAside) -> Snapshot:
-    """What a manager needs to go on. Walks once over the tasks of each active job."""
+    """Reads all that a manager needs to go on. Walks once over the tasks of each active job."""
     pool = connection.execute("SELECT epoch, term, last_job_id, secret FROM pool")
     epoch, term, last_job_id, secret = pool.fetchone()
     active = connection.execute("SELECT job_id FROM jobs WHERE state = 'active' ORDER BY job_id")
     workers = connection.execute(f"SELECT {WORKER_COLUMNS} FROM workers ORDER BY worker")
-    tokens = connection.execute("SELECT name, total FROM tokens ORDER BY name")
-    policies = connection.execute("SELECT name, workers, text FROM policies ORDER BY name")
     jobs = list(_unfinished_jobs(connection, active.fetchall(), set_aside))
     return Snapshot(
         epoch=epoch,
@@ -87,11 +86,8 @@ def snapshot(connection: sqlite3.Connection, set_aside: SetAside) -> Snapshot:
         next_job_id=last_job_id + 1,
         jobs=jobs,
         workers=[worker_record(row) for row in workers if isinstance(row[0], str)],
-        policies=[PolicyRecord(*map(str, row)) for row in policies],
-        tokens=[TokenRecord(str(name), total) for name, total in tokens if type(total) is int],
+        settings=stored_settings(connection),
         users=stored_users(connection),
-        groups=stored_groups(connection),
-        flock_rules=stored_rules(connection),
         flock_peers=stored_peers(connection),
         stored=stored_sums(connection),
         parents=ended_parents(
@@ -104,7 +100,7 @@ def snapshot(connection: sqlite3.Connection, set_aside: SetAside) -> Snapshot:
 def _ended_pairs(
     connection: sqlite3.Connection, ids: set[int], set_aside: SetAside
 ) -> dict[int, EndedTasks]:
-    """Those of these jobs that have ended, with their tasks that are not done."""
+    """The jobs among these that have ended, with their tasks that are not done."""
     which = Which(sorted(ids - {0}), ("done", "failed", "cancelled"), None, "")
     return {
         record.job_id: ended_tasks(record, ended_badly(connection, record.job_id, []))
@@ -115,7 +111,7 @@ def _ended_pairs(
 def _unfinished_jobs(
     connection: sqlite3.Connection, ids: Iterable[tuple[int]], set_aside: SetAside
 ) -> Iterator[UnfinishedJob]:
-    """These jobs, without those that cannot be read. One row at a time: it may be megabytes."""
+    """Yields these jobs but those that cannot be read. One row at a time: it may be megabytes."""
     for (job_id,) in ids:
         row = connection.execute(f"{_WHOLE_JOBS} WHERE job_id = ?", (job_id,)).fetchone()
         try:
@@ -162,9 +158,6 @@ def _unfinished(connection: sqlite3.Connection, record: JobRecord) -> Unfinished
             raise ValueError(f"failures, losses and the last attempts cannot be {numbers}")
         if not (isinstance(seconds, float) and 0 <= seconds < math.inf):
             raise ValueError(f"a task cannot take {seconds} s at least")
-    [happenings] = connection.execute(
-        "SELECT count(*) FROM happenings WHERE job_id = ?", (record.job_id,)
-    ).fetchone()
     return UnfinishedJob(
         record=replace(record, cursor=cursor, counts=Counts(**by_state)),
         unfinished=unfinished,
@@ -182,13 +175,13 @@ def _unfinished(connection: sqlite3.Connection, record: JobRecord) -> Unfinished
             for index, *_, checkpoint in remembered
             if (found := decode_checkpoint(checkpoint)) is not None
         },
-        happenings=happenings,
+        happenings=count_happenings(connection, record.job_id),
         bad=as_ranges(bad),
     )
 
 
 class Which(NamedTuple):
-    """Which jobs are meant, as for `Store.jobs`."""
+    """The jobs that are meant, as for `Store.jobs`."""
 
     ids: Sequence[int] | None
     states: Sequence[str]
@@ -227,7 +220,7 @@ class Which(NamedTuple):
 
 
 def job_ids(connection: sqlite3.Connection, which: Which) -> list[int]:
-    """As `Store.job_ids`."""
+    """Implements `Store.job_ids`."""
     condition, values = which.condition()
     heads = " LEFT JOIN heads USING (job_id)" if which.name else ""
     select = f"SELECT job_id FROM jobs{heads} WHERE {condition} ORDER BY job_id"
@@ -237,7 +230,7 @@ def job_ids(connection: sqlite3.Connection, which: Which) -> list[int]:
 def jobs(
     connection: sqlite3.Connection, which: Which, limit: int, set_aside: SetAside
 ) -> list[JobRecord]:
-    """As `Store.jobs`."""
+    """Implements `Store.jobs`."""
     condition, values = which.condition()
     rows = connection.execute(
         f"{_HEADS} WHERE {condition} ORDER BY job_id DESC LIMIT ?", (*values, max(limit, 0))
@@ -246,7 +239,7 @@ def jobs(
 
 
 def untold(connection: sqlite3.Connection, limit: int, set_aside: SetAside) -> list[JobRecord]:
-    """As `Store.untold`."""
+    """Implements `Store.untold`."""
     rows = connection.execute(f"{_HEADS} WHERE untold ORDER BY job_id")
     return _first_readable(rows, limit, set_aside)
 
@@ -254,19 +247,19 @@ def untold(connection: sqlite3.Connection, limit: int, set_aside: SetAside) -> l
 def unmailed(
     connection: sqlite3.Connection, owner: str, limit: int, set_aside: SetAside
 ) -> list[JobRecord]:
-    """As `Store.unmailed`."""
+    """Implements `Store.unmailed`."""
     select = f"{_HEADS} WHERE unmailed AND owner = ? ORDER BY job_id"
     return _first_readable(connection.execute(select, (owner,)), limit, set_aside)
 
 
 def unmailed_owners(connection: sqlite3.Connection) -> list[str]:
-    """As `Store.unmailed_owners`. It reads an index alone."""
+    """Implements `Store.unmailed_owners`. It reads an index alone."""
     rows = connection.execute("SELECT DISTINCT owner FROM jobs WHERE unmailed ORDER BY owner")
     return [str(owner) for (owner,) in rows]
 
 
 def _first_readable(cursor: sqlite3.Cursor, limit: int, set_aside: SetAside) -> list[JobRecord]:
-    # Not so many rows: those that cannot be read stay, and must not hide the ones after them.
+    # Rows that cannot be read do not count: they stay, and must not hide the ones after them.
     with closing(cursor) as rows:
         return list(islice(_readable_jobs(rows, set_aside), max(limit, 0)))
 
@@ -282,7 +275,7 @@ def _readable_jobs(rows: Iterable[tuple[Any, ...]], set_aside: SetAside) -> Iter
 
 
 def ended_before(connection: sqlite3.Connection, before: float, keep: int, limit: int) -> list[int]:
-    """As `Store.ended_before`. It walks along an index."""
+    """Implements `Store.ended_before`. It walks along an index."""
     if keep:
         [ended] = connection.execute(
             "SELECT count(*) FROM jobs WHERE ended_at IS NOT NULL"
@@ -297,19 +290,19 @@ def ended_before(connection: sqlite3.Connection, before: float, keep: int, limit
 
 
 def has_forgotten(connection: sqlite3.Connection) -> bool:
-    """As `Store.has_forgotten`."""
+    """Implements `Store.has_forgotten`."""
     return connection.execute("SELECT 1 FROM forgotten LIMIT 1").fetchone() is not None
 
 
 def job_of_key(
     connection: sqlite3.Connection, owner: str, key: str, set_aside: SetAside
 ) -> JobRecord | None:
-    """As `Store.job_of_key`."""
+    """Implements `Store.job_of_key`."""
     return _whole(connection, "owner = ? AND submission_key = ?", (owner, key), set_aside)
 
 
 def job(connection: sqlite3.Connection, job_id: int, set_aside: SetAside) -> JobRecord | None:
-    """As `Store.job`."""
+    """Implements `Store.job`."""
     return _whole(connection, "job_id = ?", (job_id,), set_aside)
 
 
@@ -339,7 +332,7 @@ def tasks(
     limit: int,
     indexes: Sequence[int],
 ) -> list[TaskRecord]:
-    """As `Store.tasks`."""
+    """Implements `Store.tasks`."""
     where, values = _of_job(job_id, states, after, indexes)
     table = "tasks" if indexes or _NOT_DONE not in where else _THOSE_NOT_DONE
     rows = connection.execute(
@@ -358,7 +351,7 @@ def tasks(
 def ended_badly(
     connection: sqlite3.Connection, job_id: int, indexes: Sequence[int]
 ) -> list[tuple[int, str]]:
-    """As `Store.ended_badly`."""
+    """Implements `Store.ended_badly`."""
     bad = (TaskState.FAILED, TaskState.LOST, TaskState.CANCELLED)
     where, values = _of_job(job_id, bad, -1, indexes)
     table = "tasks" if indexes else _THOSE_NOT_DONE
@@ -367,7 +360,7 @@ def ended_badly(
 
 
 def used(connection: sqlite3.Connection, job_ids: Sequence[int]) -> dict[int, Used]:
-    """As `Store.used`."""
+    """Implements `Store.used`."""
     rows = connection.execute(
         f"SELECT job_id, {', '.join(USED_COLUMNS)} FROM jobs"
         " WHERE job_id IN (SELECT value FROM json_each(?))",
@@ -377,7 +370,7 @@ def used(connection: sqlite3.Connection, job_ids: Sequence[int]) -> dict[int, Us
 
 
 def spread(connection: sqlite3.Connection, job_id: int) -> Spread:
-    """As `Store.spread`."""
+    """Implements `Store.spread`."""
     where, values = _of_job(job_id, (), -1, ())
     [last] = connection.execute(f"SELECT max(idx) FROM tasks WHERE {where}", values).fetchone()
     indexes = sampled_indexes(job_id, 0 if last is None else last + 1)
@@ -401,7 +394,7 @@ def spread(connection: sqlite3.Connection, job_id: int) -> Spread:
 def used_by_owner(
     connection: sqlite3.Connection, since_day: int, owner: str | None
 ) -> dict[str, Used]:
-    """As `Store.used_by_owner`."""
+    """Implements `Store.used_by_owner`."""
     columns = ", ".join(
         f"max({name})" if name.startswith(("longest_", "peak_")) else f"sum({name})"
         for name in USED_COLUMNS
@@ -421,9 +414,8 @@ def _used(columns: Iterable[Any]) -> Used:
 def happenings(
     connection: sqlite3.Connection, job_id: int, indexes: Sequence[int], limit: int
 ) -> list[Happening]:
-    """As `Store.happenings`."""
-    # Happenings of a forgotten job are left out: they may not be deleted yet.
-    where = "job_id = ? AND EXISTS (SELECT 1 FROM jobs WHERE job_id = ?)"
+    """Implements `Store.happenings`."""
+    where = _HAPPENED
     values: list[Any] = [job_id, job_id]
     if indexes:
         where += " AND idx IN (SELECT value FROM json_each(?))"
@@ -433,6 +425,14 @@ def happenings(
         (*values, max(limit, 0)),
     ).fetchall()
     return [happening(row) for row in reversed(rows)]
+
+
+def count_happenings(connection: sqlite3.Connection, job_id: int) -> int:
+    """Implements `Store.count_happenings`."""
+    [found] = connection.execute(
+        f"SELECT count(*) FROM happenings WHERE {_HAPPENED}", (job_id, job_id)
+    ).fetchone()
+    return int(found)
 
 
 def _of_job(

@@ -233,7 +233,7 @@ def worker_record(row: tuple[Any, ...]) -> WorkerRecord:
 
 
 class Unreadable(ValueError):
-    """What a row says cannot be: the store is damaged there."""
+    """A row says what cannot be: the store is damaged there."""
 
 
 @contextmanager
@@ -241,7 +241,7 @@ def readable(what: str) -> Iterator[None]:
     """Raises Unreadable if the block finds something that no record can hold.
 
     Args:
-        what: that is read, for the message.
+        what: what is read, for the message.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""What handlers are still to be told, and when triggers fired, as rows of the SQLite store."""
+"""Handlers' messages to come, and the times when triggers fired, as rows of the SQLite store."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def write_rules(connection: sqlite3.Connection, record: RuleRecord) -> None:
 
 
 def awaited(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:
-    """As `Store.awaited`."""
+    """Implements `Store.awaited`."""
     rows = connection.execute(
         "SELECT handler, min(number), max(number) FROM handler_lines GROUP BY handler"
     )
@@ -70,7 +70,7 @@ def awaited(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:
 def awaits(
     connection: sqlite3.Connection, handler: str, after: int, limit: int
 ) -> list[HandlerAwaits]:
-    """As `Store.awaits`."""
+    """Implements `Store.awaits`."""
     found: list[HandlerAwaits] = []
     for number, told in connection.execute(
         "SELECT number, told FROM handler_lines WHERE handler = ? AND number > ? ORDER BY number",
@@ -88,7 +88,7 @@ def awaits(
 def fired(
     connection: sqlite3.Connection, trigger: str, before: int | None, limit: int
 ) -> list[TriggerFired]:
-    """As `Store.fired`."""
+    """Implements `Store.fired`."""
     rows = connection.execute(
         f"SELECT {_FIRED_COLUMNS} FROM triggers_fired"
         " WHERE (:trigger = '' OR trigger_name = :trigger)"
@@ -99,7 +99,7 @@ def fired(
 
 
 def first_fired(connection: sqlite3.Connection) -> TriggerFired | None:
-    """As `Store.first_fired`."""
+    """Implements `Store.first_fired`."""
     row = connection.execute(
         f"SELECT {_FIRED_COLUMNS} FROM triggers_fired ORDER BY number LIMIT 1"
     ).fetchone()
@@ -123,7 +123,7 @@ def _texts_of(encoded: bytes, number: int) -> tuple[str, ...]:
 
 
 def trigger_courses(connection: sqlite3.Connection) -> dict[str, tuple[float, int]]:
-    """As `Store.trigger_courses`."""
+    """Implements `Store.trigger_courses`."""
     rows = connection.execute(
         "SELECT trigger_name, fired_at, times FROM trigger_courses ORDER BY trigger_name"
     )
@@ -131,13 +131,13 @@ def trigger_courses(connection: sqlite3.Connection) -> dict[str, tuple[float, in
 
 
 def moments_kept(connection: sqlite3.Connection) -> list[tuple[int, float]]:
-    """As `Store.moments_kept`."""
+    """Implements `Store.moments_kept`."""
     rows = connection.execute("SELECT number, at FROM trigger_moments ORDER BY number")
     return [(int(number), float(at)) for number, at in rows]
 
 
 def moments(connection: sqlite3.Connection, after: int, limit: int) -> list[MomentRecorded]:
-    """As `Store.moments`."""
+    """Implements `Store.moments`."""
     rows = connection.execute(
         "SELECT number, at, packed FROM trigger_moments WHERE number > ? ORDER BY number LIMIT ?",
         (after, max(limit, 0)),

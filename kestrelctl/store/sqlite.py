@@ -21,7 +21,6 @@ from pathlib import Path
 from kestrelctl import clock
 from kestrelctl.core.membership.event import MembershipEvent
 from kestrelctl.core.membership.handler_records import HandlerAwaits
-from kestrelctl.core.membership.worker_group import WorkerGroup
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import Happening, JobRecord, Snapshot, TaskRecord
@@ -48,7 +47,7 @@ DATABASE = "kestrel.db"
 #: A commit waits for the disk. https://www.sqlite.org/pragma.html#pragma_synchronous
 SYNCHRONOUS = "FULL"
 
-#: Of jobs that cannot be read, so many are named at once.
+#: The most jobs that cannot be read and are named at once.
 MOST_NAMED = 20
 
 _COUNT_COMMIT = """
@@ -60,12 +59,12 @@ LOCKED_SECONDS = 1.0
 
 
 def _text(raw: bytes) -> str:
-    """What a damaged text says, as far as it can be read; otherwise SQLite would end the query."""
+    """Decodes a damaged text as far as it can be read; otherwise SQLite would end the query."""
     return raw.decode(errors="replace")
 
 
 class SqliteStore:
-    """Promises what `Store` says, also when the process is killed or the machine loses power."""
+    """Keeps the promises of `Store`, also if the process is killed or the machine loses power."""
 
     def __init__(self, data_dir: Path, now: Callable[[], float] | None = None) -> None:
         """Does nothing yet.
@@ -302,6 +301,10 @@ class SqliteStore:
         with explained(self.path):
             return reading.happenings(self._reader, job_id, indexes, limit)
 
+    def count_happenings(self, job_id: int) -> int:
+        with explained(self.path):
+            return reading.count_happenings(self._reader, job_id)
+
     def member_events(
         self, *, after: int = 0, since: float = 0.0, limit: int
     ) -> list[MembershipEvent]:
@@ -315,10 +318,6 @@ class SqliteStore:
     def members(self) -> list[str]:
         with explained(self.path):
             return event_rows.present_members(self._reader)
-
-    def worker_groups(self) -> list[WorkerGroup]:
-        with explained(self.path):
-            return event_rows.stored_groups_of_workers(self._reader)
 
     def awaited(self) -> dict[str, tuple[int, int]]:
         with explained(self.path):

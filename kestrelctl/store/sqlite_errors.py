@@ -1,4 +1,4 @@
-"""What SQLite's errors mean to whoever runs the manager."""
+"""Explains SQLite's errors to whoever runs the manager."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kestrelctl.errors import KestrelError, StoreFull, StoreUnusable
 #: Primary result codes, https://www.sqlite.org/rescode.html
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-#: What to do about a file system that does not take what is written, by what it says.
+#: SQLite's error on a file system that takes no writes -> what to do about it.
 _UNWRITABLE = {
     sqlite3.SQLITE_FULL: "free space on the file system of {directory}",
     sqlite3.SQLITE_IOERR: "free space on, or repair, the file system of {directory}",

@@ -7,14 +7,13 @@ from typing import TypeAlias
 from kestrelctl.core.membership.event import MembershipEvent
 from kestrelctl.core.membership.event_records import EventsDropped
 from kestrelctl.core.membership.handler_records import HandlerAwaits, HandlerSettled
-from kestrelctl.core.membership.worker_group import WorkerGroup, WorkerGroupGone
 from kestrelctl.core.model.records import Record
 from kestrelctl.core.triggers.fired import FiredDropped, TriggerFired
 from kestrelctl.core.triggers.recorded_moment import MomentRecorded, MomentsDropped
 
-#: Of members: what became of them, and their groups.
-MemberRecord: TypeAlias = MembershipEvent | EventsDropped | WorkerGroup | WorkerGroupGone
-#: Of what the pool does by itself: handlers and triggers.
+#: Records of what became of members.
+MemberRecord: TypeAlias = MembershipEvent | EventsDropped
+#: Records of what the pool does by itself: handlers and triggers.
 RuleRecord: TypeAlias = (
     HandlerAwaits | HandlerSettled | TriggerFired | FiredDropped | MomentRecorded | MomentsDropped
 )

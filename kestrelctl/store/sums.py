@@ -1,4 +1,4 @@
-"""What attempts have used, added up: once for each job of a batch, not once for each task.
+"""Sums of what attempts have used: added up once for each job of a batch, not once for each task.
 
 An attempt counts when its result becomes durable. That happens once for each attempt, because the
 pool takes each result in once and a batch is written as a whole or not at all.
@@ -17,7 +17,7 @@ from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import TaskRecord
 
 DAY_SECONDS = 86_400
-#: Percentiles of a job with more tasks are those of so many, one from each part of the array.
+#: A job with more tasks has the percentiles of so many, one from each part of the array.
 MOST_SAMPLED = 5_000
 #: The percentiles of a `Spread`.
 PERCENTS = (50, 90, 99)
@@ -31,10 +31,10 @@ Measures = tuple[float, float, float, int]
 
 
 class Used(msgspec.Struct, frozen=True, kw_only=True):
-    """What attempts have used of which there are results. Lost attempts are not among them.
+    """The usage of attempts that have results. Lost attempts are not among them.
 
     Attributes:
-        attempts: how many; of a task that failed and ran again, each.
+        attempts: how many; each one of a task that failed and ran again.
         tasks: how many of them were the last of their task.
         wait_seconds: from the submission of the job to the start of the last attempt, all tasks
             together.
@@ -56,7 +56,7 @@ class Used(msgspec.Struct, frozen=True, kw_only=True):
     peak_bytes: int = 0
 
     def plus(self, more: Used) -> Used:
-        """Both together."""
+        """The sum of both."""
         return Used(
             attempts=self.attempts + more.attempts,
             tasks=self.tasks + more.tasks,
@@ -72,13 +72,13 @@ class Used(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """How what the tasks of a job took is spread: the percentiles of `PERCENTS` of each.
+    """The spread of what the tasks of a job took: the percentiles of `PERCENTS` of each measure.
 
     Attributes:
         tasks: how many ended tasks were looked at.
         whole: whether these are all; otherwise one from each part of the array was taken.
-        memory_tasks: of how many of them the memory is known. Only these count in `peak_bytes`,
-            which is empty if there are none.
+        memory_tasks: how many of them have a known peak of memory. Only these count in
+            `peak_bytes`, which is empty if there are none.
     """
 
     tasks: int = 0
@@ -103,7 +103,7 @@ def by_job(records: Iterable[TaskRecord]) -> dict[int, list[TaskRecord]]:
 
 
 def summed(records: Sequence[TaskRecord], submitted_at: float) -> Used:
-    """What results of one job add to its sums.
+    """Returns what results of one job add to its sums.
 
     Args:
         records: each with a result; at least one.
@@ -139,8 +139,8 @@ def day_of(at: float) -> int:
 
 
 def sampled_indexes(job_id: int, beyond: int) -> list[int] | None:
-    """Which tasks of an array to look at: one of each of `MOST_SAMPLED` equal parts, at random but
-    the same each time; None for all, if there are no more.
+    """Chooses tasks of an array to look at: one of each of `MOST_SAMPLED` equal parts, at random
+    but the same each time; None for all, if there are no more.
 
     Args:
         beyond: no task has this index or a higher one.
@@ -171,7 +171,7 @@ def spread(measures: Sequence[Measures], *, whole: bool) -> Spread:
 
 
 def _percentiles(column: Iterable[float]) -> tuple[float, ...]:
-    """Those of `PERCENTS`; none of nothing."""
+    """The percentiles of `PERCENTS`; empty for an empty column."""
     in_order = sorted(column)
     found = [percentile(in_order, percent) for percent in PERCENTS]
     return tuple(each for each in found if each is not None)

@@ -12,25 +12,20 @@ from msgspec.structs import astuple
 
 from kestrelctl.core.model.records import (
     FlockRecord,
-    GroupGone,
-    GroupRecord,
     Happening,
     JobForgotten,
     JobRecord,
     OwnerTold,
-    PolicyGone,
-    PolicyRecord,
     Progress,
     StoredRecord,
     Swept,
     TaskRecord,
-    TokenGone,
-    TokenRecord,
     UserGone,
     UserRecord,
     WorkerGone,
     WorkerRecord,
 )
+from kestrelctl.core.model.setting import Setting, SettingGone
 from kestrelctl.store.edges import put_edges
 from kestrelctl.store.event_rows import write_members
 from kestrelctl.store.flock_rows import write_flock
@@ -47,7 +42,8 @@ from kestrelctl.store.rows import (
     task_row,
 )
 from kestrelctl.store.rule_rows import write_rules
-from kestrelctl.store.share_rows import PUT_GROUP, PUT_STORED, PUT_USER, group_row, user_row
+from kestrelctl.store.setting_rows import write_setting
+from kestrelctl.store.share_rows import PUT_STORED, PUT_USER, user_row
 from kestrelctl.store.store_record import MemberRecord, RuleRecord, StoreRecord
 from kestrelctl.store.sums import Used, by_job, day_of, summed
 
@@ -55,9 +51,9 @@ from kestrelctl.store.sums import Used, by_job, day_of, summed
 #: and how many at a time: little enough of the disk to succeed when that is nearly full.
 FORGET_ROWS = 5_000
 FORGET_SLICE_ROWS = 250
-#: No other slice is begun after so long: what reads from a slow disk takes its time.
+#: No other slice is begun after so long: reading from a slow disk takes its time.
 FORGET_SECONDS = 0.01
-#: What users have used is kept for so long.
+#: The usage of users is kept for so many days.
 USAGE_DAYS = 1_100
 
 _PUT_TASK = f"INSERT OR REPLACE INTO tasks ({TASK_COLUMNS}) VALUES ({TASK_PARAMETERS})"
@@ -147,28 +143,12 @@ def write(connection: sqlite3.Connection, records: Sequence[StoreRecord], now: f
             )
         elif isinstance(record, WorkerGone):
             connection.execute("DELETE FROM workers WHERE worker = ?", (record.worker,))
-        elif isinstance(record, PolicyRecord):
-            connection.execute(
-                "INSERT OR REPLACE INTO policies (name, workers, text) VALUES (?, ?, ?)",
-                (record.name, record.workers, record.text),
-            )
-        elif isinstance(record, PolicyGone):
-            connection.execute("DELETE FROM policies WHERE name = ?", (record.name,))
-        elif isinstance(record, TokenRecord):
-            connection.execute(
-                "INSERT OR REPLACE INTO tokens (name, total) VALUES (?, ?)",
-                (record.name, record.total),
-            )
-        elif isinstance(record, TokenGone):
-            connection.execute("DELETE FROM tokens WHERE name = ?", (record.name,))
+        elif isinstance(record, Setting | SettingGone):
+            write_setting(connection, record)
         elif isinstance(record, UserRecord):
             connection.execute(PUT_USER, user_row(record))
         elif isinstance(record, UserGone):
             connection.execute("DELETE FROM users WHERE name = ?", (record.name,))
-        elif isinstance(record, GroupRecord):
-            connection.execute(PUT_GROUP, group_row(record))
-        elif isinstance(record, GroupGone):
-            connection.execute("DELETE FROM user_groups WHERE name = ?", (record.name,))
         elif isinstance(record, FlockRecord):
             write_flock(connection, record)
         elif isinstance(record, MemberRecord):
@@ -195,7 +175,7 @@ def write(connection: sqlite3.Connection, records: Sequence[StoreRecord], now: f
 
 
 def _put_stored(connection: sqlite3.Connection, sums: dict[tuple[str, int], int]) -> None:
-    """Writes what users have stored, by user and hour; what counts no more goes."""
+    """Writes what users have stored, by user and hour; deletes what counts no more."""
     for hour_of_owner, size_bytes in sums.items():
         if size_bytes:
             connection.execute(PUT_STORED, (*hour_of_owner, size_bytes))
@@ -266,7 +246,7 @@ def _put_job(connection: sqlite3.Connection, record: JobRecord) -> None:
 
 
 def _forget_job(connection: sqlite3.Connection, job_id: int) -> None:
-    """Makes a job invisible; its tasks and happenings go with this and later commits."""
+    """Makes a job invisible; this and later commits delete its tasks and happenings."""
     connection.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,))
     connection.execute("DELETE FROM specs WHERE job_id = ?", (job_id,))
     connection.execute("DELETE FROM heads WHERE job_id = ?", (job_id,))

@@ -10,7 +10,7 @@ from kestrelctl.errors import UsageError
 
 
 def read_credentials(path: Path, sessions: int, host: str) -> list[tuple[str, str]]:
-    """Full JID and password for each session.
+    """Reads the full JID and the password of each session.
 
     The resource is the machine's name unless the file gives one: a worker keeps its address over
     reconnects and restarts, and two machines with the same account are two workers.

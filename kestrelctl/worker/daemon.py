@@ -17,6 +17,7 @@ from typing import cast
 import msgspec
 
 from kestrelctl import clock, garbage, logs
+from kestrelctl.beside import logged
 from kestrelctl.core.environments.environment_class import SEES_HOSTS_FILES, EnvironmentClass
 from kestrelctl.core.environments.names import EnvironmentOwner
 from kestrelctl.core.environments.worker_command import worker_command
@@ -29,6 +30,7 @@ from kestrelctl.core.model.files import (
 )
 from kestrelctl.core.model.files.parent_files import ParentFiles
 from kestrelctl.core.model.job import (
+    channel_rules,
     checkpoint_rules,
     guest,
     placeholders,
@@ -65,12 +67,12 @@ from kestrelctl.worker.environments.environment_files import made_in
 from kestrelctl.worker.environments.environment_host import EnvironmentHost
 from kestrelctl.worker.environments.prepared_keeper import PreparedKeeper
 from kestrelctl.worker.environments.task_environments import TaskEnvironments
-from kestrelctl.worker.files.checkpoint_executor import CheckpointExecutor
 from kestrelctl.worker.files.checkpoint_fetch import CheckpointFetch
+from kestrelctl.worker.files.checkpoints import Checkpoints
 from kestrelctl.worker.files.input_cache import InputCache
 from kestrelctl.worker.files.log_stage import LogStage
 from kestrelctl.worker.files.output_stage import OutputStage
-from kestrelctl.worker.files.staging import StagingExecutor
+from kestrelctl.worker.files.preparation import Preparation
 from kestrelctl.worker.gpus import detect
 from kestrelctl.worker.isolation.file_view import FileView
 from kestrelctl.worker.isolation.plain import Plain
@@ -78,13 +80,18 @@ from kestrelctl.worker.isolation.probe import choose
 from kestrelctl.worker.isolation.rung import Rung, TaskLimits
 from kestrelctl.worker.keeper import keep_the_keeper
 from kestrelctl.worker.launch import native_program
+from kestrelctl.worker.launch.launcher import Events, Launcher, Tree
+from kestrelctl.worker.launch.native_launcher import NativeLauncher
+from kestrelctl.worker.launch.python_launcher import PythonLauncher
 from kestrelctl.worker.options import WorkerOptions
+from kestrelctl.worker.own_files import OwnDirectory
 from kestrelctl.worker.plugins.definition_files import read_all_commands, read_all_definitions
 from kestrelctl.worker.plugins.plugin_process import PluginProcess
 from kestrelctl.worker.process import WorkerProcess
 from kestrelctl.worker.run.executor import Completion, Executor
 from kestrelctl.worker.run.inline_executor import InlineExecutor
 from kestrelctl.worker.run.process_executor import ProcessExecutor
+from kestrelctl.worker.run.task_channels import TaskChannels
 from kestrelctl.worker.run.variables import own_directories
 from kestrelctl.worker.spool import DiskSpool
 from kestrelctl.xmpp import xmpp_session
@@ -92,8 +99,8 @@ from kestrelctl.xmpp.slots import request_slot
 
 log = logging.getLogger(__name__)
 
-#: What a worker does for tasks that runs them as processes.
-_PROCESS_TAGS = (output_globs.TAG, stage_rules.TAG, checkpoint_rules.TAG)
+#: Tags of a worker that runs tasks as processes.
+_PROCESS_TAGS = (output_globs.TAG, stage_rules.TAG, checkpoint_rules.TAG, channel_rules.TAG)
 #: Exit status after a second signal, which ends tasks instead of waiting for them.
 STOPPED = 143
 
@@ -188,9 +195,9 @@ def _with_units(wanted: AssetChange, gpus: tuple[AssetUnit, ...]) -> AssetChange
 
 
 def _rung(options: WorkerOptions, machine: Machine) -> Rung:
-    """What keeps tasks apart. UsageError if that does not work here."""
+    """Chooses what keeps tasks apart. UsageError if that does not work here."""
     if options.executor == "inline":
-        return Plain()  # no process of anybody
+        return Plain()  # it runs no processes
     for share in options.shares:
         if not share.exists():
             raise UsageError(f"{share} cannot be shared", cause="it is not there")
@@ -202,15 +209,17 @@ def _rung(options: WorkerOptions, machine: Machine) -> Rung:
         memory_bytes=machine.memory_bytes,
         shown=(*own_directories(os.environ), *_shown_environments(options)),
     )
-    rung = choose(options.isolation, options.data_dir, view)
+    init = native_program.find(native_program.INIT)
+    rung = choose(options.isolation, options.data_dir, view, init)
     log.info("isolation of tasks: %s", rung.name)
     return rung
 
 
 def _shown_environments(options: WorkerOptions) -> list[Path]:
-    """Where environments are that tasks run inside, and what these consist of.
+    """Returns where environments are that tasks run inside, and what these consist of.
 
-    Mounts want them there. Programs of virtual environments are links to those of this process.
+    The directories are made, because mounts need them. Programs of virtual environments are
+    links to those of this process.
     """
     shown = [
         made_in(_environments_of(options) / kind)
@@ -234,6 +243,7 @@ def _executor(
     inside: TaskEnvironments,
     sessions: Sequence[WorkerSession],
     process: Callable[[], WorkerProcess],
+    channels: TaskChannels,
     on_completion: Callable[[Completion], None],
 ) -> Executor:
     if options.executor == "inline":
@@ -257,53 +267,52 @@ def _executor(
         limit_bytes=options.outputs_limit_bytes,
         now=clock.now,
     )
-    runs_commands = partial(
-        ProcessExecutor,
-        options.data_dir / "tasks",
-        rung=rung,
-        task_limits=limits,
-        any_workdir=options.any_workdir,
-        on_stage=lambda number, name: process().on_stage(number, name),
-        on_begun=lambda number, at: process().on_begun(number, at),
-        on_withdrawn=lambda number: process().on_withdrawn(number),
-        output_stage=stage,
-        log_stage=LogStage(share),
-        native=native,
-    )
 
     async def find(number: int, files: ParentFiles) -> Left:
         [holder] = [each for each in sessions if number in each.agent.running]
         return await holder.parent_files.find(number, files)
 
-    return StagingExecutor(
+    launch: Callable[[OwnDirectory, Tree, Events], Launcher] = PythonLauncher
+    if native is not None:
+        launch = partial(NativeLauncher, native)
+    return ProcessExecutor(
+        options.data_dir / "tasks",
         on_completion,
-        partial(
-            CheckpointExecutor,
-            inner=runs_commands,
-            stage=stage,
-            fetch=partial(
-                CheckpointFetch,
+        rung=rung,
+        task_limits=limits,
+        any_workdir=options.any_workdir,
+        on_stage=lambda number, name: process().on_stage(number, name),
+        on_begun=lambda number, at: process().on_begun(number, clock.of_monotonic(at)),
+        on_withdrawn=lambda number: process().on_withdrawn(number),
+        launch=launch,
+        preparation=lambda: Preparation(
+            InputCache(
+                options.data_dir / "inputs",
+                options.cache_bytes,
+                share.get,
+                AddressReader(options.shared_files, own_user=options.any_workdir),
+                options.pool,
+            ),
+            find,
+            inside.inside,
+        ),
+        checkpoints=lambda: Checkpoints(
+            stage,
+            CheckpointFetch(
                 options.data_dir.absolute() / "tasks" / "checkpoints",
                 share.get,
                 is_online=is_online,
                 now=clock.now,
             ),
         ),
-        partial(
-            InputCache,
-            options.data_dir / "inputs",
-            options.cache_bytes,
-            share.get,
-            AddressReader(options.shared_files, own_user=options.any_workdir),
-            options.pool,
-        ),
-        find,
-        inside.inside,
+        output_stage=stage,
+        log_stage=LogStage(share),
+        channels=channels,
     )
 
 
 def _file_share(options: WorkerOptions, sessions: Sequence[WorkerSession]) -> FileShare:
-    """The pool's, in which any of the sessions may ask for a place."""
+    """The pool's file share, in which any of the sessions may ask for a place."""
 
     async def slot(size_bytes: int, filename: str) -> Slot:
         online = next((each for each in sessions if each.session.online), None)
@@ -319,7 +328,7 @@ def _file_share(options: WorkerOptions, sessions: Sequence[WorkerSession]) -> Fi
 async def _environments(
     options: WorkerOptions, rung: Rung, session: WorkerSession, inside: TaskEnvironments
 ) -> EnvironmentHost:
-    """What makes environments here, without those that an earlier process has left."""
+    """Makes the host of environments here, and stops those that an earlier process has left."""
     owner = EnvironmentOwner(options.pool, session.account)
     root = _environments_of(options)
     process = DriverProcess(root, owner.pool, owner.worker)
@@ -364,7 +373,7 @@ async def _environments(
 
 
 def _plugins(options: WorkerOptions, sessions: Sequence[WorkerSession]) -> PluginProcess:
-    """What reads properties of this machine and runs commands there, for all sessions."""
+    """Makes what reads properties of this machine and runs commands there, for all sessions."""
 
     def on_reading(name: str, reading: PropertyReading) -> None:
         for session in sessions:
@@ -387,9 +396,12 @@ async def serve(options: WorkerOptions) -> int:
     """
     machine = discover()
     rung = _rung(options, machine)
-    native = native_program.find() if options.executor == "process" else None
+    native = None
+    if options.executor == "process":
+        native = native_program.find(native_program.LAUNCHER)
     sessions: list[WorkerSession] = []
     inside = TaskEnvironments(_environments_of(options) / "recipes")
+    channels = TaskChannels(asyncio.get_running_loop())
     process: WorkerProcess = WorkerProcess(
         secrets.token_hex(8),
         DiskSpool(options.data_dir / "spool"),
@@ -402,6 +414,7 @@ async def serve(options: WorkerOptions) -> int:
             inside,
             sessions,
             lambda: process,
+            channels,
         ),
         clock,
         Random(),
@@ -417,6 +430,10 @@ async def serve(options: WorkerOptions) -> int:
     try:
         _add_sessions(process, options, machine, rung, native)
         sessions += process.sessions
+        for session in sessions:
+            session.channels.channels = channels
+        channels.said = process.on_said
+        channels.has_room = lambda: all(each.has_room for each in sessions)
         # What may fail comes first: the rest sets right what an earlier process has left.
         if options.metrics:
             from kestrelctl.worker.metrics import serve_metrics
@@ -429,12 +446,12 @@ async def serve(options: WorkerOptions) -> int:
         if options.environments:
             host = environments = await _environments(options, rung, sessions[0], inside)
             keeper = PreparedKeeper(host.drivers, lambda: [*host.in_use(), *inside.in_use()])
-            collecting = loop.create_task(keeper.run())
+            collecting = loop.create_task(logged("the collection of environments", keeper.run()))
         garbage.settle()
         notifier.ready()
-        keeping = loop.create_task(keep_the_keeper())
+        keeping = loop.create_task(logged("the watch over the keeper", keep_the_keeper()))
         if plugins_here is not None:
-            plugins = loop.create_task(plugins_here.run())
+            plugins = loop.create_task(logged("the reading of properties", plugins_here.run()))
         log.info("worker with %d sessions for %s", len(process.sessions), options.pool)
         await process.run()
     finally:

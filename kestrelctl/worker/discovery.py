@@ -1,4 +1,4 @@
-"""What this machine offers, within the limits that hold for this process."""
+"""Finds out what this machine offers, within the limits that hold for this process."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import psutil
 
 from kestrelctl.checkout import own_version
 
-#: Of what is free on the disk when a worker starts, the most that tasks may take.
+#: The largest part of what is free on the disk when a worker starts that tasks may take.
 MOST_OF_FREE_DISK = 0.5
-#: The same of what is kept of their inputs.
+#: The same for what is kept of their inputs.
 MOST_OF_FREE_DISK_FOR_INPUTS = 0.2
 
 
@@ -47,7 +47,7 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 def machine_tags(machine: Machine) -> tuple[str, ...]:
-    """What every worker provides: what programs are made for, such as LINUX, X86_64, DEBIAN.
+    """The tags of every worker: what programs are made for, such as LINUX, X86_64, DEBIAN.
 
     The distribution is there where the machine says which it is (os-release(5)), without its
     version, so that an upgrade changes nobody's requirements.
@@ -57,20 +57,20 @@ def machine_tags(machine: Machine) -> tuple[str, ...]:
 
 
 def disk_for_tasks_bytes(directory: Path) -> int:
-    """What tasks may take of the disk on which a directory is."""
+    """The most that tasks may take of the disk on which a directory is."""
     return int(shutil.disk_usage(directory).free * MOST_OF_FREE_DISK)
 
 
 def disk_for_inputs_bytes(directory: Path) -> int:
-    """What may be kept of the inputs of tasks on the disk on which a directory is."""
+    """The most that may be kept of the inputs of tasks on the disk on which a directory is."""
     return int(shutil.disk_usage(directory).free * MOST_OF_FREE_DISK_FOR_INPUTS)
 
 
 def even_bytes(amount_bytes: int) -> int:
     """The largest of 1, 1.5, 2, 3, 4, 6, 8 … that is not larger.
 
-    So machines that are alike say the same, though they have never the same free: what differs
-    makes a class of its own of each, which costs the pool time.
+    So machines that are alike offer the same, though they never have the same free. Each different
+    offer makes a class of its own, which costs the pool time.
     """
     if amount_bytes < 2:
         return max(0, amount_bytes)
@@ -86,7 +86,7 @@ class CgroupLimits(NamedTuple):
 
 
 def discover() -> Machine:
-    """Look at this machine: processor affinity, control groups (v1 and v2), installed memory."""
+    """Looks at this machine: processor affinity, control groups (v1 and v2), installed memory."""
     limits = cgroup_limits(Path("/"))
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     kernel = os.uname()

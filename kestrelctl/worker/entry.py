@@ -1,4 +1,4 @@
-"""Where a worker process begins: the keeper stays behind, small; then the worker is loaded."""
+"""Begins a worker process: the keeper stays behind, small; then the worker is loaded."""
 
 from __future__ import annotations
 

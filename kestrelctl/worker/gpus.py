@@ -41,7 +41,7 @@ _PART_LINE = re.compile(r"\s+(MIG \S+)\s+Device\s+\d+: \(UUID: (MIG-[^\s)]+)\)")
 
 
 def detect(environment: Mapping[str, str] = os.environ) -> tuple[AssetUnit, ...]:
-    """All that this process may use, those of NVIDIA first.
+    """Finds all GPUs that this process may use, those of NVIDIA first.
 
     Args:
         environment: of the process; whoever started it may have kept some GPUs from it.
@@ -56,7 +56,7 @@ def detect(environment: Mapping[str, str] = os.environ) -> tuple[AssetUnit, ...]
 
 
 def output(command: tuple[str, ...], timeout_seconds: float = TOOL_SECONDS) -> str:
-    """What a tool prints; empty if it is not there, fails, or takes too long."""
+    """Returns what a tool prints; empty if it is not there, fails, or takes too long."""
     program = shutil.which(command[0])
     if program is None:
         return ""
@@ -140,14 +140,14 @@ def parse_amd(text: str) -> list[tuple[str, AssetUnit]]:
 def seen(
     found: Sequence[tuple[str, AssetUnit]], visible: str | None, *, repeated_hides_all: bool
 ) -> list[AssetUnit]:
-    """Those that a variable of the vendor names: by index, or by the beginning of their id.
+    """The GPUs that a variable of the vendor names: by index, or by the beginning of their id.
 
-    The list ends before the first name that is of none, or of several, and where one comes again.
+    The list ends before the first name that is of no GPU, or of several, and where one is repeated.
     Sources: CUDA Programming Guide, "CUDA Environment Variables"; ROCm's runtime,
     `amd_filter_device.cpp`.
 
     Args:
-        found: index and GPU. Without an index it is only meant where its id is named.
+        found: index and GPU. One without an index is only meant where its id is named.
         visible: None if the variable is not set.
         repeated_hides_all: whether the vendor's library shows none if one is named twice.
     """

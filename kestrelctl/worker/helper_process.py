@@ -1,4 +1,4 @@
-"""A process beside the worker's, that is spoken to by pipes and ends with it."""
+"""A process beside the worker's that talks over pipes and ends with the worker."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 
 
 def start_helper(words: tuple[str, ...]) -> tuple[int, int]:
-    """Starts a process, which has this one's errors, group and session.
+    """Starts a process that shares this one's standard error, group and session.
 
-    Whoever calls closes both ends; it is this process's reaping that ends it for good.
+    The caller closes both ends. This process has to reap it.
 
     Returns:
         The end of its input to write to, and that of its output to read from.

@@ -19,7 +19,7 @@ from kestrelctl.errors import KestrelError, NotFound, UsageError, why
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What `worker.json` holds; the fields are those of `WorkerOptions`.
+    """The content of `worker.json`; the fields are those of `WorkerOptions`.
 
     Attributes:
         metrics: None if nobody said: then a service serves them, and a worker in the foreground
@@ -134,7 +134,7 @@ class Membership:
             ) from error
 
     def settings(self) -> Settings:
-        """What was kept.
+        """Reads the settings that were kept.
 
         Raises:
             KestrelError: it cannot be read.
@@ -146,7 +146,7 @@ class Membership:
             raise KestrelError(f"{file} cannot be read", cause=why(error)) from error
 
     def options(self) -> dict[str, Any]:
-        """What was kept, as fields of `WorkerOptions`.
+        """Reads the settings that were kept, as fields of `WorkerOptions`.
 
         Raises:
             KestrelError: it cannot be read.

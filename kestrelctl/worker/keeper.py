@@ -58,7 +58,7 @@ class _Relay:
         fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_ASYNC)
 
     def pass_on(self) -> None:
-        """All that has come. What systemd does not take is lost, as it is when told directly."""
+        """Passes on all that came. What systemd does not take is lost, as when told directly."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 message = self._ours.recv(_MESSAGE_BYTES)
@@ -66,14 +66,14 @@ class _Relay:
                     self._systemd.send(message)
 
     def become_worker(self) -> None:
-        """In the worker: what is said to systemd goes to the keeper from now on."""
+        """Sends what the worker tells systemd to the keeper from now on; called in the worker."""
         self._systemd.close()
         self._ours.close()
         os.environ[RELAY_VARIABLE] = str(self.workers.detach())
 
 
 def run_kept(main: Callable[[], int]) -> int:
-    """Run `main` in a child process and leave nothing of it behind.
+    """Runs `main` in a child process and leaves nothing of it behind.
 
     Call it before heavy imports: let `main` do them. Off Linux, `main` runs in this process.
 
@@ -108,7 +108,7 @@ def run_kept(main: Callable[[], int]) -> int:
 
 
 async def keep_the_keeper(pause_seconds: float = 5.0) -> None:
-    """Keep this worker's keeper from being stopped for long; runs until it is cancelled.
+    """Keeps this worker's keeper from being stopped for long; runs until it is cancelled.
 
     The signal means nothing to a process that runs. Nothing is asked first, because with
     `ProtectProc=` /proc shows the keeper to nobody.
@@ -122,7 +122,7 @@ async def keep_the_keeper(pause_seconds: float = 5.0) -> None:
 
 
 def _keep(worker: int, relay: _Relay | None) -> int:
-    """Pass signals on to the worker, and its messages to systemd, until it ends.
+    """Passes signals on to the worker, and its messages to systemd, until it ends.
 
     Returns:
         Its status.
@@ -153,7 +153,7 @@ def _keep(worker: int, relay: _Relay | None) -> int:
 
 
 def _kill_descendants() -> None:
-    """Kill what is below this process; the death of one hands its children to us."""
+    """Kills what is below this process; the death of one hands its children to us."""
     children = Children()
     give_up = time.monotonic() + _GIVE_UP_SECONDS
     while time.monotonic() < give_up:

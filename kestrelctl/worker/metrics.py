@@ -8,8 +8,8 @@ from kestrelctl.metrics.endpoint import listen
 from kestrelctl.metrics.metrics_server import MetricsServer
 from kestrelctl.metrics.readers import Readers
 from kestrelctl.metrics.worker_families import InputNumbers, WorkerFamilies, WorkerProcessNumbers
-from kestrelctl.worker.files.staging import StagingExecutor
 from kestrelctl.worker.process import WorkerProcess
+from kestrelctl.worker.run.process_executor import ProcessExecutor
 
 
 async def serve_metrics(
@@ -22,7 +22,7 @@ async def serve_metrics(
         allowed: addresses and networks that may read them, beside this machine.
 
     Raises:
-        UsageError: what stands there is no address, or no network.
+        UsageError: one of them is no address, or no network.
         KestrelError: the address cannot be had.
     """
     readers = Readers(allowed)
@@ -34,7 +34,7 @@ async def serve_metrics(
 
 
 def numbers(process: WorkerProcess) -> WorkerProcessNumbers:
-    """The process at this moment."""
+    """The numbers of the process at this moment."""
     sessions = process.sessions
     agents = [worker.agent for worker in sessions]
     offered: dict[str, float] = {}
@@ -62,9 +62,10 @@ def numbers(process: WorkerProcess) -> WorkerProcessNumbers:
 
 
 def _inputs(process: WorkerProcess) -> InputNumbers | None:
-    if not isinstance(process.executor, StagingExecutor):
+    executor = process.executor
+    cache = executor.inputs if isinstance(executor, ProcessExecutor) else None
+    if cache is None:
         return None
-    cache = process.executor.cache
     return InputNumbers(
         uses={"hit": cache.hits, "miss": cache.misses},
         fetched_bytes=cache.fetched_bytes,
@@ -74,7 +75,7 @@ def _inputs(process: WorkerProcess) -> InputNumbers | None:
 
 
 def why_not_ready(process: WorkerProcess) -> str:
-    """Why no task could be taken now; empty if it could."""
+    """The reason why no task could be taken now; empty if it could."""
     if any(worker.agent.welcomed for worker in process.sessions):
         return ""
     return "the pool has welcomed no session"

@@ -1,4 +1,4 @@
-"""How a worker is set up."""
+"""The options by which a worker is set up."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class WorkerOptions:
         credentials: a file with one `JID PASSWORD` a line. With fewer accounts than sessions, the
             sessions share the first account and differ in their resource.
         ca_file: certificates (PEM) of the only authorities to trust; None for the system's.
-        sessions: workers that this process is; each has a connection and an aggregate of its own.
+        sessions: how many workers this process is; each has a connection and an aggregate of its
+            own.
         cpus, memory_bytes: of each session; None for an equal share of what the machine has.
         attributes: what expressions of jobs are to know of it.
         start: an expression that must be true of a job; empty for none.
@@ -35,14 +36,14 @@ class WorkerOptions:
         shared_outputs: directories below which owners have directories of their own, to which what
             tasks leave may be written by `file:` address.
         cache_bytes: the most that is kept of the inputs of tasks; None for a part of what is free.
-            With 0 it takes no tasks that have some.
-        lifetime_seconds: it leaves so long after its start; None if it stays.
-        outputs_limit_bytes: the most that files may have that a task leaves and its job asks for.
+            With 0 it takes no tasks that have inputs.
+        lifetime_seconds: how long after its start it leaves; None if it stays.
+        outputs_limit_bytes: the most bytes of files that a task leaves and its job asks for.
         environments: kinds of environments that the pool may have made on this machine.
         properties: files with definitions of what is read of this machine, and how often.
         commands: files with definitions of what the pool may have run on this machine.
         executor: `process`, or `inline` to measure scheduling alone.
-        poll_bytes: polls of properties are answered with so many bytes, to measure them; 0 for not.
+        poll_bytes: how many bytes answer polls of properties, to measure them; 0 for real answers.
     """
 
     pool: str

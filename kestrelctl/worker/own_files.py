@@ -21,7 +21,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | NO_LINKS
 class OwnDirectory:
     """A directory of the worker that stays open, so that nothing can be put in its place.
 
-    It is for the worker's user alone (0700). What is in its place and is no directory is removed.
+    It is for the worker's user alone (0700). Anything else in its place is removed.
 
     Args:
         path: absolute; created if missing.
@@ -36,7 +36,7 @@ class OwnDirectory:
         self.fd = _open_or_make(path)
 
     def renew(self) -> bool:
-        """Make it again if somebody removed it. Returns whether that was so."""
+        """Makes it again if somebody removed it. Returns whether that was so."""
         if os.fstat(self.fd).st_nlink:
             return False
         made = _open_or_make(self.path)
@@ -45,7 +45,7 @@ class OwnDirectory:
         return True
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Gives the descriptor back."""
         os.close(self.fd)
 
 
@@ -67,7 +67,7 @@ def _open_or_make(path: Path) -> int:
 
 
 def open_directory(name: str, parent: int) -> int:
-    """Open a directory in an open one, and make it accessible to this user alone.
+    """Opens a directory in an open one, and makes it accessible to this user alone.
 
     Raises:
         NotADirectoryError: it is something else, such as a symbolic link.
@@ -88,7 +88,7 @@ def open_directory(name: str, parent: int) -> int:
 
 
 def allow(name: str, parent: int) -> None:
-    """Give this user all permissions for a directory that cannot even be opened.
+    """Gives this user all permissions for a directory that cannot even be opened.
 
     OSError if it is something else, or somebody else's.
     """
@@ -104,7 +104,7 @@ def allow(name: str, parent: int) -> None:
 
 
 def move(name: str, parent: int, target: str, target_parent: int) -> None:
-    """Rename, also a directory without permissions. OSError if that cannot be done: of a mount."""
+    """Renames, also a directory without permissions. OSError if that fails, as for a mount."""
     try:
         os.rename(name, target, src_dir_fd=parent, dst_dir_fd=target_parent)
     except PermissionError:
@@ -113,7 +113,7 @@ def move(name: str, parent: int, target: str, target_parent: int) -> None:
 
 
 def open_file(name: str, flags: int, parent: int) -> int:
-    """Open an existing file of the worker's own.
+    """Opens an existing file of the worker's own.
 
     Raises:
         OSError: it is not there, or no file that has this name alone.
@@ -126,7 +126,7 @@ def open_file(name: str, flags: int, parent: int) -> int:
 
 
 def make_file(name: str, flags: int, parent: int) -> int:
-    """Open a file of the worker's own, which is made if it is missing, for this user alone.
+    """Opens a file of the worker's own, for this user alone; makes it if it is missing.
 
     Raises:
         OSError: as `open_file`, or it cannot be made.

@@ -1,4 +1,4 @@
-"""What the sessions of one worker process share: executor, spool, and the way out."""
+"""The part of a worker process that its sessions share: executor, spool, and the way out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 #: How long a drained worker waits for acknowledgements when the pool is away; results stay spooled.
 UNHEARD_SECONDS = 5.0
-#: A worker takes nothing new in the last part of its lifetime: so long, but at most this share.
+#: A worker takes nothing new in the last part of its lifetime: this long, but at most this share.
 LAST_SECONDS = 60.0
 LAST_SHARE = 0.1
 #: How long starts may keep the event loop from everything else.
@@ -40,7 +40,7 @@ START_SLICE_SECONDS = 0.004
 #: Pause between two logins of a process with many sessions, so that the server is not flooded.
 LOGIN_PAUSE_SECONDS = 0.002
 
-#: By number, as `Outcome` counts them.
+#: The names of outcomes, by their number in `Outcome`.
 OUTCOMES = ("done", "failed", "killed", "unable", "goes_on")
 
 _encode = msgspec.json.Encoder().encode
@@ -50,24 +50,24 @@ _decode = msgspec.json.Decoder(Spooled).decode
 
 
 class Spool(Protocol):
-    """Where results survive the process until they are acknowledged."""
+    """Keeps results beyond the process until they are acknowledged."""
 
     degraded: str | None  #: why records are only in memory; None if all is well
 
     @property
     def size_bytes(self) -> int:
-        """What it takes on disk."""
+        """The size on disk."""
         ...
 
     def load(self) -> list[tuple[int, bytes]]:
-        """What is not acknowledged, oldest first: attempt number and payload."""
+        """Returns what is not acknowledged, oldest first: attempt number and payload."""
         ...
 
     def append(self, records: Iterable[tuple[int, bytes]]) -> None:
         """Adds records. Never raises for want of space."""
 
     def forget(self, numbers: Iterable[int]) -> None:
-        """These attempts are acknowledged; unknown numbers are no error."""
+        """Forgets attempts that are acknowledged; unknown numbers are no error."""
 
     def close(self) -> None:
         """Lets another process have it."""
@@ -80,7 +80,7 @@ class WorkerProcess:
         incarnation: a word that no other process of these workers has.
         spool: holds what an earlier process could not report, and what this one cannot.
         executor: makes the executor; it is given what is to be called with each `Completion`.
-        clock: what signs of life and results are dated by.
+        clock: dates signs of life and results.
         random: spreads over time what many workers do.
         epochs: what managers told of themselves; None to keep it in memory only.
     """
@@ -133,8 +133,8 @@ class WorkerProcess:
         *,
         pulls: bool = False,
     ) -> None:
-        """Adds a worker. What an earlier process left in the spool of its account, it reports: to
-        no other account its seals belong. What that had computed and not finished, it goes on with.
+        """Adds a worker. It reports what an earlier process left in the spool of its account: the
+        seals belong to no other. It goes on with what that process had computed and not finished.
 
         Args:
             jid: its account.
@@ -159,7 +159,7 @@ class WorkerProcess:
             self.executor.kill(held.number)
 
     def _left_in_spool(self) -> dict[str, list[tuple[Result, Seal]]]:
-        """What an earlier process left in the spool, by account.
+        """Reads what an earlier process left in the spool, by account.
 
         What cannot be read is forgotten: an earlier version wrote it, and the pool will have those
         tasks run again.
@@ -206,13 +206,13 @@ class WorkerProcess:
                 self.on_progress()
 
     def on_begun(self, number: int, at: float) -> None:
-        """What the executor is to call when an attempt has started that waited there."""
+        """Is called by the executor when an attempt has started that waited there."""
         session_of = self._session_of.get(number)
         if session_of is not None:
             session_of.on_begun(number, at)
 
     def on_withdrawn(self, number: int) -> None:
-        """What the executor is to call when it has forgotten an attempt that waited there."""
+        """Is called by the executor when it has forgotten an attempt that waited there."""
         session_of = self._session_of.pop(number, None)
         if session_of is not None:
             session_of.on_withdrawn(number)
@@ -220,10 +220,16 @@ class WorkerProcess:
                 self.on_progress()
 
     def on_stage(self, number: int, name: str) -> None:
-        """What the executor is to call when an attempt begins a stage."""
+        """Is called by the executor when an attempt begins a stage."""
         session_of = self._session_of.get(number)
         if session_of is not None:
             session_of.on_stage(number, name)
+
+    def on_said(self, number: int, data: bytes) -> None:
+        """Is called when an attempt has written a frame to its channel."""
+        session_of = self._session_of.get(number)
+        if session_of is not None:
+            session_of.channels.said(number, data)
 
     def wants_to_start(self, worker: WorkerSession) -> None:
         self._starts.add(worker)
@@ -291,7 +297,7 @@ class WorkerProcess:
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        """One write to the spool for all that ended in this turn, then the reports."""
+        """Writes to the spool once for all that ended in this turn, then sends the reports."""
         self._flush_planned = False
         if self._unspooled:
             self._spool.append([(kept[0].number, _encode(kept)) for kept in self._unspooled])
@@ -305,7 +311,7 @@ class WorkerProcess:
             worker.report()
 
     def status(self) -> str:
-        """One line on how this worker is."""
+        """One line on the state of this worker."""
         online = sum(worker.session.online for worker in self.sessions)
         link = self.sessions[0].session.link
         if len(self.sessions) > 1:
@@ -345,7 +351,7 @@ class WorkerProcess:
             self._loop.call_later(UNHEARD_SECONDS, self.done.set)
 
     def on_signal(self) -> None:
-        """The first signal drains, the second stops."""
+        """Drains at the first signal, stops at the second."""
         if self._signalled:
             self.stop()
             return
@@ -355,7 +361,7 @@ class WorkerProcess:
     def live_for(self, seconds: float) -> None:
         """Drains in time before the worker's lifetime is over; then what still runs is given back.
 
-        Who asks for no time would hardly end within the last minute: that starts elsewhere.
+        A task that asks for no time would hardly end within the last minute: it starts elsewhere.
         """
         early_seconds = min(LAST_SECONDS, seconds * LAST_SHARE)
         self._loop.call_later(seconds - early_seconds, self.drain)

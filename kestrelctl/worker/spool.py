@@ -24,7 +24,10 @@ Record = tuple[int, bytes]
 SMALL_BYTES = 64 << 10
 """A file of acknowledged records only is emptied from this size on, and when it is closed."""
 GARBAGE_BYTES = 4 << 20
-"""A file with this much in it beyond what is still needed is written anew."""
+"""A file with this much in it beyond what is still needed is written anew, unless what is needed is
+so much that this would happen all the time:"""
+GARBAGE_SHARE = 4
+"""Then it has so many times as much beyond that."""
 _NEW = "results.new"
 RETRY_SECONDS = 1.0
 """How often a disk that was full is tried again."""
@@ -82,18 +85,21 @@ class DiskSpool:
             self._truncate(0)
 
     def load(self) -> list[Record]:
-        """What is not acknowledged, oldest first; after the start, what an earlier worker left."""
+        """Returns the records that are not acknowledged, oldest first.
+
+        After the start, these are what an earlier worker left.
+        """
         return list(self._records.items())
 
     def append(self, records: Iterable[Record]) -> None:
-        """Add records, with one write. Never raises for want of space."""
+        """Adds records, with one write. Never raises for want of space."""
         records = list(records)
         self._remember(records)
         self._unwritten += records
         self._write()
 
     def forget(self, numbers: Iterable[int]) -> None:
-        """The manager has acknowledged these attempts; unknown numbers are no error."""
+        """Forgets attempts that the manager has acknowledged; unknown numbers are no error."""
         for number in numbers:
             payload = self._records.pop(number, None)
             if payload is not None:
@@ -104,11 +110,13 @@ class DiskSpool:
         if not self._records:
             if self._size_bytes >= SMALL_BYTES:
                 self._truncate(0)
-        elif self._size_bytes - self._live_bytes >= self._most_garbage_bytes:
+        elif self._size_bytes - self._live_bytes >= max(
+            self._most_garbage_bytes, GARBAGE_SHARE * self._live_bytes
+        ):
             self._rewrite()
 
     def __len__(self) -> int:
-        """How many records are not acknowledged."""
+        """The number of records that are not acknowledged."""
         return len(self._records)
 
     @property
@@ -117,7 +125,7 @@ class DiskSpool:
         return self._size_bytes
 
     def close(self) -> None:
-        """Let another worker have the directory."""
+        """Lets another worker have the directory."""
         if not self._records:
             self._truncate(0)
         self._retry_at = 0.0
@@ -169,7 +177,7 @@ class DiskSpool:
             self.degraded = f"the spool cannot be emptied: {error.strerror}"
 
     def _rewrite(self) -> None:
-        """Replace the file by one that holds what is still needed; on trouble the old one stays."""
+        """Replaces the file by one with what is still needed; on trouble the old one stays."""
         directory = self._directory.fd
         line = b"\n" + _encode(list(self._records.items()))
         file = -1

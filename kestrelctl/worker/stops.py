@@ -1,4 +1,4 @@
-"""What becomes of a process that somebody stopped (SIGSTOP), who may do so again and again."""
+"""Answers stops (SIGSTOP) of a process, which somebody may repeat again and again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Stops:
         self._moments: deque[float] = deque(maxlen=MOST_STOPS)
 
     def answer(self, now: float) -> signal.Signals:
-        """What to send to the process that has just been stopped.
+        """Returns the signal to send to the process that has just been stopped.
 
         Args:
             now: monotonic seconds.

@@ -20,13 +20,13 @@ from kestrelctl.worker.joined_pools import Membership, Settings
 #: Runs users' tasks. Joining makes the account if there is none.
 SERVICE_USER = "kestrel-worker"
 
-#: Where a service serves metrics unless told otherwise: for this machine alone, at the port that
+#: Address of a service's metrics unless told otherwise: for this machine alone, at the port that
 #: the role `worker` has, too.
 METRICS = "127.0.0.1:9438"
 
 _LINGER = "loginctl enable-linger"
 
-#: What is the same in the unit of the role `worker`, which reads these files too.
+#: The parts that are the same in the unit of the role `worker`, which reads these files too.
 _PARTS = resources.files("kestrelctl.worker") / "unit"
 
 _UNIT = """\
@@ -59,7 +59,7 @@ StateDirectoryMode=0700
 
 
 def name_of(pool: str) -> str:
-    """What the service is called."""
+    """The name of the service."""
     return f"kestrel-worker-{pool}.service"
 
 
@@ -96,7 +96,7 @@ def unit_text(membership: Membership, settings: Settings, *, system: bool) -> st
         system: of the machine: then systemd hands the account over, and the worker runs as
             `SERVICE_USER`. Otherwise it runs as the user, from his own files.
     """
-    words = [sys.executable, "-m", "kestrelctl", "worker", "run", "--pool", membership.pool]
+    words = [sys.executable, "-P", "-m", "kestrelctl", "worker", "run", "--pool", membership.pool]
     metrics = METRICS if settings.metrics is None else settings.metrics
     words += ["--metrics", metrics] if metrics else []
     rest = ""
@@ -142,7 +142,7 @@ def unit_text(membership: Membership, settings: Settings, *, system: bool) -> st
 
 
 def _opened(share: Path) -> str:
-    """What opens a directory, a device, or a directory of devices to the service."""
+    """The settings that open a directory, a device, or a directory of devices to the service."""
     found = (share, *share.rglob("*")) if share.is_relative_to("/dev") else ()
     devices = [path for path in found if path.is_char_device() or path.is_block_device()]
     if not devices:
@@ -206,7 +206,7 @@ def linger() -> str | None:
     """Has the user's services run when he is not logged in, from the start of the machine.
 
     Returns:
-        If only root may allow that: the command for root.
+        The command for root, if only root may allow that; else None.
     """
     words = [*_LINGER.split(), "--no-ask-password", _user()]
     try:
@@ -232,7 +232,7 @@ def _units(*, system: bool) -> Path:
 
 
 def _escaped(text: str) -> str:
-    """Without the specifiers that systemd would fill in."""
+    """Escapes the specifiers that systemd would fill in."""
     return text.replace("%", "%%")
 
 

@@ -1,4 +1,4 @@
-"""Removes directory trees of any size and depth without keeping the event loop."""
+"""Removes directory trees of any size and depth without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Trash:
                 log.warning("%s is not removed: %s", directory / name, error)
 
     def discard(self, name: str, parent: int) -> None:
-        """Let what is called `name` in an open directory vanish from there now, from the disk soon.
+        """Lets the entry `name` of an open directory vanish from there now, from the disk soon.
 
         A missing one is no error. If the machine has no thread to spare, it stays on the disk
         until the next start.
@@ -71,19 +71,19 @@ class Trash:
         removal.add_done_callback(self._removals.discard)
 
     async def wait(self, timeout_seconds: float) -> None:
-        """Wait until what is there now is removed, but no longer than this."""
+        """Waits until what is there now is removed, but no longer than this."""
         if self._removals:
             await asyncio.wait(self._removals, timeout=timeout_seconds)
 
     async def close(self) -> None:
-        """Wait until everything is removed, and give the descriptor back."""
+        """Waits until everything is removed, and gives the descriptor back."""
         while self._removals:
             await asyncio.wait(self._removals)
         self._directory.close()
 
 
 def remove_tree(name: str, trash: int, new_name: Callable[[], str]) -> None:
-    """Remove a tree, also through directories that may not be read; what still resists stays.
+    """Removes a tree, also through directories that may not be read; what still resists stays.
 
     A directory below another is first moved to the top, and entered there. So no depth is too
     great. And rename(2) moves neither what is mounted nor anything across a mount, so nothing is

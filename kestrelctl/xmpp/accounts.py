@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from xml.etree.ElementTree import Element
-from xml.sax.saxutils import escape
 
 from kestrelctl.errors import KestrelError, NotAllowed
-from kestrelctl.xmpp.stanza import attribute
+from kestrelctl.protocol.forms import attribute, escaped
 from kestrelctl.xmpp.xmpp_session import IqRefused, XmppSession
 
 ADMIN = "http://jabber.org/protocol/admin"
@@ -44,7 +43,7 @@ class Accounts:
         self._administrator = administrator
 
     async def create(self, jid: str, password: str) -> bool:
-        """Makes an account; tells whether it did: False if there is one of that name already.
+        """Makes an account; returns False if there is one of that name already.
 
         Raises:
             NotAllowed: the server does not let the manager do this.
@@ -84,7 +83,7 @@ class Accounts:
         await self._command(jid, "end-user-session", {"accountjids": [jid]})
 
     async def exists(self, jid: str) -> bool:
-        """Whether there is such an account; Prosody says so of a session without one, too.
+        """Whether there is such an account; for Prosody, a session without one counts, too.
 
         Raises:
             NotAllowed: the server does not let the manager ask this.
@@ -97,7 +96,7 @@ class Accounts:
         """Runs a command at the host of an account, its form filled in from the start."""
         host = jid.rpartition("@")[2]
         form = "".join(
-            f"<field var='{name}'>{''.join(f'<value>{escape(v)}</value>' for v in values)}</field>"
+            f"<field var='{name}'>{''.join(f'<value>{escaped(v)}</value>' for v in values)}</field>"
             for name, values in {"FORM_TYPE": [ADMIN], **fields}.items()
         )
         payload = (
@@ -118,7 +117,7 @@ class Accounts:
 
 
 def _error_note(answer: Element) -> str | None:
-    """What a command that was run says went wrong; None if nothing did."""
+    """Returns the error that a command reports; None if it reports none."""
     for note in answer.iter(f"{{{_COMMANDS}}}note"):
         if note.get("type") == "error":
             return note.text or "no reason given"

@@ -1,4 +1,4 @@
-"""Which other servers reach a pool, and as whom its own server shows itself to them."""
+"""Settings of a pool's server: which others reach it, and as whom it shows itself to them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from kestrelctl.core.model.neighbour import RECLAIM_MINUTES
 
 
 class FlockMembership(msgspec.Struct, frozen=True, kw_only=True):
-    """The flock that a pool is in: whose servers it believes, and how it gets there.
+    """The flock that a pool is in: whose servers it trusts, and how it gets there.
 
     Attributes:
         authorities: file (PEM) of those who sign certificates of its pools; empty for none.
-        pins: SHA-256 of the certificate of a domain, in hex; no other is believed of it.
-        address_directories: what a file there says of where a domain's server listens comes before
-            DNS, and what the first of them says before the next.
+        pins: SHA-256 of the certificate of a domain, in hex; no other of that domain is trusted.
+        address_directories: directories with files that say where a domain's server listens; they
+            come before DNS, and the first of them before the next.
         through: domain of the pool to join through; the pool's own for the first of a flock.
         minute_seconds: unit of the intervals in which pools tell each other things.
-        reclaim_minutes: so many of these units tasks of others may go on while own ones wait.
+        reclaim_minutes: how many such units tasks of others may go on while own ones wait.
         fixed: domains of all pools of the flock, if they do not find each other.
     """
 
@@ -31,10 +31,10 @@ class FlockMembership(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Federation(msgspec.Struct, frozen=True, kw_only=True):
-    """How a private server talks to others (RFC 6120, server to server).
+    """Settings of a private server for talking to others (RFC 6120, server to server).
 
     Attributes:
-        domains: of other servers whose accounts reach the pool; no others do.
+        domains: those of other servers whose accounts reach the pool; no others do.
         certificate: file (PEM) of the pool's domain, with those between it and the authority.
         key: file (PEM) that belongs to it.
         interfaces: addresses at which it listens, as Prosody writes them.

@@ -1,4 +1,4 @@
-"""A machine's first connection to a pool: with a token, to get an account of its own."""
+"""A machine's first connection to a pool: it trades a token for an account of its own."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Joiner:
     # -- refusals ----------------------------------------------------------------------------------
 
     def _worthless(self) -> NotAllowed:
-        """Why the server lets nobody in with this token."""
+        """Explains why the server lets nobody in with this token."""
         invitation = parse_invitation(self._token.jid.partition("@")[0])
         if invitation is not None and invitation.expires_at <= now():
             return expired(invitation)

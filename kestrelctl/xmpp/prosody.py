@@ -28,17 +28,17 @@ from kestrelctl.protocol.upload_slots import share_of
 from kestrelctl.xmpp.federation import Federation, FlockMembership
 
 LOOPBACK = "127.0.0.1"
-#: Of a pool that nobody reaches from elsewhere.
+#: The domain of a pool that nobody reaches from elsewhere.
 LOCAL_DOMAIN = "kestrel.localhost"
 MAX_STANZA_BYTES = 1024 * 1024
-#: For a user who is away.
+#: How many messages are kept for a user who is away.
 MOST_KEPT_MESSAGES = 100
-#: In the file share. A file is sent in pieces that are smaller.
+#: The largest upload to the file share. A file is sent in pieces that are smaller.
 LARGEST_UPLOAD_BYTES = 1024 * 1024 * 1024
 FILES_KEPT_SECONDS = round(Config().files_kept_seconds)
-#: Of the disk that the file share may fill.
+#: The part of the disk that the file share may fill.
 _MOST_OF_DISK = 0.5
-#: Beyond all that comes: our storage counts, because Prosody's count knows no place given back.
+#: More than ever comes: our storage counts, because Prosody's count knows no place given back.
 _NO_QUOTA_BYTES = 2**53
 #: A longer body goes to the disk as it comes, and only with a place for it.
 _MOST_HELD_BODY_BYTES = 64 * 1024
@@ -49,7 +49,7 @@ _PORTS = range(20000, 32000)  # below Linux's ip_local_port_range, and that of o
 _PROBE_INTERVAL_SECONDS = 0.02
 _DIRECTORIES_BESIDE_PATH = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/opt/homebrew/bin")
 
-#: Ours, for Prosody; see there what they do.
+#: Our modules for Prosody; the files there say what they do.
 _MODULES = Path(__file__).parent / "prosody_modules"
 
 _CONFIGURATION = """\
@@ -110,7 +110,7 @@ Component {domain}
     storage = {{ uploads = "kestrel_slots", upload_stats = "kestrel_slots" }}
 """
 
-#: Counted at each scrape; Prosody's default is once a minute.
+#: Statistics are counted at each scrape; Prosody's default is once a minute.
 _METRICS = """
 statistics = "internal"
 statistics_interval = "manual"
@@ -131,16 +131,16 @@ kestrel_streams_flock_authorities = {authorities}
 kestrel_streams_flock_pins = {pins}
 kestrel_streams_address_directories = {address_directories}
 """
-#: Of the component alone: clients on loopback are offered no TLS.
+#: The certificate of the component alone: clients on loopback are offered no TLS.
 _CERTIFICATE = """\
     ssl = {{ certificate = {certificate}; key = {key}; protocol = "tlsv1_2+" }}
 """
 
 
 def find_prosody() -> Path:
-    """Return the Prosody program, also where a user's PATH does not look.
+    """Finds the Prosody program, also where a user's PATH does not look.
 
-    It must not be run to ask for its version: any option starts a server.
+    Do not run it to ask for its version: any option starts a server.
 
     Raises:
         MissingTool: it is not installed.
@@ -158,7 +158,7 @@ def find_prosody() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class PrivateServer:
-    """Where a private Prosody keeps its files, what it listens on and who may connect.
+    """A private Prosody: where it keeps its files, what it listens on, and who may connect.
 
     Attributes:
         directory: its own, readable by its owner alone: configuration, log, accounts.
@@ -188,7 +188,7 @@ class PrivateServer:
         metrics: bool = False,
         federation: Federation | None = None,
     ) -> PrivateServer:
-        """Write the configuration of a server that is not started yet; accounts there stay.
+        """Writes the configuration of a server that is not started yet; accounts there stay.
 
         Ports and secret are new each time.
         """
@@ -222,7 +222,7 @@ class PrivateServer:
 
     @property
     def log_file(self) -> Path:
-        """What the server says of itself; not rotated."""
+        """The log of the server; it is not rotated."""
         return self.directory / "prosody.log"
 
     @property
@@ -234,10 +234,10 @@ class PrivateServer:
         return self.directory / "data"
 
     def command(self) -> list[str]:
-        """Return the command that runs the server in the foreground until SIGTERM.
+        """Returns the command that runs the server in the foreground until SIGTERM.
 
-        A session is a file descriptor, so it first takes as many as the machine allows. All that
-        it prints goes to its log. The shell is replaced: the process started is the server itself.
+        A session takes a file descriptor, so the command first allows as many as the machine does.
+        All output goes to the log. The shell is replaced: the started process is the server itself.
 
         Raises:
             MissingTool: Prosody is not installed.
@@ -247,7 +247,7 @@ class PrivateServer:
         return ["sh", "-c", script, str(self.log_file), *server]
 
     def add_account(self, jid: str) -> str:
-        """Create an account, or give it a new password; the server may be running.
+        """Creates an account, or gives it a new password; the server may be running.
 
         Args:
             jid: `name@host`, lower case, at `workers_domain` or `users_domain`.
@@ -266,7 +266,7 @@ class PrivateServer:
         return password
 
     async def wait_ready(self, timeout_seconds: float = 10.0) -> None:
-        """Wait until clients and the component can log in.
+        """Waits until clients and the component can log in.
 
         Raises:
             Unreachable: they could not within the time.
@@ -354,7 +354,7 @@ async def _until_it_answers(port: int, namespace: str, host: str) -> None:
 
 
 async def _answers(port: int, namespace: str, host: str) -> bool:
-    """Tell whether a stream (RFC 6120, 4.2) can be opened to the host."""
+    """Tells whether a stream (RFC 6120, 4.2) can be opened to the host."""
     try:
         reader, writer = await asyncio.open_connection(LOOPBACK, port)
     except OSError:
@@ -374,9 +374,9 @@ async def _answers(port: int, namespace: str, host: str) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return loopback ports that nothing listens on now.
+    """Returns loopback ports that nothing listens on now.
 
-    None is one that the kernel gives to outgoing connections: a client that retries while the
+    The kernel gives none of them to outgoing connections: a client that retries while the
     server is down could be given the server's own port, connect to itself, and keep it.
     """
     ports: set[int] = set()
@@ -388,7 +388,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def _write_private(file: Path, text: str) -> None:
-    """Write a file that only its owner can read, whole or not at all."""
+    """Writes a file that only its owner can read, whole or not at all."""
     draft = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
@@ -397,7 +397,7 @@ def _write_private(file: Path, text: str) -> None:
 
 
 def _as_file_name(name: str) -> str:
-    """Encode as Prosody's internal storage does: every byte but ASCII letters and digits."""
+    """Encodes as Prosody's internal storage does: every byte but ASCII letters and digits."""
     return "".join(
         chr(byte) if chr(byte).isascii() and chr(byte).isalnum() else f"%{byte:02x}"
         for byte in name.encode()
@@ -405,7 +405,7 @@ def _as_file_name(name: str) -> str:
 
 
 def _lua_string(text: str) -> str:
-    """Quote for Lua."""
+    """Quotes a text for Lua."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 

@@ -1,4 +1,4 @@
-"""Places in the pool's file share, asked for over a session that is there (XEP-0363)."""
+"""Asks for places in the pool's file share, over an existing session (XEP-0363)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kestrelctl.xmpp.xmpp_session import IqRefused, XmppSession
 
 #: Conditions of a share that cannot write; the second is Prosody's for a reason without one.
 _CANNOT = ("internal-server-error", "undefined-condition")
-#: Conditions of a server at which nothing is that address.
+#: Conditions of a server that has nothing at that address.
 _NOBODY = ("item-not-found", "remote-server-not-found", "service-unavailable")
 
 
@@ -30,7 +30,7 @@ async def request_slot(
     Raises:
         NotAllowed: this account may not upload.
         OverQuota: it has uploaded as much as it may for now, or the share is full.
-        PieceTooLarge: so much is never taken.
+        PieceTooLarge: the share never takes so much.
         NotFound: the pool has no file share.
         Unreachable, TimedOut: the server is away.
     """

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from xml.sax.saxutils import escape
-
 from kestrelctl.protocol.codec import JSON_NAMESPACE
-from kestrelctl.protocol.forms import Iq, IqError, clean, element
+from kestrelctl.protocol.forms import Iq, IqError, attribute, clean, element, escaped
 from kestrelctl.protocol.forms import as_text as text_of
 
 #: Code points that JSON may hold and XML 1.0 may not; written as JSON escapes they pass.
 #: `codec.text_bytes` counts them as such.
 _NOT_XML = {0xFFFE: "\\ufffe", 0xFFFF: "\\uffff"}
 _STANZA_ERRORS = "urn:ietf:params:xml:ns:xmpp-stanzas"
-
-
-def attribute(value: str) -> str:
-    """A value between single quotes in a tag."""
-    return escape(value, {"'": "&apos;", '"': "&quot;"})
 
 
 def message(payload: str, to: str, sender: str | None = None) -> str:
@@ -26,14 +19,14 @@ def message(payload: str, to: str, sender: str | None = None) -> str:
     source = f" from='{attribute(sender)}'" if sender else ""
     return (
         f"<message to='{attribute(to)}'{source}>"
-        f"<json xmlns='{JSON_NAMESPACE}'>{escape(payload)}</json></message>"
+        f"<json xmlns='{JSON_NAMESPACE}'>{escaped(payload)}</json></message>"
     )
 
 
 def chat(text: str, to: str, sender: str | None = None) -> str:
     """A chat message for a person. Characters that XML cannot carry are left out."""
     source = f" from='{attribute(sender)}'" if sender else ""
-    body = escape(clean(text))
+    body = escaped(clean(text))
     return f"<message to='{attribute(to)}'{source} type='chat'><body>{body}</body></message>"
 
 
@@ -54,7 +47,7 @@ def presence(
     source = f" from='{attribute(sender)}'" if sender else ""
     sort = f" type='{kind}'" if kind else ""
     content = f"<show>{show}</show>" if show else ""
-    content += f"<status>{escape(clean(status))}</status>" if status else ""
+    content += f"<status>{escaped(clean(status))}</status>" if status else ""
     return f"<presence to='{attribute(to)}'{source}{sort}>{content}</presence>"
 
 

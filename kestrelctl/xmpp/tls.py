@@ -1,4 +1,4 @@
-"""TLS of a connection: whom it trusts, and what there is to say about a server it does not trust.
+"""TLS of a connection: whom it trusts, and an explanation where it does not trust a server.
 
 A certificate is checked as RFC 6120, 13.7.2 asks: it must come from an authority that is trusted,
 be valid now, and name the domain of the account or component, whatever address was connected to.
@@ -42,9 +42,9 @@ def context(ca_file: Path | None) -> ssl.SSLContext:
 
 
 def check_pair(certificate: Path, key: Path, domain: str) -> None:
-    """Passes if a server could prove with these files (PEM) today that it is a domain.
+    """Passes if a server could prove with these files (PEM) today that it is that of a domain.
 
-    Who has signed the certificate is not asked: that is for those who connect to trust or not.
+    It does not ask who has signed the certificate: those who connect decide whether to trust that.
 
     Raises:
         UsageError: it could not.
@@ -87,7 +87,7 @@ def check_pair(certificate: Path, key: Path, domain: str) -> None:
 
 
 def explain(error: object, domain: str, ca_file: Path | None) -> KestrelError | None:
-    """What a failed handshake means; None if the failure has nothing to do with trust.
+    """Explains a failed handshake; None if the failure has nothing to do with trust.
 
     Args:
         error: what the connection ended with.

@@ -8,6 +8,7 @@ import itertools
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,10 +24,13 @@ from kestrelctl.errors import (
 )
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import AnyAnswer, Ended, Failed
+from kestrelctl.protocol.channels import TaskWrote
 from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
 from kestrelctl.protocol.requests import AnyRequest, may_repeat
-from kestrelctl.protocol.upload_slots import Slot
-from kestrelctl.xmpp import slots, xmpp_session
+from kestrelctl.xmpp import xmpp_session
+
+if TYPE_CHECKING:
+    from kestrelctl.protocol.upload_slots import Slot
 
 #: How long a user waits for a server, or a manager, that is away: it may only be restarting.
 PATIENCE_SECONDS = 10.0
@@ -53,6 +57,7 @@ class UserConnection:
         self._ids = itertools.count(1)
         self._pending: dict[str, asyncio.Future[AnyAnswer]] = {}
         self._pushed: asyncio.Queue[Ended] = asyncio.Queue()
+        self._frames: asyncio.Queue[TaskWrote] = asyncio.Queue()
         self._online = asyncio.Event()
         self._why = ""
         self.session: xmpp_session.XmppSession
@@ -78,6 +83,9 @@ class UserConnection:
         if isinstance(answer, Ended):
             self._pushed.put_nowait(answer)
             return
+        if isinstance(answer, TaskWrote):
+            self._frames.put_nowait(answer)
+            return
         future = self._pending.pop(answer.id, None)
         if future is not None and not future.done():
             future.set_result(answer)
@@ -88,7 +96,7 @@ class UserConnection:
     def on_bounce(self, sender: str, condition: str) -> None:
         if sender != self._pool:
             return
-        # Of several requests nobody knows which one came back: the others may have been read.
+        # Nobody knows which of several requests came back: the others may have been read.
         one = len(self._pending) == 1
         away = condition in AWAY
         kind = ManagerAway if one and away else Undelivered if one else Unreachable
@@ -137,16 +145,16 @@ class UserConnection:
         """Sends a request and returns its answer.
 
         While the manager says that the account has too much under way, it waits and asks again:
-        nothing was done then (`errors.Busy`). So it does, up to `PATIENCE_SECONDS`, while the
-        server is away, or has the manager's connection yet to come.
+        nothing was done then (`errors.Busy`). It does the same, up to `PATIENCE_SECONDS`, while the
+        server is away, or the manager has yet to connect to it.
 
         Args:
-            waits: whether for those that are away; who shows that they are does not.
+            waits: whether to wait for those that are away; a caller that shows it does not.
 
         Raises:
             KestrelError: the pool refused it (the class belongs to its code).
-            Busy: it did so until the time was over.
-            UsageError: it cannot be said in a message, and was not sent.
+            Busy: the manager said so until the time was over.
+            UsageError: the request does not fit into a message, and was not sent.
             Unreachable: the manager or the server is away, or went away meanwhile.
             TimedOut: no answer in time.
         """
@@ -194,13 +202,20 @@ class UserConnection:
         return answer
 
     async def request_slot(self, size_bytes: int, filename: str) -> Slot:
-        """A place in the pool's file share (see `slots.request_slot`)."""
+        """Asks for a place in the pool's file share (see `slots.request_slot`)."""
+        from kestrelctl.xmpp import slots
+
         return await slots.request_slot(self.session, self._domain, size_bytes, filename)
 
     async def pushed(self) -> AsyncIterator[Ended]:
-        """What the pool sends unasked: the ends of watched jobs."""
+        """Yields what the pool sends unasked: the ends of watched jobs."""
         while True:
             yield await self._pushed.get()
+
+    async def task_frames(self) -> AsyncIterator[TaskWrote]:
+        """Yields what tasks write to their channels, of jobs whose channels this session opened."""
+        while True:
+            yield await self._frames.get()
 
     async def close(self) -> None:
         await self.session.stop()
@@ -213,11 +228,11 @@ class UserConnection:
 
 
 def _payload(request: AnyRequest) -> str:
-    """A request as it is sent.
+    """Encodes a request as it is sent.
 
     Raises:
-        UsageError: nobody would take it: it is too large, or not UTF-8. Nothing else would tell:
-            the session drops what would end it, and the asker waits for an answer to it.
+        UsageError: nobody would take it: it is too large, or not UTF-8. Nothing else would say so:
+            the session drops what would end it, and the asker would wait for an answer.
     """
     try:
         payload = codec.encode(request)
@@ -244,7 +259,7 @@ async def connect_user(
     ca_file: Path | None = None,
     timeout_seconds: float = PATIENCE_SECONDS,
 ) -> AsyncIterator[UserConnection]:
-    """A connection to the pool as a user, for the length of a `with`.
+    """Connects to the pool as a user, for the length of a `with`.
 
     Args:
         ca_file: whom to trust; see `tls.context`.

@@ -1,7 +1,7 @@
 """One connection to the XMPP server that is kept up: a worker's, a user's, or the manager's.
 
-The only module that knows slixmpp. Incoming stanzas go to a `Listener`; outgoing ones are collected
-and written once per turn of the event loop.
+Incoming stanzas go to a `Listener`; outgoing ones are collected and written once per turn of the
+event loop.
 """
 
 from __future__ import annotations
@@ -14,21 +14,29 @@ import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from xml.etree.ElementTree import Element
-
-from slixmpp.clientxmpp import ClientXMPP
-from slixmpp.componentxmpp import ComponentXMPP
 
 from kestrelctl.clock_and_session import Listener
 from kestrelctl.core.model.loopback import is_loopback
 from kestrelctl.core.pacing.backoff import pause_of_manager_seconds, pause_of_many_seconds
-from kestrelctl.errors import KestrelError, TimedOut, Unreachable, Untrusted, UsageError
+from kestrelctl.errors import KestrelError, TimedOut, Unreachable, UsageError
 from kestrelctl.protocol.chat import typed_in
 from kestrelctl.protocol.codec import JSON_NAMESPACE
 from kestrelctl.protocol.forms import Iq, IqError
+from kestrelctl.timer import Timer
 from kestrelctl.xmpp import stanza
 from kestrelctl.xmpp import tls as trust
+from kestrelctl.xmpp.stream import (
+    BadStream,
+    ClientLogin,
+    ComponentLogin,
+    LoginRefused,
+    StreamFailed,
+    StreamLogin,
+    XmppStream,
+    condition_of,
+    text_of,
+)
 
 #: A peer that neither answers nor closes is given up after this long.
 _USER_TIMEOUT_MS = 20_000
@@ -52,23 +60,20 @@ def detect_dead_peers(transport: asyncio.Transport | None) -> None:
 
 
 log = logging.getLogger(__name__)
-# This module reports failures in better words than slixmpp.
-logging.getLogger("slixmpp").setLevel(logging.CRITICAL)
 
 _JSON = f"{{{JSON_NAMESPACE}}}json"
-_STANZA_ERRORS = "urn:ietf:params:xml:ns:xmpp-stanzas"
 _CONNECT_SECONDS = 30.0
 #: A larger stanza is not sent: the server would end the connection, which others use, too.
 #: A payload that fits (`codec.fits`) is never that large.
 MOST_STANZA_BYTES = 1_000_000
 #: Stanzas that follow a write sooner than this are written together.
 COMPANY_SECONDS = 0.003
-#: After so much the server is asked how far it is.
+#: After so many characters the server is asked how far it is.
 ECHO_CHARACTERS = 64 * 1024
 _MOST_CHARACTER_BYTES = 4  # UTF-8
-#: Of an IQ that is answered: the answer repeats it.
+#: The longest id of an IQ that is answered: the answer repeats it.
 _MOST_ID_CHARACTERS = 200
-#: Of what the server says when it ends a stream.
+#: The most that is told of the server's words when it ends a stream.
 _MOST_TEXT_CHARACTERS = 200
 
 
@@ -76,9 +81,9 @@ class IqRefused(KestrelError):
     """An IQ was answered by an error (RFC 6120, 8.3).
 
     Attributes:
-        condition: which one.
+        condition: which error.
         text: for people; may be empty.
-        answer: all of it.
+        answer: the whole answer.
     """
 
     def __init__(self, condition: str, text: str = "", answer: Element | None = None) -> None:
@@ -92,41 +97,44 @@ class XmppSession:
     """A connection that reconnects by itself, with jittered pauses, until it is stopped.
 
     Args:
-        pause_seconds: before the next try to connect, by failures in a row and by chance.
+        login: opens a stream with the server.
+        ca_file: whom `login` trusts, for words about a server that it does not trust.
+        pause_seconds: the pause before the next try to connect, by failures in a row and by chance.
     """
 
     def __init__(
         self,
-        stream: Any,
+        login: StreamLogin,
         listener: Listener,
         host: str,
         port: int,
         *,
-        tls: bool,
         ca_file: Path | None,
         pause_seconds: Callable[[int, float], float] = pause_of_many_seconds,
     ) -> None:
-        self._stream = stream
+        self._login = login
+        self._stream: XmppStream | None = None
+        self._opening: asyncio.Task[None] | None = None
         self._pause_seconds = pause_seconds
         self._listener = listener
         self._host, self._port = host, port
-        self._tls, self._ca_file = tls, ca_file
+        self._ca_file = ca_file
         self._outbox: list[str] = []
         self._outbox_characters = 0
         self._echo_address = ""
         #: Characters since the start: written, up to the last mark, up to the last that came back.
         self._written = self._marked = self._echoed = 0
-        #: What waits for the server to have dealt with so many characters.
+        #: Calls to make once the server has dealt with so many characters.
         self._untaken: list[tuple[int, Callable[[], None]]] = []
         self._iq_ids = itertools.count(1)
         self._iqs: dict[str, tuple[str, asyncio.Future[Element]]] = {}
         self._flushed_at = 0.0
         self._failures = 0
         self._stopping = False
-        self._undecided = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._watchdog: asyncio.TimerHandle | None = None
+        self._timer = Timer(self.start)
         self.online = False
+        #: The address that the server knows it by, while it is online.
+        self.address = ""
         #: Takes what somebody asks by IQ, to answer it later by `answer`; False if it does not.
         self.serve_iq: Callable[[Iq], bool] = lambda iq: False
         #: Called when the server says that somebody else is connected with this address.
@@ -135,49 +143,60 @@ class XmppSession:
         self.refused: str | None = None
         #: Set while trying again cannot help until somebody mends something; it goes on trying.
         self.problem: KestrelError | None = None
-        #: In words, how the connection is.
+        #: The state of the connection, in words.
         self.link = "connecting"
-        stream.add_filter("in", self._take)
-        stream.add_filter("in", self._agree)
-        stream.add_event_handler("session_start", self._on_start)
-        stream.add_event_handler("disconnected", self._on_disconnected)
-        stream.add_event_handler("connection_failed", self._on_failed)
-        stream.add_event_handler("ssl_invalid_chain", self._lost)
-        stream.add_event_handler("failed_auth", self._on_mechanism_failed)
-        stream.add_event_handler("failed_all_auth", self._on_refused)
-        stream.add_event_handler("stream_error", self._on_stream_error)
 
     # -- life --------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begins to connect; `Listener.on_online` follows."""
-        self._timer = None
-        self._undecided = False
-        if self._stopping:
+        self._timer.stop()
+        if not self._stopping:
+            self._opening = asyncio.get_running_loop().create_task(self._open())
+
+    async def _open(self) -> None:
+        """Opens a stream, or plans the next try."""
+        stream = self._stream = XmppStream(self)
+        why: object
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS) as limit:
+                self.address = await self._login.open(stream, self._host, self._port)
+            self._on_start(stream)
+            stream.listen()
             return
-        self._watchdog = asyncio.get_running_loop().call_later(_CONNECT_SECONDS, self._too_slow)
-        self._stream.connect(self._host, self._port)
+        except TimeoutError as error:  # a system that gives up raises it as well
+            why = f"no session within {_CONNECT_SECONDS:g} s" if limit.expired() else error
+        except LoginRefused as refusal:
+            why = self._refusal(refusal)
+        except StreamFailed as failure:
+            why = self._failure(failure)
+        except (KestrelError, OSError, UnicodeError) as error:  # a name that is none for DNS
+            why = error
+        except Exception as error:
+            log.exception("the connection to the server")
+            why = error
+        stream.abort()
+        self._lost(why)
 
     async def stop(self) -> None:
         """Sends what is still to be sent and closes the connection."""
         self._stopping = True
-        for timer in (self._timer, self._watchdog):
-            if timer is not None:
-                timer.cancel()
+        self._timer.stop()
         self._flush()
-        self._stream.cancel_connection_attempt()
-        if self._stream.transport is not None:
-            await self._stream.disconnect(wait=1.0)
-        filters = getattr(self._stream, "_run_out_filters", None)
-        if filters is not None:
-            filters.cancel()
+        if self._opening is not None and not self._opening.done():
+            self._opening.cancel()
+            await asyncio.wait((self._opening,))
+            if self._stream is not None:
+                self._stream.abort()
+        if self._stream is not None:
+            await self._stream.close()
 
     def certificate(self) -> tuple[str, float] | None:
         """The server's host and the end of its certificate, seconds since the epoch.
 
         None if the connection is down, has no TLS, or the certificate was not checked.
         """
-        transport = self._stream.transport
+        transport = self._stream.transport if self._stream is not None else None
         found = transport.get_extra_info("peercert") if transport is not None else None
         if not found:
             return None
@@ -196,7 +215,7 @@ class XmppSession:
     def when_taken(self, done: Callable[[], None]) -> None:
         """Calls `done` when the server has dealt with all that was sent so far.
 
-        Never if the connection is lost before. Only of a session with echoes.
+        It never does so if the connection is lost before. Only for a session with echoes.
         """
         if self.online:
             sent = self._written + self._outbox_characters
@@ -229,7 +248,7 @@ class XmppSession:
     ) -> Element:
         """Sends an IQ and returns its answer (RFC 6120, 8.2.3).
 
-        For the few things that the server itself is asked; messages are cheaper.
+        It is for the few questions to the server itself; messages are cheaper.
 
         Args:
             payload: the XML element that it carries.
@@ -254,18 +273,18 @@ class XmppSession:
         finally:
             del self._iqs[iq_id]
         if answer.get("type") == "error":
-            raise IqRefused(_condition(answer), _text(answer), answer)
+            raise IqRefused(*_error(answer), answer)
         return answer
 
     def backlog_bytes(self) -> int:
-        """What was given to the connection and the server has yet to deal with, about.
+        """Estimates the bytes that were sent and that the server has yet to deal with.
 
-        Of a session with echoes; of others, what is not written yet: the kernels' buffers hold
+        Without echoes, only those count that are not written yet: the kernels' buffers hold
         megabytes more, which nobody can look into.
         """
         if self._echo_address:
             return self._outbox_characters + self._written - self._echoed
-        transport = self._stream.transport
+        transport = self._stream.transport if self._stream is not None else None
         written = transport.get_write_buffer_size() if transport is not None else 0
         return written + self._outbox_characters
 
@@ -273,12 +292,12 @@ class XmppSession:
         """Learns from messages to oneself how far the server is: it deals with one after another.
 
         Args:
-            address: of this session; what is sent there comes back.
+            address: that of this session; what is sent there comes back.
         """
         self._echo_address = address
 
     def _add_echo(self) -> None:
-        """Lets a message follow that comes back when the server has dealt with all before it."""
+        """Adds a message that comes back when the server has dealt with all before it."""
         self._outbox.append(stanza.mark(str(self._written), self._echo_address))
         self._marked = self._written
 
@@ -314,38 +333,34 @@ class XmppSession:
 
     def _flush(self) -> None:
         self._flushed_at = asyncio.get_running_loop().time()
-        if self._outbox and self.online and self._stream.transport is not None:
+        if self._outbox and self.online and self._stream is not None:
             self._written += self._outbox_characters
             if self._echo_address and self._written - self._marked >= ECHO_CHARACTERS:
                 self._add_echo()
-            self._stream.transport.write("".join(self._outbox).encode())
+            self._stream.write("".join(self._outbox))
         self._outbox.clear()
         self._outbox_characters = 0
 
     # -- in ----------------------------------------------------------------------------------------
 
-    def _take(self, found: Any) -> Any:
-        """Takes stanzas out of the stream before the library looks for handlers.
+    def on_json(self, stanza: dict[str, str], text: str) -> None:
+        """Takes a message with a JSON container."""
+        self._listener.on_payload(stanza.get("from", ""), stanza.get("to", ""), text)
 
-        It would hold each against a dozen of them, keep rosters, and answer presence; and an IQ
-        that is nested a thousand deep, which anybody may send, would end the whole connection.
-        """
-        if not found.xml.tag.endswith(("}message", "}presence")):
-            if not found.xml.tag.endswith("}iq"):
-                return found
-            if not self.online:
-                if found.xml.get("type") != "error":
-                    return found
-                self._on_no_session(found.xml)
-            elif not self._is_answer(found.xml):
-                self._take_iq(found.xml)
-            return None
-        if not self._is_echo(found.xml):
-            self._receive(found.xml)
-        return None
+    def on_stanza(self, stanza: Element) -> None:
+        """Takes any other stanza."""
+        if stanza.tag.endswith("}iq"):
+            if not self._is_answer(stanza):
+                self._take_iq(stanza)
+        elif stanza.tag.endswith(("}message", "}presence")) and not self._is_echo(stanza):
+            self._receive(stanza)
+
+    def on_closed(self, why: object) -> None:
+        """Handles the end of the stream."""
+        self._lost(self._failure(why) if isinstance(why, StreamFailed) else why)
 
     def _is_answer(self, xml: Element) -> bool:
-        """Takes an answer to `ask_iq`, from the one that was asked."""
+        """Takes an answer to `ask_iq` from the address that was asked; tells whether it is one."""
         to, future = self._iqs.get(xml.get("id", ""), ("", None))
         if future is None or xml.get("from") != to or xml.get("type") not in ("result", "error"):
             return False
@@ -368,7 +383,7 @@ class XmppSession:
         if xml.tag.endswith("}presence"):
             self._listener.on_presence(sender, xml.get("to", ""), kind or "available")
         elif kind == "error":
-            self._listener.on_bounce(sender, _condition(xml))
+            self._listener.on_bounce(sender, _error(xml)[0])
         else:
             container = xml.find(_JSON)
             if container is not None:
@@ -378,102 +393,46 @@ class XmppSession:
             if typed is not None:
                 self._listener.on_body(sender, xml.get("to", ""), *typed)
 
-    def _agree(self, found: Any) -> Any:
-        """Ends a stream if the two sides do not agree whether it is to be encrypted.
+    # -- life of a stream --------------------------------------------------------------------------
 
-        An offer in the clear may have been changed on the way (RFC 6120, 13.9.4).
-        """
-        if not found.xml.tag.endswith("}features"):
-            return found
-        encrypted = self._stream.transport.get_extra_info("ssl_object") is not None
-        offers = {child.tag.rpartition("}")[2] for child in found.xml}
-        if self._tls and not encrypted and "starttls" not in offers:
-            self._give_up(Untrusted("the server offers no encryption"))
-        elif not self._tls and "starttls" in offers and not offers & {"mechanisms", "bind"}:
-            self._give_up(
-                UsageError(
-                    "the server accepts encrypted connections only",
-                    hint="leave TLS on: remove `tls = false` or `--no-tls`",
-                )
-            )
-        else:
-            return found
-        return None
-
-    # -- from the library --------------------------------------------------------------------------
-
-    def _on_start(self, _event: Any) -> None:
-        self._calm_watchdog()
+    def _on_start(self, stream: XmppStream) -> None:
         self._failures = 0
-        self.problem = None
+        self.problem = self.refused = None
         self.online = True
         self.link = "connected"
-        detect_dead_peers(self._stream.transport)
+        detect_dead_peers(stream.transport)
         self._listener.on_online()
 
-    def _on_disconnected(self, why: Any) -> None:
-        self._lost(why or "connection closed")
+    def _refusal(self, refusal: LoginRefused) -> str:
+        """Explains why the server does not let the account in, and notes refused credentials."""
+        condition, text = refusal.condition, refusal.text[:_MOST_TEXT_CHARACTERS]
+        if condition == "temporary-auth-failure":  # RFC 6120, 6.5.10: it may work later
+            return "the server cannot check credentials now"
+        if not refusal.is_bind:
+            self.refused = "the server refused the credentials"
+        elif condition == "not-authorized":
+            # Prosody answers so for an account that was deleted after it was authenticated.
+            self.refused = f"the server refused the credentials: {text or condition}"
+        return self.refused or f"it refused a session with <{condition}/>"
 
-    def _on_failed(self, why: Any) -> None:
-        self._stream.cancel_connection_attempt()
-        self._lost(why)
-
-    def _on_mechanism_failed(self, failure: Any) -> None:
-        if failure["condition"] == "temporary-auth-failure":  # RFC 6120, 6.5.10: it may work later
-            self._undecided = True
-
-    def _on_refused(self, _event: Any) -> None:
-        if self._undecided:
-            self._lost("the server cannot check credentials now")
-            return
-        self.refused = "the server refused the credentials"
-        self._lost(self.refused)
-
-    def _on_stream_error(self, error: Any) -> None:
-        """The server ends the stream and says why (RFC 6120, 4.9)."""
-        condition = str(error["condition"])
-        text = str(error["text"] or "")[:_MOST_TEXT_CHARACTERS]
+    def _failure(self, failure: StreamFailed) -> str:
+        """Explains why the server ended the stream (RFC 6120, 4.9); notes refused credentials."""
+        condition, text = failure.condition, failure.text[:_MOST_TEXT_CHARACTERS]
+        if isinstance(failure, BadStream):
+            return f"the server does not speak XMPP: {text}"
         if condition in ("not-authorized", "host-unknown"):
             self.refused = f"the server refused the credentials: {text or condition}"
-            self._lost(self.refused)
-            return
+            return self.refused
         if condition == "conflict":
             self.on_conflict()
-        self._lost(f"it ended the connection with <{condition}/>" + (f" ({text})" if text else ""))
-
-    def _on_no_session(self, answer: Element) -> None:
-        """The server does not bind a resource (RFC 6120, 7.6.2), and leaves the stream open.
-
-        Prosody answers so for an account that was deleted after it was authenticated.
-        """
-        condition, text = _condition(answer), _text(answer)[:_MOST_TEXT_CHARACTERS]
-        if condition == "not-authorized":
-            self.refused = f"the server refused the credentials: {text or condition}"
-        self._lost(self.refused or f"it refused a session with <{condition}/>")
-        self._stream.abort()
-
-    def _too_slow(self) -> None:
-        self._watchdog = None
-        self._stream.cancel_connection_attempt()
-        self._stream.abort()
-        self._lost(f"no session within {_CONNECT_SECONDS:g} s")
-
-    def _calm_watchdog(self) -> None:
-        if self._watchdog is not None:
-            self._watchdog.cancel()
-            self._watchdog = None
-
-    def _give_up(self, problem: KestrelError) -> None:
-        self._lost(problem)
-        self._stream.abort()
+        return f"it ended the connection with <{condition}/>" + (f" ({text})" if text else "")
 
     def _lost(self, why: object) -> None:
-        """The connection is gone, or was not made.
+        """Handles a connection that is gone, or was not made.
 
         Args:
             why: an exception, or words.
         """
-        self._calm_watchdog()
         was_online, self.online = self.online, False
         self._outbox.clear()
         self._outbox_characters = 0
@@ -482,19 +441,19 @@ class XmppSession:
         for _, future in self._iqs.values():
             if not future.done():
                 future.set_exception(Unreachable("the connection to the server was lost"))
-        if self._stopping or self._timer is not None:
+        if self._stopping or self._timer.is_set:
             return
         self._failures += 1
         known = str(self.problem)
         self.problem = (
             why
             if isinstance(why, KestrelError)
-            else trust.explain(why, self._stream.boundjid.host, self._ca_file)
+            else trust.explain(why, self._login.domain, self._ca_file)
         )
         words = _in_words(self.problem or why)
         self.link = f"the server is away: {words}"
         pause = self._pause_seconds(self._failures, random.random())
-        self._timer = asyncio.get_running_loop().call_later(pause, self.start)
+        self._timer.set(pause)
         news = self.refused or str(self.problem) not in (known, "None")
         if was_online or self._failures == 1 or news:
             self._listener.on_offline(words)
@@ -508,22 +467,14 @@ def _in_words(why: object) -> str:
     return f"{why}{cause}" + (f"; {why.hint}" if why.hint else "")
 
 
-def _condition(xml: Element) -> str:
-    for child in xml:
-        if child.tag.endswith("}error"):
-            for condition in child:
-                return condition.tag.rpartition("}")[2]
-    return "undefined-condition"
-
-
-def _text(xml: Element) -> str:
-    """What a stanza error says in words; empty if nothing."""
-    text = xml.find(f".//{{{_STANZA_ERRORS}}}text")
-    return (text.text if text is not None else None) or ""
+def _error(xml: Element) -> tuple[str, str]:
+    """The condition of a stanza that is an error, and what it says in words."""
+    found = next((child for child in xml if child.tag.endswith("}error")), None)
+    return ("undefined-condition", "") if found is None else (condition_of(found), text_of(found))
 
 
 def check_component(host: str, *, tls: bool, ca_file: Path | None = None) -> None:
-    """Passes if a component could connect so, if its server lets it.
+    """Passes if a component could connect this way, provided that its server lets it.
 
     Args:
         tls, ca_file: see `component`.
@@ -562,15 +513,14 @@ def component(
         UsageError: see `check_component`.
     """
     check_component(host, tls=tls, ca_file=ca_file)
-    stream = ComponentXMPP(domain, secret, host, port)
-    if tls:
-        stream.ssl_context = trust.context(ca_file)
-        stream.default_domain = domain  # the name that the server's certificate must have
-        stream.tls_services = {"direct"}  # one kind of connection to try, and no other
-        stream.enable_plaintext = False
-    pause = pause_of_manager_seconds
+    context = trust.context(ca_file) if tls else None
     session = XmppSession(
-        stream, listener, host, port, tls=tls, ca_file=ca_file, pause_seconds=pause
+        ComponentLogin(domain, secret, context),
+        listener,
+        host,
+        port,
+        ca_file=ca_file,
+        pause_seconds=pause_of_manager_seconds,
     )
     session.use_echoes(domain)
     return session
@@ -602,13 +552,5 @@ def client(
             cause="TLS is off, and the server is not on this machine",
             hint="leave TLS on: remove `tls = false` or `--no-tls`",
         )
-    context = trust.context(ca_file) if tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    stream = ClientXMPP(jid, password, ssl_context=context, lang="en")
-    stream.default_lang = None  # the stream has said it, and no stanza repeats it
-    stream.enable_starttls = tls
-    stream.enable_direct_tls = False
-    stream.enable_plaintext = not tls
-    stream.plugin["feature_mechanisms"].unencrypted_plain = not tls
-    if not tls:
-        stream.plugin["feature_mechanisms"].use_mech = "PLAIN"
-    return XmppSession(stream, listener, host, port, tls=tls, ca_file=ca_file)
+    context = trust.context(ca_file) if tls else None
+    return XmppSession(ClientLogin(jid, password, context), listener, host, port, ca_file=ca_file)

@@ -16,7 +16,7 @@ import time
 
 import psutil
 
-from kestrelctl.cli.connection import ask
+from kestrelctl.access.connection import ask
 from kestrelctl.cli.pool.traffic import watch
 from kestrelctl.core.counting.traffic import heartbeat_traffic
 from kestrelctl.core.model.config import Config

@@ -20,6 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import TypeVar
 
+import msgspec
 import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "chaos"))
@@ -31,6 +32,7 @@ from storm import OWN_WORKERS, Storm, storm
 
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec, OnWorkerLost
+from kestrelctl.core.model.job.stage import IN, OUT, Stage
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.errors import KestrelError
 from kestrelctl.protocol import answers as an
@@ -99,8 +101,11 @@ class Run:
             0.0 if self.dice.random() < 0.25 else self.dice.uniform(0.0, LONGEST_TASK_SECONDS)
             for _ in range(count)
         ]
+        program = Program(argv=("/bin/sh", "-c", script))
+        if number % 3 == 1:
+            program = with_stages(program, script)
         return JobSpec(
-            program=Program(argv=("/bin/sh", "-c", script)),
+            program=program,
             name=f"storm-{number}",
             count=count,
             items=tuple(f"{seconds:.2f}" for seconds in lengths),
@@ -225,6 +230,25 @@ class Run:
         return lines
 
 
+def with_stages(program: Program, script: str) -> Program:
+    """The program with a stage before it and one after it, and a file that each task leaves."""
+    short = ("/bin/sh", "-c", "sleep 0.05")
+    stages = (Stage(name=IN, argv=short, tries=2), Stage(name=OUT, argv=short))
+    command = ("/bin/sh", "-c", f"{script}; echo {{n}} >left")
+    return msgspec.structs.replace(program, argv=command, stages=stages, outputs=("left",))
+
+
+def missing_files(told: dict[int, Told]) -> list[str]:
+    """The tasks that are done and did not leave what their job asks for."""
+    return [
+        f"task {task.task_id} of job {job_id} is done and left {task.output_files} files"
+        for job_id, each in told.items()
+        if each.job.spec.program.outputs
+        for task in each.tasks
+        if task.state == TaskState.DONE and task.output_files != 1
+    ]
+
+
 async def again(work: Callable[[], Awaitable[A]], times: int = 20) -> A:
     """Asks until there is an answer: after a storm the pool takes a moment."""
     for _ in range(times - 1):
@@ -260,7 +284,8 @@ async def main(options: argparse.Namespace) -> int:
     verdict = Verdict()
     with tempfile.TemporaryDirectory(prefix="kestrel-storm-") as name:
         scratch = Path(name)
-        async with storm(options.processes, options.workers - OWN_WORKERS, scratch) as found:
+        sessions = options.workers - OWN_WORKERS
+        async with storm(options.processes, sessions, scratch, options.isolation) as found:
             run = Run(found, options)
             await found.pool.until_idle(options.workers, 120.0)
             print(f"{options.workers} workers after {time.monotonic() - began:.0f} s", flush=True)
@@ -277,7 +302,7 @@ async def main(options: argparse.Namespace) -> int:
             told = await run.told()
             witness = Witness.read(found.pool.witness.read_text().splitlines())
             verdict = audit(run.acknowledged, told, witness)
-            verdict.breaches += ended.breaches
+            verdict.breaches += ended.breaches + missing_files(told)
             await run.use_all_workers(verdict)
             run.manager_starts = (await found.pool.status()).epoch
             weights = await run.weigh(verdict)
@@ -318,6 +343,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=16, help="workers behind lines")
     parser.add_argument("--every", type=float, default=EVERY_SECONDS, help="seconds between blows")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--isolation", choices=("plain", "namespace"), default="plain",
+                        help="of workers behind lines; tasks write down what they did")  # fmt: skip
     parser.add_argument("--keep", type=Path, help="directory for logs, witness and store")
     return parser.parse_args()
 

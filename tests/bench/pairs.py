@@ -58,13 +58,18 @@ class Build:
     """A checkout whose pools are measured, with a directory of its own for them."""
 
     def __init__(self, checkout: Path, state: Path) -> None:
-        self._kestrel = str(checkout / "kestrel")
+        self._checkout = checkout
         self._environment = os.environ | {"XDG_STATE_HOME": str(state)}
         self._pool = state / "kestrel" / "pools" / POOL / "pool.json"
 
     def _says(self, *words: str) -> str:
-        command = [self._kestrel, *words]
-        said = subprocess.run(command, env=self._environment, stdout=subprocess.PIPE, check=True)
+        said = subprocess.run(
+            [str(self._checkout / "kestrel"), *words],
+            cwd=self._checkout,  # older builds look there for what they compile
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            check=True,
+        )
         return said.stdout.decode()
 
     def up(self, tasks: int) -> Measured:

@@ -146,7 +146,7 @@ class RemovedPerson:
             file = self._attacked.directory / "input"
             file.write_text("x" * 200_000)
             command = await self._attacked.start(
-                "submit", "--pool", name, "--input", str(file), "--output", "o", "--wait",
+                "submit", "--pool", name, "--input", str(file), "--keep", "o", "--wait",
                 "--", "sleep", mark,
             )  # fmt: skip
             flood = asyncio.create_task(self._floods(flooder, mark))

@@ -162,13 +162,16 @@ def _mend(broken: Line | psutil.Process) -> None:
 
 
 @contextlib.asynccontextmanager
-async def storm(processes: int, sessions: int, directory: Path) -> AsyncIterator[Storm]:
+async def storm(
+    processes: int, sessions: int, directory: Path, isolation: str = "plain"
+) -> AsyncIterator[Storm]:
     """A pool with so many worker processes behind lines, and two workers of its own.
 
     This process becomes a subreaper.
 
     Args:
         sessions: of all worker processes behind lines together.
+        isolation: the rung of these workers; it has to let tasks write down what they did.
     """
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     async with throw_away_pool(OWN_WORKERS) as state, contextlib.AsyncExitStack() as stack:
@@ -176,7 +179,7 @@ async def storm(processes: int, sessions: int, directory: Path) -> AsyncIterator
         lines = [await stack.enter_async_context(Line(state.port).open()) for _ in range(processes)]
         shares = [len(range(index, sessions, processes)) for index in range(processes)]
         far = [
-            _far_worker(pool, line, index, share, directory)
+            _far_worker(pool, line, index, share, directory, isolation)
             for index, (line, share) in enumerate(zip(lines, shares, strict=True))
         ]
         found = Storm(pool, lines, far)
@@ -191,7 +194,9 @@ async def storm(processes: int, sessions: int, directory: Path) -> AsyncIterator
             await found.stop()
 
 
-def _far_worker(pool: BrokenPool, line: Line, index: int, sessions: int, directory: Path) -> Child:
+def _far_worker(
+    pool: BrokenPool, line: Line, index: int, sessions: int, directory: Path, isolation: str
+) -> Child:
     state = pool.state
     server = PrivateServer(
         Path(state.password_file).parent / "server", state.domain, state.port, 0, ""
@@ -205,7 +210,7 @@ def _far_worker(pool: BrokenPool, line: Line, index: int, sessions: int, directo
         "--pool", state.domain, "--port", str(line.port), "--no-tls",
         "--cpus", "1", "--memory", "100M", "--sessions", str(sessions),
         "--credentials", str(credentials), "--data-dir", str(directory / f"far-{index}"),
-        "--isolation", "plain",  # its tasks write down what they did
+        "--isolation", isolation,
     ]  # fmt: skip
     return Child(
         f"far-{index}",

@@ -1,8 +1,8 @@
 """Which of Molecule's scenarios are due: first those that have changed since all of them passed.
 
 What a scenario plays is its own files, the lab, and the roles, playbooks and locks that these lead
-to. `green.json` keeps a digest of that for each scenario as it was when the last `./kestrel test
---full` passed.
+to. `green.json` keeps a digest of that for each scenario as it was when all of them passed in the
+last `./kestrel test --full`.
 """
 
 from __future__ import annotations

@@ -40,6 +40,8 @@ class Person:
         for plugin in ("xep_0004", "xep_0030", "xep_0050", "xep_0054", "xep_0059", "xep_0199"):
             self.client.register_plugin(plugin)
         self.seen: dict[str, tuple[str, str, str]] = {}
+        #: Each presence that came, with who it is of.
+        self.came: list[tuple[str, tuple[str, str, str]]] = []
         self.presences = self.errors = 0
         self.chat: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         self._changed = asyncio.Event()
@@ -74,6 +76,7 @@ class Person:
             self.presences += 1
             self.errors += words[0] == "error"
             self.seen[name] = words
+            self.came.append((name, words))
             self._changed.set()
         return stanza
 
@@ -88,6 +91,18 @@ class Person:
                 self._changed.clear()
                 await self._changed.wait()
         return self.seen[address]
+
+    async def saw(self, who: str, what: Callable[[str, str, str], bool], since: int) -> None:
+        """Waits until somebody's presence was so, if only for a moment.
+
+        Args:
+            since: how many presences had come before.
+        """
+        address = f"{who}@{self.pool}" if who else self.pool
+        async with asyncio.timeout(SECONDS):
+            while not any(name == address and what(*words) for name, words in self.came[since:]):
+                self._changed.clear()
+                await self._changed.wait()
 
     def subscribe(self, who: str) -> None:
         self.client.send_presence(pto=f"{who}@{self.pool}" if who else self.pool, ptype="subscribe")

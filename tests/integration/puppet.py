@@ -81,7 +81,9 @@ class Puppet:
     def shout(self, payload: str, to: str) -> None:
         """Sends a payload of any size, and as it stands: nothing in it is escaped."""
         container = f"<json xmlns='{JSON_NAMESPACE}'>{payload}</json>"
-        self.session._stream.transport.write(f"<message to='{to}'>{container}</message>".encode())
+        stream = self.session._stream
+        assert stream is not None
+        stream.write(f"<message to='{to}'>{container}</message>")
 
     async def answer(self, seconds: float = 10.0) -> dict[str, Any]:
         """The next message that comes."""

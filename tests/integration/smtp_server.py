@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 from types import TracebackType
 
-LOOPBACK = "127.0.0.1"
+from listening import listening
 
 
 class SmtpServer:
@@ -28,11 +29,10 @@ class SmtpServer:
         self.logins: list[tuple[str, str]] = []
         self.refusals = 0
         self.silent = False
-        self._server: asyncio.Server | None = None
+        self._listening = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> SmtpServer:
-        self._server = await asyncio.start_server(self._talk, LOOPBACK, self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.port = await self._listening.enter_async_context(listening(self._talk, self.port))
         return self
 
     async def __aexit__(
@@ -41,8 +41,7 @@ class SmtpServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._server is not None
-        self._server.close()
+        await self._listening.aclose()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         receivers: list[str] = []
@@ -80,4 +79,3 @@ class SmtpServer:
                 break
             else:
                 say("250 fine")
-        writer.close()

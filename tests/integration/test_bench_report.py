@@ -14,16 +14,17 @@ from simulated_bench import SPAWN_LIMIT, simulated_bench, simulated_grid, simula
 
 from kestrelctl.bench import knee as efficiency
 from kestrelctl.bench.machine import this_machine
-from kestrelctl.bench.report import plots
-from kestrelctl.bench.report.directory import write_report
+from kestrelctl.bench.report import figures, plot
+from kestrelctl.bench.report.directory import write_data, write_page, write_report
 from kestrelctl.bench.report.page import Named, page
-from kestrelctl.bench.result import BenchResult
+from kestrelctl.bench.report.plot import Plot
+from kestrelctl.bench.result import BenchResult, BenchRun
 from kestrelctl.errors import MissingTool
 
 BEGINNINGS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
 
 
-def test_a_report_has_a_page_the_data_and_both_curves_of_every_run(tmp_path: Path) -> None:
+def test_a_report_has_a_page_the_data_and_the_curves_of_every_run(tmp_path: Path) -> None:
     result = simulated_bench(400, 20)
     result = msgspec.structs.replace(result, runs=[result.runs[0], result.runs[2]])
 
@@ -39,8 +40,8 @@ def test_a_report_has_a_page_the_data_and_both_curves_of_every_run(tmp_path: Pat
         "1-sleep-0-running.svg",
         "1-sleep-0-running.pdf",
     ]
-    assert len(written) == 2 + 2 * 3 * 3
-    assert written[-1].name == "2-sleep-0-10-rate.pdf"
+    assert len(written) == 2 + 2 * 4 * 3
+    assert written[-1].name == "2-sleep-0-10-finished.pdf"
     assert msgspec.json.decode(written[1].read_bytes(), type=BenchResult) == result
     for path in written[2:]:
         assert path.read_bytes().startswith(BEGINNINGS[path.suffix]), path.name
@@ -76,39 +77,47 @@ def text_of(svg: bytes) -> list[str]:
     return [unescape(each) for each in re.findall(r"<!-- (.*?) -->", svg.decode())]
 
 
+def slide(shown: Plot, result: BenchResult) -> list[str]:
+    """What is written on the slide of a plot."""
+    return text_of(shown.images("A title", result.machine)["svg"])
+
+
+def of_run(run: BenchRun) -> tuple[BenchResult, list[figures.PlottedRun]]:
+    result = BenchResult(this_machine("0.12.3"), SPAWN_LIMIT, [run])
+    return result, [figures.PlottedRun("now", 0, run, result.limit(run))]
+
+
 def test_images_are_for_slides_and_say_where_and_when_they_were_measured() -> None:
     machine = msgspec.structs.replace(this_machine("0.12.3"), cpu_model="A & B", cores=2)
-    run = simulated_run("0.5", 40, 5)
-    assert run.timeline is not None
-    limit = BenchResult(machine, SPAWN_LIMIT, [run]).limit(run)
-    images = plots.running(run, run.timeline, limit, machine)
+    _, series = of_run(simulated_run("0.5", 40, 5))
+    images = figures.running(series).images("A title", machine)
     width, height = struct.unpack(">II", images["png"][16:24])
     assert width * 9 == height * 16
     words = text_of(images["svg"])
     assert f"Kestrel {machine.kestrel}, {machine.date[:10]}, 2 cores (A & B)" in words
+    assert "A title" in words
     assert "seconds since submission" in words
     assert "0.0" not in words
-    again = plots.running(run, run.timeline, limit, machine)
+    again = figures.running(series).images("A title", machine)
     assert again == images, "the same data, the same files"
 
 
 def test_every_line_of_an_image_is_in_its_legend(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plots, "_FORMATS", {"svg": {"Date": None}})
+    monkeypatch.setattr(plot, "_FORMATS", {"svg": {"Date": None}})
     run = simulated_run("10", 40, 5)
     assert run.timeline is not None
-    result = BenchResult(this_machine("0.12.3"), SPAWN_LIMIT, [run])
-    drawn = (run, run.timeline, result.limit(run), result.machine)
-    rates = text_of(plots.rate(*drawn)["svg"])
+    result, series = of_run(run)
     bin_seconds, window = run.timeline.bin_seconds, run.window_seconds
     assert {
         f"finished, each {bin_seconds:.3g} s", f"finished, mean of {window:.3g} s",
-        f"dispatched, mean of {window:.3g} s", "2009, mean: 92/s",
-    } <= set(rates)  # fmt: skip
-    assert {"dispatched", "completed", "2009, mean: 92/s"} <= set(
-        text_of(plots.completed(*drawn)["svg"])
-    )
+        "2009, mean: 92/s",
+    } <= {*slide(figures.finished(series), result)}  # fmt: skip
+    assert f"dispatched, mean of {window:.3g} s" in slide(figures.dispatched(series), result)
+    assert {"started", "completed", "2009, mean: 92/s"} <= {
+        *slide(figures.completed(series), result)
+    }
     curves = efficiency.curves(simulated_grid().runs)
-    words = text_of(plots.efficiency(curves, result.machine)["svg"])
+    words = slide(figures.efficiency(curves), result)
     assert "50% of the time" in words
     for curve in curves:
         assert curve.knee_seconds
@@ -117,19 +126,16 @@ def test_every_line_of_an_image_is_in_its_legend(monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_image_and_the_page_have_the_same_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plots, "_FORMATS", {"svg": {"Date": None}})
-    run = simulated_run("10", 40, 5)
-    assert run.timeline is not None
-    result = BenchResult(this_machine("0.12.3"), SPAWN_LIMIT, [run])
-    limit = result.limit(run)
-    assert limit is not None
+    monkeypatch.setattr(plot, "_FORMATS", {"svg": {"Date": None}})
+    result, series = of_run(simulated_run("10", 40, 5))
     shown = page([Named("now", result)]).split("<svg")
-    for draw, drawing in ((plots.completed, shown[1]), (plots.running, shown[2])):
-        words = text_of(draw(run, run.timeline, limit, result.machine)["svg"])
-        of_2009 = any(each.startswith("2009, mean") for each in words)
-        earliest = any(each.startswith("earliest possible end") for each in words)
-        assert (of_2009, earliest) == (True, True), draw.__name__
-        assert ("line then" in drawing, "line thin bound" in drawing) == (True, True), draw.__name__
+    assert figures.OVER_TIME
+    for draw, drawn in zip(figures.OVER_TIME, shown[1:5], strict=True):
+        image = draw(series).images("A title", result.machine)["svg"].decode()
+        in_page = drawn.partition("</svg>")[0]
+        for number, colour in enumerate(plot.SERIES_COLOURS):
+            assert (colour in image) == (f"var(--s{number})" in in_page), draw.__name__
+        assert (plot.THEN in image, "var(--then)" in in_page) == (True, True), draw.__name__
 
 
 def test_what_the_page_draws_of_efficiency_is_an_image_too(tmp_path: Path) -> None:
@@ -142,30 +148,20 @@ def test_what_the_page_draws_of_efficiency_is_an_image_too(tmp_path: Path) -> No
 
 def test_lengths_at_an_image_are_all_in_seconds_without_exponents() -> None:
     short = efficiency.Curve(10, ((0.02, 0.5), (0.05, 0.8)), None)
-    words = text_of(plots.efficiency([short], this_machine("0.12.3"))["svg"])
+    result, _ = of_run(simulated_run("1", 10, 5))
+    words = slide(figures.efficiency([short]), result)
     place = words.index("length of a task, seconds")
     assert words[:place] == ["0.01", "0.1"]
 
 
 def test_seconds_of_a_long_run_have_no_exponents() -> None:
-    run = simulated_run("10000", 10, 5)
-    assert run.timeline is not None
-    words = text_of(plots.completed(run, run.timeline, None, this_machine("0.12.3"))["svg"])
+    result, series = of_run(simulated_run("10000", 10, 5))
+    words = slide(figures.completed(series), result)
     place = words.index("seconds since submission")
-    assert words[:place] == [
-        "0",
-        "2,500",
-        "5,000",
-        "7,500",
-        "10,000",
-        "12,500",
-        "15,000",
-        "17,500",
-        "20,000",
-    ]
-    assert plots._written_out(2_500_000.0) == "2,500,000"
-    assert plots._written_out(0.00002) == "0.00002"
-    assert plots._written_out(0.0) == "0"
+    assert words[:place] == ["0", "5,000", "10,000", "15,000", "20,000"]
+    assert plot.written_out(2_500_000.0) == "2,500,000"
+    assert plot.written_out(0.00002) == "0.00002"
+    assert plot.written_out(0.0) == "0"
 
 
 def test_a_result_without_curves_still_makes_a_page(tmp_path: Path) -> None:
@@ -174,11 +170,16 @@ def test_a_result_without_curves_still_makes_a_page(tmp_path: Path) -> None:
     assert [path.name for path in write_report(tmp_path, result)] == ["report.html", "result.json"]
 
 
-def test_without_matplotlib_nothing_is_written(
+def test_without_matplotlib_nothing_is_drawn_and_its_data_are_drawn_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingTool) as caught:
-        write_report(tmp_path / "report", simulated_bench(20, 5))
-    assert caught.value.hint
-    assert not (tmp_path / "report").exists()
+    result = simulated_bench(20, 5)
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "matplotlib", None)
+        with pytest.raises(MissingTool) as caught:
+            write_report(tmp_path / "report", result)
+        assert caught.value.hint
+        assert not (tmp_path / "report").exists()
+        write_data(tmp_path / "report", result)
+    write_page(tmp_path / "page.html", [tmp_path / "report"])
+    assert (tmp_path / "page.html").read_text() == page([Named("now", result)])

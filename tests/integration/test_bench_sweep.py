@@ -11,7 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+
+from kestrelctl.local.pool_state import read_state
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -74,6 +77,13 @@ def test_no_cell_keeps_its_workers_busier_than_they_can_be(found: dict[str, Any]
         nothing, *shares = [run["utilisation"] for run in found["runs"][first : first + 4]]
         assert nothing == 0
         assert all(0 < share < 1 for share in shares)
+
+
+def test_nothing_waits_longer_than_the_run_takes(found: dict[str, Any]) -> None:
+    assert found["runs"]
+    for run in found["runs"]:
+        slowest = run["dispatch_latency_ms"]["p99"]
+        assert 0 <= slowest <= run["makespan_seconds"] * 1000, run
 
 
 def test_a_sweep_can_be_compared_and_drawn(report: Path, tmp_path: Path) -> None:
@@ -154,6 +164,41 @@ def test_a_bench_that_is_ended_prints_and_saves_its_runs_and_removes_its_pool(
     assert list((tmp_path / "pools").iterdir()) == []
     for directory in second:
         assert not any(str(directory).encode() in each for each in command_lines())
+
+
+def test_a_bench_counts_no_processor_time_once_a_worker_was_killed(tmp_path: Path) -> None:
+    line = "bench --jobs 200 --sleep 0.05:2 -o json"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kestrelctl", *line.split()],
+        env={
+            **os.environ, "PYTHONPATH": str(CHECKOUT), "KESTREL_POOL": "",
+            "TMPDIR": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"),
+        },
+        stdout=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    pools: list[Path] = []  # one of a trial, then the one that is measured
+    while len(pools) < 2 or not (workers := busy(pools[1])):
+        assert process.poll() is None
+        time.sleep(0.02)
+        pools += [pool for pool in tmp_path.glob("kestrel-*") if pool not in pools]
+    workers[0].kill()
+    printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    (run,) = json.loads(printed)["runs"]
+    assert (run["lost"], run["worker_cpu_seconds"], run["manager_cpu_seconds"]) == (0, 0, 0)
+
+
+def busy(pool: Path) -> list[psutil.Process]:
+    """The workers of a pool that run the tasks of a bench, which sleep."""
+    state = read_state(pool)
+    keepers = [psutil.Process(pid) for pid in state.worker_pids if pid] if state else []
+    return [
+        worker
+        for keeper in keepers
+        for worker in keeper.children()
+        if any(child.name() == "sleep" for child in worker.children(recursive=True))
+    ]
 
 
 def command_lines() -> list[bytes]:

@@ -42,9 +42,10 @@ class Machine:
         tool.write_text(f"#!/bin/sh\n{script}\n")
         tool.chmod(0o755)
 
-    def kestrel(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def kestrel(self, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [self.checkout / "kestrel", *arguments],
+            cwd=cwd,
             env={"PATH": str(self.tools), "TOOLS": str(self.tools)},
             capture_output=True,
             text=True,
@@ -85,6 +86,16 @@ def test_the_first_start_installs_and_the_second_does_not(machine: Machine) -> N
     second = machine.kestrel("job", "list")
     assert (second.stdout, second.stderr) == (first.stdout, "")
     assert machine.installations() == ["requirements-run.lock", "experiments"]
+
+
+def test_what_lies_where_it_is_called_is_not_run(machine: Machine, tmp_path: Path) -> None:
+    """Such as another checkout, whose programs it would compile instead of its own."""
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "kestrelctl").mkdir(parents=True)
+    loaded = elsewhere / "loaded"
+    (elsewhere / "kestrelctl" / "__init__.py").write_text(f"open({str(loaded)!r}, 'w')\n")
+    assert machine.kestrel("submit", cwd=elsewhere).returncode == 0
+    assert not loaded.exists()
 
 
 def test_it_tells_the_program_how_it_was_called(machine: Machine) -> None:
@@ -180,11 +191,14 @@ def test_all_that_the_tests_need_is_named(machine: Machine) -> None:
     install = refused.stderr.splitlines()[-1]
     assert install.endswith(
         " bubblewrap prometheus chromium profanity tmux openmpi-bin gcc libc6-dev libvirt-clients"
+        " parallel"
     )
 
 
 #: In the place of each tool that the tests need.
-TESTERS = ("bwrap", "promtool", "chromium", "profanity", "tmux", "mpirun", "cc", "virsh")
+TESTERS = (
+    "bwrap", "promtool", "chromium", "profanity", "tmux", "mpirun", "cc", "virsh", "parallel",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("words", [(), ("--full",), ("core",), ("tests/unit", "-k", "a b")])

@@ -128,8 +128,8 @@ def test_a_checkpoint_that_the_share_has_lost_is_told(site: Site) -> None:
     first = host(site, "h1")
     runs = Runs(site, "--checkpoint state --checkpoint-every 1 --checkpoint-exit 85")
     wait_for(lambda: runs.checkpoint() >= 1)
+    first.kill()  # before its files go: it would store another
     site.lose_files()
-    first.kill()
     host(site, "h2")
     wait_for(lambda: str(runs.task()["worker"]).startswith("h2@"))
     wait_for(lambda: "began anew" in "\n".join(site.desk.types("kestrelctl job story last")))

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pytest
+from listening import listening
 from servers import encrypted_server, running
 from small_disk import mounted
 
@@ -114,12 +115,14 @@ class Cutting:
         request = asyncio.create_task(self._copy(reader, down, most if self.upwards else None))
         answer = asyncio.create_task(self._copy(up, writer, None if self.upwards else most))
         self.open_now += 1
-        await asyncio.wait((request, answer), return_when=asyncio.FIRST_COMPLETED)
-        self.open_now -= 1
-        for each in (request, answer):
-            each.cancel()
-        for each in (writer, down):
-            each.transport.abort()
+        try:
+            await asyncio.wait((request, answer), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.open_now -= 1
+            for each in (request, answer):
+                each.cancel()
+            for each in (writer, down):
+                each.transport.abort()
 
     async def _copy(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: int | None
@@ -144,12 +147,8 @@ async def cutting(
 ) -> AsyncIterator[Cutting]:
     (port,) = free_ports(1)
     proxy = Cutting(port, server.http_port, list(after_bytes), [], upwards)
-    listener = await asyncio.start_server(proxy.serve, LOOPBACK, port)
-    try:
+    async with listening(proxy.serve, port):
         yield proxy
-    finally:
-        listener.close()
-        await listener.wait_closed()
 
 
 async def test_a_file_comes_back_as_it_was_sent(
@@ -577,21 +576,22 @@ async def test_a_transfer_that_is_given_up_ends(
     private_server: PrivateServer, user_of_server: UserConnection, tmp_path: Path
 ) -> None:
     stored = await FileShare(user_of_server.request_slot).put(large(tmp_path / "source"))
-    silent: list[asyncio.StreamWriter] = []
-    (port,) = free_ports(1)
-    listener = await asyncio.start_server(lambda _, w: silent.append(w), LOOPBACK, port)
-    asked = stored.pieces[0].url.replace(f":{private_server.http_port}/", f":{port}/")
-    piece = msgspec.structs.replace(stored.pieces[0], url=asked)
+    connected = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.set()
+        while await reader.read(65536):
+            pass
+
     share = FileShare()
-    transfer = asyncio.create_task(
-        share.get(msgspec.structs.replace(stored, pieces=(piece,)), tmp_path / "copy")
-    )
-    while not silent:
-        await asyncio.sleep(0.01)
-    transfer.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await transfer
-    await asyncio.to_thread(share._threads.shutdown)
-    for each in silent:
-        each.close()
-    listener.close()
+    async with listening(silent) as port:
+        asked = stored.pieces[0].url.replace(f":{private_server.http_port}/", f":{port}/")
+        piece = msgspec.structs.replace(stored.pieces[0], url=asked)
+        transfer = asyncio.create_task(
+            share.get(msgspec.structs.replace(stored, pieces=(piece,)), tmp_path / "copy")
+        )
+        await connected.wait()
+        transfer.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await transfer
+        await asyncio.to_thread(share._threads.shutdown)

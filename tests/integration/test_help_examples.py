@@ -33,7 +33,10 @@ def examples_of(name: str) -> list[tuple[str, str]]:
         assert isinstance(command, (CliCommand, Noun))
         yield from ((path, line) for line in command.examples)
         if isinstance(command, Noun):
-            for verb, each in command.commands.items():
+            context = click.Context(command)
+            for verb in command.list_commands(context):
+                each = command.get_command(context, verb)
+                assert each is not None
                 yield from below(f"{path} {verb}", each)
 
     command = kestrelctl.get_command(click.Context(kestrelctl), name)

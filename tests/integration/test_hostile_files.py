@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,7 @@ async def test_the_output_of_a_task_is_never_another_file(
             "/bin/sh", "-c", f"rm ../stdout; {attack} {foreign}/thesis ../stdout; sleep 60"
         )
         await until(lambda: any(map(_is_theirs, machine.directory.glob("sandboxes/*/stdout"))))
+        await until(partial(machine.executor.used, [number]))  # its start is known
         with pytest.raises(NotFound):
             machine.executor.read_output(number, "stdout", 0, 100)
         machine.executor.kill(number)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from kestrelctl.worker.addresses.address_reader import AddressReader
 from kestrelctl.worker.connection.parent_file_questions import Left
 from kestrelctl.worker.environments.task_environments import TaskEnvironments
 from kestrelctl.worker.files.input_cache import InputCache
-from kestrelctl.worker.files.staging import StagingExecutor
+from kestrelctl.worker.files.preparation import Preparation
 from kestrelctl.worker.run.executor import Completion
 from kestrelctl.worker.run.process_executor import ProcessExecutor
 
@@ -39,12 +38,16 @@ class Desk:
         self.hides_files = made.hides_files
         self.ends: asyncio.Queue[Completion] = asyncio.Queue()
         self.gets = 0
-        self.executor = StagingExecutor(
+        self.executor = ProcessExecutor(
+            self.data / "tasks",
             self.ends.put_nowait,
-            partial(ProcessExecutor, self.data / "tasks", rung=made, any_workdir=True),
-            partial(InputCache, self.data / "inputs", 1 << 20, self.get, AddressReader(()), "pool"),
-            self.left,
-            TaskEnvironments(self.data / "recipes").inside,
+            rung=made,
+            any_workdir=True,
+            preparation=lambda: Preparation(
+                InputCache(self.data / "inputs", 1 << 20, self.get, AddressReader(()), "pool"),
+                self.left,
+                TaskEnvironments(self.data / "recipes").inside,
+            ),
         )
         self._number = 0
 

@@ -24,7 +24,7 @@ from kestrelctl.worker.isolation.rung import TaskLimits
 from kestrelctl.worker.run import limits
 from kestrelctl.worker.run.executor import CommandSpec
 from kestrelctl.worker.run.process_tree import ExactMemory, exact_memory
-from kestrelctl.worker.run.running_process import ScratchSize
+from kestrelctl.worker.run.scratch_size import ScratchSize
 
 PASSWORD = "the-workers-password"
 LIMITS = TaskLimits(
@@ -176,7 +176,7 @@ async def test_other_processes_are_neither_seen_nor_signalled(place: Place) -> N
     await until(sleepers)
     [target] = sleepers()
     ended = await place.machine.sh(
-        "cat /proc/*/environ; ls -d /proc/[0-9]* | wc -l >&2;"
+        "cat /proc/*/environ 2>/dev/null; ls -d /proc/[0-9]* | wc -l >&2;"
         f" kill -9 {target} {os.getpid()} {os.getppid()}; kill -9 -1"
     )
     assert b"in-the-environment" not in ended.stdout
@@ -543,6 +543,14 @@ def test_a_sandbox_program_that_does_nothing_is_found_out(
         with pytest.raises(UsageError) as caught:
             rungs.make_rung(rung, tmp_path / "data")
         assert "no process namespace" in str(caught.value.cause)
+
+
+@pytest.mark.parametrize("rung", APART)
+async def test_an_init_that_does_not_work_costs_no_isolation(rung: str, tmp_path: Path) -> None:
+    made = rungs.make_rung(rung, tmp_path / "data", init=Path("/bin/false"))
+    machine = Machine(tmp_path / "data", rung=made)
+    assert (await machine.sh("echo here")).stdout == b"here\n"
+    await machine.executor.close()
 
 
 # ---- control groups (what this machine's kernel lends: membership and killing)

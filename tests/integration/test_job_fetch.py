@@ -6,6 +6,7 @@ import io
 import os
 import shutil
 import tarfile
+import time
 from pathlib import Path
 
 import psutil
@@ -21,6 +22,15 @@ def state_of(pool: str = "default") -> PoolState:
     state = read_state(pool_directory(pool))
     assert state is not None
     return state
+
+
+def keeper(index: int) -> psutil.Process:
+    """The keeper of a worker; it is waited for while the supervisor starts another one."""
+    deadline = time.monotonic() + 30
+    while not (pid := state_of().worker_pids[index]):
+        assert time.monotonic() < deadline, f"worker {index} does not come back"
+        time.sleep(0.05)
+    return psutil.Process(pid)
 
 
 def files_in(place: Path) -> dict[bytes, bytes]:
@@ -44,7 +54,7 @@ def test_names_of_any_bytes_come_home_and_nothing_from_elsewhere(home: Home) -> 
         r"""printf 1 > "$(printf 'two\nlines.x')"; printf 2 > "$(printf '\377\376.x')";"""
         "printf 3 > out/deep/a.x; printf 4 > out/b; printf 5 > left-out"
     )
-    home.run("submit", "--output", "**/*.x", "--output", "out/", "--fetch", "got",
+    home.run("submit", "--keep", "**/*.x", "--keep", "out/", "--fetch", "got",
              "--", "sh", "-c", script)  # fmt: skip
     wanted = {b"two\nlines.x": b"1", b"\xff\xfe.x": b"2", b"out/deep/a.x": b"3", b"out/b": b"4"}
     assert files_in(home.work / "got" / "0") == wanted
@@ -53,11 +63,11 @@ def test_names_of_any_bytes_come_home_and_nothing_from_elsewhere(home: Home) -> 
     assert "files" in home.run("job", "info", "1").stdout
 
     for glob in ("../*", "/etc/passwd", "a/../../b"):
-        assert "a glob" in home.run("submit", "--output", glob, "--", "true", status=2).stderr
-    told = home.run("submit", "--output", "dir/*", "--wait", "--", "sh", "-c", script, status=3)
+        assert "a glob" in home.run("submit", "--keep", glob, "--", "true", status=2).stderr
+    told = home.run("submit", "--keep", "dir/*", "--wait", "--", "sh", "-c", script, status=3)
     assert "outputs-missing: no file is 'dir/*'" in told.stderr
     told = home.run(
-        "submit", "--output", "big", "--wait", "--", "truncate", "-s", "20G", "big", status=3
+        "submit", "--keep", "big", "--wait", "--", "truncate", "-s", "20G", "big", status=3
     )
     assert "outputs-too-large: 21,474,836,480 bytes" in told.stderr
     assert home.run("job", "fetch", "2", status=13).stderr.count("left no files") == 1
@@ -67,7 +77,7 @@ def test_names_of_any_bytes_come_home_and_nothing_from_elsewhere(home: Home) -> 
 
 def test_what_has_expired_is_told_task_by_task(home: Home) -> None:  # noqa: F811
     home.run("up")
-    home.run("submit", "--output", "a", "--array", "1-3", "--wait", "--", "touch", "a")
+    home.run("submit", "--keep", "a", "--array", "1-3", "--wait", "--", "touch", "a")
     home.run("job", "fetch", "1", "--tasks", "2")
     for files in pool_directory("default").glob("server/data/share*/http_file_share"):
         shutil.rmtree(files)
@@ -86,11 +96,11 @@ def test_a_thousand_tasks_leave_files_that_come_once_and_right_while_workers_die
         f'[ "$1" -lt 990 ] || until [ -e {go} ]; do sleep 0.05; done;'
         f'echo "$1" >>{home.work}/ran; echo "result $1" > r.txt; head -c "$1" /dev/zero > z'
     )
-    home.run("submit", "--output", "*", "--array", "1-1000", "--", "sh", "-c", script, "sh", "{n}")
+    home.run("submit", "--keep", "*", "--array", "1-1000", "--", "sh", "-c", script, "sh", "{n}")
     ran = home.work / "ran"
-    for done in (100, 400, 700):
+    for index, done in enumerate((100, 400, 700)):
         home.until(lambda done=done: home.json("job", "info", "1")["done"] >= done, "no progress")
-        psutil.Process(state_of().worker_pids[done % 2]).kill()
+        keeper(index % 2).kill()
     home.run("job", "fetch", "1", "--to", "got", status=13)
     go.touch()
     home.run("job", "wait", "1")
@@ -114,7 +124,7 @@ def test_a_manager_that_dies_between_upload_and_result_has_nothing_run_again(
     script = (
         f"echo x >>{home.work}/ran; while [ ! -e {home.work}/go ]; do sleep 0.01; done; echo y > a"
     )
-    home.run("submit", "--output", "a", "--", "sh", "-c", script)
+    home.run("submit", "--keep", "a", "--", "sh", "-c", script)
     home.until((home.work / "ran").exists, "it did not start")
     psutil.Process(state_of().manager_pid).kill()
     (home.work / "go").touch()

@@ -37,7 +37,7 @@ def noting(site: Site, name: str) -> tuple[Path, str]:  # noqa: F811
 def test_the_next_process_stores_it_and_nothing_runs_again(site: Site) -> None:  # noqa: F811
     host = site.host("h1")
     notes, script = noting(site, "h1")
-    site.submit(f"--output large --output file -- sh -c '{script}'")
+    site.submit(f"--keep large --keep file -- sh -c '{script}'")
     kill_while_it_stores(host)
     host.restart()
     assert "done" in site.desk.types("kestrelctl job wait last --timeout 100")[-1]
@@ -48,14 +48,14 @@ def test_the_next_process_stores_it_and_nothing_runs_again(site: Site) -> None: 
     site.desk.types("kestrelctl job fetch last --to got")
     assert (site.desk.directory / "got" / "0" / "file").read_text() == "result\n"
     wait_for(lambda: not records(host))
-    assert "done" in site.submit("--output a --wait -- touch a")[-1]
+    assert "done" in site.submit("--keep a --wait -- touch a")[-1]
 
 
 def test_a_repetition_that_has_begun_meanwhile_is_stopped(site: Site) -> None:  # noqa: F811
     first = site.host("h1")
     notes, script = noting(site, "h1")
     elsewhere = "case $KESTREL_WORKER in h1@*) ;; *) sleep 600 ;; esac"
-    site.submit(f"--output large --output file -- sh -c '{elsewhere}; {script}'")
+    site.submit(f"--keep large --keep file -- sh -c '{elsewhere}; {script}'")
     kill_while_it_stores(first)
     second = site.host("h2")
     began = "kestrelctl job tasks last -q -o json"
@@ -72,11 +72,11 @@ def test_a_repetition_that_has_begun_meanwhile_is_stopped(site: Site) -> None:  
 def test_what_was_cancelled_meanwhile_ends(site: Site) -> None:  # noqa: F811
     host = site.host("h1")
     notes, script = noting(site, "h1")
-    site.submit(f"--output large -- sh -c '{script}'")
+    site.submit(f"--keep large -- sh -c '{script}'")
     kill_while_it_stores(host)
     site.desk.types("kestrelctl job cancel last")
     host.restart()
     assert "cancelled" in site.desk.types("kestrelctl job wait last --timeout 60")[-1]
     wait_for(lambda: not records(host))
-    assert "done" in site.submit("--output a --wait -- touch a")[-1]
+    assert "done" in site.submit("--keep a --wait -- touch a")[-1]
     assert notes.read_text() == "ran\n"

@@ -9,7 +9,8 @@ from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
-from smtp_server import LOOPBACK, SmtpServer
+from listening import LOOPBACK
+from smtp_server import SmtpServer
 
 from kestrelctl.manager.mail import server as mail_server
 from kestrelctl.manager.mail.server import MailServer, NotNow, NotToHim, SmtpTls

@@ -19,9 +19,9 @@ from test_execution import Machine, alive, until
 
 from kestrelctl.worker.launch import native_launcher
 from kestrelctl.worker.launch.launcher import Launch, Order, Tree
-from kestrelctl.worker.launch.native_program import SOURCE, build
+from kestrelctl.worker.launch.native_program import LAUNCHER, build
 
-PROGRAM = build(os.uname().machine)
+PROGRAM = build(LAUNCHER, os.uname().machine)
 
 
 @pytest.fixture
@@ -42,14 +42,20 @@ async def begun(machine: Machine, word: str, count: int) -> list[int]:
 
 
 async def test_a_launcher_that_is_stopped_goes_on(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native_launcher, "PATIENCE_SECONDS", 0.05)
+    deaths: list[str] = []
+    machine = Machine(tmp_path / "work", native=PROGRAM, on_death=deaths.append)
     await machine.run("/bin/true")
     launcher = machine.parent
     launcher.suspend()
-    assert (await machine.run("/bin/echo", "here")).stdout == b"here\n"
-    assert machine.parent == launcher
+    number = machine.start("/bin/echo", "here")
+    await until(lambda: deaths or number in machine.exits)
+    launcher.resume()  # nothing of it is left, whatever follows
+    assert deaths == []
+    assert machine.exits[number].stdout == b"here\n"
+    await machine.executor.close()
 
 
 async def test_a_launcher_that_is_killed_is_the_end_of_its_worker(tmp_path: Path) -> None:
@@ -81,13 +87,16 @@ async def test_a_launcher_that_does_not_answer_is_the_end_of_its_worker(
 WORKER = """
 import asyncio, sys
 sys.path.insert(0, sys.argv[4])
+from functools import partial
 from pathlib import Path
 from commandkit import command_spec
 from kestrelctl.worker.keeper import run_kept
+from kestrelctl.worker.launch.native_launcher import NativeLauncher
 from kestrelctl.worker.run.process_executor import ProcessExecutor
 
 async def main():
-    executor = ProcessExecutor(Path(sys.argv[1]), print, native=Path(sys.argv[2]))
+    launch = partial(NativeLauncher, Path(sys.argv[2]))
+    executor = ProcessExecutor(Path(sys.argv[1]), print, launch=launch)
     for number in range(2):
         argv = ("/bin/sh", "-c", f"setsid sleep {sys.argv[3]} & exec sleep {sys.argv[3]}")
         executor.start(command_spec(number, env={"PATH": "/usr/bin:/bin"}, argv=argv))
@@ -145,7 +154,7 @@ def checked() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as directory:
         made = Path(directory, "launcher")
         flags = ("-g", "-std=gnu11", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-        subprocess.run([compiler, *flags, "-o", made, SOURCE], check=True)
+        subprocess.run([compiler, *flags, "-o", made, LAUNCHER.source], check=True)
         yield made
 
 
@@ -176,7 +185,12 @@ def orders(directory: Path) -> list[bytes]:
     scratch.mkdir(parents=True)
     state = scratch.stat()
     launch = Launch(
-        "/bin/true", ("true", "word"), {"A": "B", "KESTREL_ATTEMPT_ID": "7"}, b"options"
+        "/bin/true",
+        ("true", "word"),
+        {"A": "B", "KESTREL_ATTEMPT_ID": "7"},
+        b"options",
+        "/bin/true",
+        has_status=True,
     )
     order = Order(7, launch, "box", state.st_dev, state.st_ino, "/tmp", "", False, True)
     requests = [
@@ -224,4 +238,4 @@ def test_rubbish_does_no_harm(checked: Path, tmp_path: Path, seed: int) -> None:
 
 def test_its_trees_are_the_port_s() -> None:
     names = [f"{tree.name} = {tree.value}," for tree in Tree]
-    assert all(name in SOURCE.read_text() for name in names)
+    assert all(name in LAUNCHER.source.read_text() for name in names)

@@ -106,8 +106,9 @@ async def test_an_admin_starts_one_and_it_stays_until_he_stops_it(house: House) 
 
 
 async def test_a_manager_that_dies_starts_none_twice(house: House) -> None:
-    spec = JobSpec(program=Program(argv=("sleep", "8")), requires=("TINY",))
-    await house.user.ask(rq.SubmitJob(spec=spec))
+    spec = JobSpec(program=Program(argv=("sleep", "3600")), requires=("TINY",))
+    answer = await house.user.ask(rq.SubmitJob(spec=spec))
+    assert isinstance(answer, an.Submitted)
     async with asyncio.timeout(60):
         before = await house.one_is("ready")
         house.kill_manager()
@@ -117,6 +118,7 @@ async def test_a_manager_that_dies_starts_none_twice(house: House) -> None:
     assert [each.number for each in there] == [before.number]
     await asyncio.sleep(3)
     assert [each.number for each in await house.there()] == [before.number]
+    await house.user.ask(rq.CancelJobs(jobs=str(answer.job_id)))
     async with asyncio.timeout(60):
         await house.none_is_left()
 

@@ -48,7 +48,10 @@ class Watch:
 
 async def ask_without_reading(pool: PoolState, session: Puppet, requests: int) -> None:
     """Asks for long lists, and reads none of them."""
-    session.session._stream.transport.pause_reading()
+    stream = session.session._stream
+    assert stream is not None
+    assert stream.transport is not None
+    stream.transport.pause_reading()
     for number in range(requests):
         request = {"type": "job_status", "id": str(number), "limit": JOBS}
         session.session.send(json.dumps(request), f"jobs@{pool.domain}")

@@ -32,7 +32,8 @@ async def send(pool: PoolState, user: str, each: int, bursts: int) -> None:
         for _ in range(bursts):
             for session in sessions:
                 stream = session.session._stream
-                stream.transport.write(f"<presence to='pool@{pool.domain}'/>".encode() * each)
+                assert stream is not None
+                stream.write(f"<presence to='pool@{pool.domain}'/>" * each)
             await asyncio.sleep(0)
         for session in sessions:  # what was sent before has been read when this comes back
             session.session.send('{"type": "pool_status", "id": "1"}', f"jobs@{pool.domain}")

@@ -61,7 +61,9 @@ async def test_whatever_a_plugin_does_is_a_reading_and_nothing_of_it_stays(
             await asyncio.sleep(0.01)
 
 
+#: It is there, and is what it is to be, before the program ends.
 DAEMON = """import os, sys, time
+told, tells = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
@@ -70,8 +72,11 @@ if os.fork() == 0:
         if sys.argv[1] == "hidden":
             os.execve(sys.executable, [sys.executable, "-c", "import time; time.sleep(600)",
                                        __file__], {})
+        os.close(tells)
         time.sleep(600)
     os._exit(0)
+os.close(tells)
+os.read(told, 1)
 print(5)
 """
 
@@ -82,7 +87,7 @@ async def test_a_daemon_that_a_plugin_leaves_ends_with_it_and_none_of_another(
 ) -> None:
     place = program(tmp_path, DAEMON)
     script = f"""
-import asyncio, sys
+import asyncio, psutil, sys
 from kestrelctl.child_program import _children, adopt_orphans, child_program
 from kestrelctl.worker.plugins.plugin_run import run_program
 
@@ -93,7 +98,12 @@ async def main():
         await asyncio.sleep(0.2)
         if {how == "plain"}:
             print((await run_program([{str(place)!r}, "plain"], "int", 20.0, at=7.0)).value)
-        print(other.returncode, len(_children()), flush=True)
+        for _ in range(500):
+            left = [each for each in map(psutil.Process, _children()) if each.status() != "zombie"]
+            if len(left) == 2:
+                break
+            await asyncio.sleep(0.01)  # what was killed takes a moment to end
+        print(other.returncode, len(left), flush=True)
     value = (await run_program([{str(place)!r}, {how!r}], "int", 20.0, at=7.0)).value
     print(value, flush=True)
     sys.stdin.read()

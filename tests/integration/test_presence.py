@@ -204,8 +204,9 @@ async def test_who_is_there_sees_the_manager_go_and_come_back(local_pool: PoolSt
     async with Person(local_pool, "ann") as ann:
         ann.subscribe("jobs")
         await ann.sees("jobs", is_there)
+        before = len(ann.came)
         os.kill(manager_pid(local_pool), signal.SIGKILL)
-        await ann.sees("jobs", is_gone)
+        await ann.saw("jobs", is_gone, before)
         await ann.sees("jobs", is_there)
         # And it goes on hearing of changes.
         await ann.run("jobs", "submit", command="sleep 60")

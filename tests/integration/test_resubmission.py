@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from daemons import Spawn
+from listening import listening
 
+from kestrelctl.access.context import Account, Context
 from kestrelctl.cli import redial
 from kestrelctl.cli.command import Invocation
-from kestrelctl.cli.context import Account, Context
 from kestrelctl.cli.main import kestrelctl
-from kestrelctl.cli.submit import commands
+from kestrelctl.client import upload
 from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
@@ -48,7 +49,7 @@ main()
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "ANSWER_SECONDS", 3.0)
+    monkeypatch.setattr(upload, "ANSWER_SECONDS", 3.0)
     monkeypatch.setattr(redial, "PAUSES_SECONDS", (0.2,) * 20)
 
 
@@ -111,12 +112,14 @@ async def wire_that_is_cut(port: int, word: bytes) -> AsyncIterator[tuple[int, l
             back.close()
             forth.close()
 
-        with contextlib.suppress(ConnectionError):
-            await asyncio.gather(up(), down())
+        try:
+            with contextlib.suppress(ConnectionError):
+                await asyncio.gather(up(), down())
+        finally:
+            forth.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1], cut
+    async with listening(serve) as port_of_wire:
+        yield port_of_wire, cut
 
 
 @pytest.mark.parametrize(
@@ -135,7 +138,7 @@ async def test_a_connection_that_is_cut_makes_no_second_job(
     word: bytes,
     inline_bytes: int,
 ) -> None:
-    monkeypatch.setattr(commands, "INLINE_BYTES", inline_bytes)
+    monkeypatch.setattr(upload, "INLINE_BYTES", inline_bytes)
     password = Path(local_pool.password_file).read_text().strip()
     lines = tmp_path / "lines"
     lines.write_text("one\ntwo\nthree\n")

@@ -20,12 +20,14 @@ MANY = 100
 
 def write(session: Puppet, stanzas: str) -> None:
     """Sends what stands there."""
-    session.session._stream.transport.write(stanzas.encode())
+    stream = session.session._stream
+    assert stream is not None
+    stream.write(stanzas)
 
 
 def address(session: Puppet) -> str:
     """Of the session, with its resource."""
-    return str(session.session._stream.boundjid)
+    return session.session.address
 
 
 @pytest.mark.parametrize("host", ["users", "workers"])

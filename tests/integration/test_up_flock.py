@@ -109,7 +109,7 @@ async def test_files_of_tasks_that_ran_elsewhere_come_home(spawn: Spawn, tmp_pat
     while not await has_found_birch():
         await asyncio.sleep(0.5)
     (tmp_path / "numbers").write_text("".join(f"{n} squared is {n * n}\n" for n in range(1, 9)))
-    files = ("--input", str(tmp_path / "numbers"), "--output", "found")
+    files = ("--input", str(tmp_path / "numbers"), "--keep", "found")
     command = ("sh", "-c", "sleep 1; sed -n {}p numbers >found")
     await say("submit", "--array", "1-8", *files, "--", *command)
     await say("job", "wait", "1", "--timeout", "60s")

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from daemons import Spawn, until
-from smtp_server import LOOPBACK, SmtpServer
+from listening import LOOPBACK
+from smtp_server import SmtpServer
 
 from kestrelctl.local.pool_state import pool_directory, read_state
 

@@ -29,7 +29,7 @@ def test_a_wheel_says_its_license(tmp_path: Path) -> None:
         assert archive.read(license_file) == (CHECKOUT / "LICENSE").read_bytes()
 
 
-def test_a_wheel_has_a_launcher_for_each_kind_of_machine_which_runs_where_it_is_installed(
+def test_a_wheel_has_its_programs_for_each_kind_of_machine_and_they_run_where_it_is_installed(
     tmp_path: Path,
 ) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
@@ -39,18 +39,22 @@ def test_a_wheel_has_a_launcher_for_each_kind_of_machine_which_runs_where_it_is_
     install = [sys.executable, "-m", "pip", "install", "--no-deps", "--target", str(place), wheel]
     subprocess.run(install, check=True, capture_output=True)
     made = {file.name: file for file in (place / "kestrelctl/worker/launch/compiled").iterdir()}
-    assert made.keys() == {"kestrel-launcher-x86_64", "kestrel-launcher-aarch64"}
     kinds = {name: file.read_bytes()[18:20] for name, file in made.items()}  # e_machine (elf(5))
     assert kinds == {
-        "kestrel-launcher-x86_64": b"\x3e\x00",
-        "kestrel-launcher-aarch64": b"\xb7\x00",
+        f"kestrel-{program}-{machine}": code
+        for program in ("launcher", "init")
+        for machine, code in (("x86_64", b"\x3e\x00"), ("aarch64", b"\xb7\x00"))
     }
-    find = "from kestrelctl.worker.launch.native_program import find; print(find())"
+    find = (
+        "from kestrelctl.worker.launch.native_program import PROGRAMS, find;"
+        "print(*map(find, PROGRAMS), sep='\\n')"
+    )
     environment = {"PYTHONPATH": str(place)}
     found = subprocess.run(
         [sys.executable, "-c", find], env=environment, cwd=tmp_path, capture_output=True, text=True
     )
-    assert found.stdout.strip() == str(made[f"kestrel-launcher-{os.uname().machine}"])
+    names = [f"kestrel-{program}-{os.uname().machine}" for program in ("launcher", "init")]
+    assert found.stdout.split() == [str(made[name]) for name in names]
 
 
 @pytest.fixture

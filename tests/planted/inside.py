@@ -21,10 +21,9 @@ import psutil
 import pytest
 import pytest_asyncio.plugin
 import rich.console
-import slixmpp
 
 #: Imported for the copies' sake only.
-FOR_THE_COPIES = (click, msgspec, prometheus_client, psutil, rich.console, slixmpp)
+FOR_THE_COPIES = (click, msgspec, prometheus_client, psutil, rich.console)
 #: What no planted defect is about: the replaced text does not even run.
 NO_DEFECTS = ("SyntaxError", "NameError", "ImportError", "ModuleNotFoundError", "UnboundLocalError")
 

@@ -38,6 +38,7 @@ from kestrelctl.core.members.worker import Worker as Member
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.files.byte_limit import ByteLimit
 from kestrelctl.core.model.files.stored_file import Piece, StoredFile
+from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.job.after import After, IfParentFails, WantedEnd, ids_of
 from kestrelctl.core.model.job.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.job.guest import GuestOf
@@ -45,13 +46,24 @@ from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec, OnWorkerLost
 from kestrelctl.core.model.job.stage import STAGES, Stage
 from kestrelctl.core.model.job.task_state import FINAL_STATES, TaskState
-from kestrelctl.core.model.records import EndedTasks, JobRecord, Record, TaskRecord, ended_tasks
+from kestrelctl.core.model.records import (
+    EndedTasks,
+    GroupRecord,
+    JobRecord,
+    PolicyRecord,
+    Record,
+    TaskRecord,
+    TokenRecord,
+    ended_tasks,
+)
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
-from kestrelctl.core.model.share_change import ShareChange
+from kestrelctl.core.model.setting import Setting
+from kestrelctl.core.model.share_change import GroupChange, ShareChange
 from kestrelctl.core.model.worker.ad import AssetChange, AssetUnit, WorkerAd, changed
 from kestrelctl.core.model.worker.claim import Claim
 from kestrelctl.core.model.worker.use import Use
+from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.lendable import LendableClasses
 from kestrelctl.core.scheduling.own_waiting import own_waiting
@@ -273,6 +285,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.on_hold: set[int] = set()  #: jobs that are, as far as records say that were decided
         self.requests = 0
         self.broken = False
+        self.phases: dict[int, Phase] = {}  #: of the attempts that there were
 
     # -- the manager's shell -----------------------------------------------------------------------
 
@@ -451,7 +464,7 @@ class PoolMachine(RuleBasedStateMachine):
             assert self.was_retried(record.job_id), f"nobody wanted {key} again"
             assert self.final.pop(key) is not TaskState.DONE
         if record.result is not None:
-            assert record.result.number not in self.accepted, f"{key} accepted twice"
+            assert record.result.number not in self.accepted, f"{key} is accepted and charged twice"
             assert (record.result.job_id, record.result.index) == key
             self.accepted.add(record.result.number)
         if record.state is TaskState.DONE:
@@ -598,6 +611,12 @@ class PoolMachine(RuleBasedStateMachine):
         parent = 0 if record is None else record.spec.after_each
         return ended_pairs(self.store, None, [parent]).get(parent)
 
+    def put(self, setting: Setting | GroupChange) -> None:
+        self.tell(ev.PutSetting(at=self.now, request="p", setting=setting))
+
+    def drop(self, kind: type[Setting], name: str) -> None:
+        self.tell(ev.DropSetting(at=self.now, request="d", kind=kind, name=name))
+
     @rule(
         name=st.sampled_from("ab"),
         workers=st.sampled_from(["true", "Cpus > 1", "Memory > 0"]),
@@ -606,20 +625,20 @@ class PoolMachine(RuleBasedStateMachine):
     def put_policy(self, name: str, workers: str, charges: list[str]) -> None:
         """An admin has other tasks charged otherwise; some of what is wanted is refused."""
         text = "\n".join(charges)
-        self.tell(ev.PutPolicy(at=self.now, request="p", name=name, workers=workers, text=text))
+        self.put(PolicyRecord(name, workers, text))
 
     @rule(name=st.sampled_from("ab"))
     def drop_policy(self, name: str) -> None:
-        self.tell(ev.DropPolicy(at=self.now, request="p", name=name))
+        self.drop(PolicyRecord, name)
 
     @rule(total=st.integers(1, 4))
     def put_seats(self, total: int) -> None:
         """An admin says how many seats the whole pool has."""
-        self.tell(ev.PutToken(at=self.now, request="t", name="seats", total=total))
+        self.put(TokenRecord("seats", total))
 
     @rule()
     def drop_seats(self) -> None:
-        self.tell(ev.DropToken(at=self.now, request="t", name="seats"))
+        self.drop(TokenRecord, "seats")
 
     @rule(
         max_queued=st.none() | st.integers(0, 60),
@@ -633,7 +652,7 @@ class PoolMachine(RuleBasedStateMachine):
         """An admin sets bounds for the user or his group; some of what is wanted is refused."""
         bounds = ShareChange(weight=weight, max_queued=max_queued, max_running=max_running)
         if of_group:
-            self.tell(ev.SetGroup(at=self.now, request="s", name="g", change=bounds))
+            self.put(GroupChange("g", bounds))
         else:
             self.tell(ev.SetUser(at=self.now, request="s", name="ada", change=bounds, group="g"))
 
@@ -655,12 +674,25 @@ class PoolMachine(RuleBasedStateMachine):
             )
         )
 
+    @rule(name=st.sampled_from("ab"), tags=st.lists(st.sampled_from(["gpu", ""]), max_size=1))
+    def put_worker_group(self, name: str, tags: list[str]) -> None:
+        """An admin makes a group of workers; one that names nothing is refused."""
+        self.put(WorkerGroup(name=name, tags=tuple(tags)))
+
+    @rule(name=st.sampled_from("ab"), order=st.sampled_from([0, -1]))
+    def put_flock_rule(self, name: str, order: int) -> None:
+        self.put(FlockRule(name=name, direction="lend", action="deny", order=order))
+
+    @rule(kind=st.sampled_from([WorkerGroup, FlockRule]), name=st.sampled_from("ab"))
+    def drop_worker_group_or_flock_rule(self, kind: type[Setting], name: str) -> None:
+        self.drop(kind, name)
+
     @rule()
     def drop_group(self) -> None:
         """The user leaves his group, which goes."""
         change = ShareChange()
         self.tell(ev.SetUser(at=self.now, request="s", name="ada", change=change, group=""))
-        self.tell(ev.DropGroup(at=self.now, request="s", name="g"))
+        self.drop(GroupRecord, "g")
 
     @rule(which=st.integers(0, 3))
     def expire(self, which: int) -> None:
@@ -969,6 +1001,7 @@ class PoolMachine(RuleBasedStateMachine):
                 self.pool.check()
                 self.must_count_every_task_once()
                 self.must_lend_and_lack_no_more_than_there_is()
+                self.must_never_wait_again_that_ran()
             except AssertionError:
                 self.broken = True
                 raise
@@ -981,6 +1014,15 @@ class PoolMachine(RuleBasedStateMachine):
         assert min(found.waiting.values()) >= 0
         assert found.workers_by_state.total() == len(state.workers)
         assert all(found.free[name] <= found.capacity[name] for name in found.capacity)
+
+    def must_never_wait_again_that_ran(self) -> None:
+        """An attempt that is charged stays so until it is over (`core.jobs.attempt.LIFE`)."""
+        workers = self.pool.state.workers.values()
+        attempts = [task.attempt for worker in workers for task in worker.held.values()]
+        now = {each.number: each.phase for each in attempts if each is not None}
+        for number in now.keys() & self.phases.keys():
+            assert (self.phases[number], now[number]) != (Phase.RUNNING, Phase.QUEUED)
+        self.phases = now
 
     def must_lend_and_lack_no_more_than_there_is(self) -> None:
         """What is free is the pool's own and no more than all of it; guests lack nothing here."""
@@ -1019,7 +1061,7 @@ class PoolMachine(RuleBasedStateMachine):
         free = ShareChange(max_running=None)
         self.tell(ev.SetUser(at=self.now, request="s", name="ada", change=free))
         self.limit_what_is_stored(None)
-        self.tell(ev.SetGroup(at=self.now, request="s", name="g", change=free))
+        self.put(GroupChange("g", free))
         self.drop_policy("a")
         self.drop_policy("b")
         self.put_seats(2)
@@ -1043,8 +1085,6 @@ class PoolMachine(RuleBasedStateMachine):
             self.nothing_is_broken()
         left = list(self.pool.state.jobs.values())
         assert not left, f"work is left that nobody will ever do: {left[0].spec}"
-        charged = sum(used.attempts for used in self.store.used_by_owner(0).values())
-        assert charged == len(self.accepted), "users are charged for each attempt once"
         for job_id in self.acknowledged:
             [job] = self.store.jobs(ids=[job_id])
             over = sum(1 for key in self.final if key[0] == job_id)

@@ -268,7 +268,7 @@ class Manager(House):
         )
         self.audit.began(number, job_id, index, self.worker.address, None)
         self.audit.ended(number, outcome)
-        self.audit.kept(number, job_id, index, outcome)
+        self.audit.kept(result)
         self.tell(workers.Report(results=[result], seals=self.seals()))
 
     def _job_of(self, number: int) -> int:

@@ -11,7 +11,7 @@ from kestrel_worlds.simulated_steps import STEP_SECONDS, STEPS
 from kestrel_worlds.workload import Submission
 from kestrel_worlds.world import World
 from kestrelctl.core.attempts import hand_out
-from kestrelctl.core.handlers import checkpoints, reporting
+from kestrelctl.core.handlers import checkpoints, verdict
 from kestrelctl.core.jobs.job import Task
 from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.core.model.job.checkpoint import Checkpoint, MadeCheckpoint
@@ -117,7 +117,7 @@ def test_it_notices_that_who_goes_on_is_counted_as_failed(monkeypatch: pytest.Mo
         task.failures += 1
         checkpoints.go_on(state, task, attempt, result)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(reporting, "go_on", fails)
+    monkeypatch.setattr(verdict, "go_on", fails)
     assert problems("failures became")
 
 
@@ -127,5 +127,5 @@ def test_it_notices_that_what_is_told_of_a_checkpoint_is_not_kept(
     def keeps_nothing(state: State, task: Task, number: int, made: MadeCheckpoint) -> bool:
         return False
 
-    monkeypatch.setattr(reporting, "keep_checkpoint", keeps_nothing)
+    monkeypatch.setattr(verdict, "keep_checkpoint", keeps_nothing)
     assert problems("goes on from nothing")

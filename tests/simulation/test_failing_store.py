@@ -149,12 +149,9 @@ def test_a_job_that_would_have_ended_is_shown_as_active() -> None:
 def test_everybody_who_asks_is_told(house: Manager) -> None:
     since = house.clock.now
     house.wait(7.0)
-    status = asked(house, requests.PoolStatus(id="p"), answers.PoolSummary)
-    assert WHY in status.store_error
-    assert status.store_error_since == pytest.approx(since, abs=0.2)
     overview = asked(house, requests.PoolOverview(id="o"), overview_answers.Overview)
     assert WHY in overview.store_error
-    assert overview.store_error_since == status.store_error_since
+    assert overview.store_error_since == pytest.approx(since, abs=0.2)
     assert set(overview.waiting) == {Reason.STORE_FAILING.value}
     why = asked(house, requests.ExplainJob(id="e", job="1"), answers.JobExplanation)
     assert [reason.reason for reason in why.job_reasons] == [Reason.STORE_FAILING]
@@ -168,9 +165,9 @@ def test_another_error_does_not_begin_anew() -> None:
     house.store.full = True
     house.submit()
     house.wait(STUCK_SECONDS)
-    first = asked(house, requests.PoolStatus(id="p"), answers.PoolSummary)
+    first = asked(house, requests.PoolOverview(id="o"), overview_answers.Overview)
     house.wait(STUCK_SECONDS)
-    later = asked(house, requests.PoolStatus(id="p"), answers.PoolSummary)
+    later = asked(house, requests.PoolOverview(id="o"), overview_answers.Overview)
     assert first.store_error != later.store_error
     assert first.store_error_since == later.store_error_since is not None
 
@@ -209,15 +206,15 @@ def test_a_disk_that_does_not_answer_is_one_that_fails() -> None:
     sent = house.attempts()
     report(house, sent[0])
     house.wait(STUCK_SECONDS + SOON_SECONDS)
-    status = asked(house, requests.PoolStatus(id="p"), answers.PoolSummary)
-    assert "takes" in status.store_error
+    overview = asked(house, requests.PoolOverview(id="o"), overview_answers.Overview)
+    assert "takes" in overview.store_error
     sent = house.attempts()
     report(house, sent[-1])
     assert house.attempts() == sent
     house.store.slowness = 1.0
     house.wait(101 * STUCK_SECONDS)
-    status = asked(house, requests.PoolStatus(id="p"), answers.PoolSummary)
-    assert status.store_error == ""
+    overview = asked(house, requests.PoolOverview(id="o"), overview_answers.Overview)
+    assert overview.store_error == ""
 
 
 def test_a_worker_that_comes_and_goes_fills_no_memory(

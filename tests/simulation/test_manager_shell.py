@@ -70,7 +70,7 @@ def test_what_waits_for_a_commit_alone_does_not_wait_for_the_next() -> None:
     house.wait(5.0)
     house.submit()
     house.tell(workers.Report(results=[Result(7, 99, 0, Outcome.DONE, house.clock.now, 1.0)]))
-    house.audit.kept(7, 99, 0, Outcome.FAILED)
+    house.audit.kept(Result(7, 99, 0, Outcome.FAILED, house.clock.now, 1.0))
     house.wait(1.5)
     assert house.acknowledged() == [7]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from random import Random
 
 import msgspec
@@ -11,18 +12,18 @@ import pytest
 import kestrel_worlds
 from kestrel_worlds import WorldSettings, faults
 from kestrel_worlds.faults import Kind
-from kestrel_worlds.memory_store import MemoryStore
 from kestrel_worlds.nodes import Nodes
 from kestrel_worlds.stage_audit import StageAudit
 from kestrel_worlds.workload import OWNERS, ShareSetting, Submission, TokenChange
 from kestrelctl.core import effects, pool
 from kestrelctl.core.agent.agent import Agent, LocalAttempt
-from kestrelctl.core.attempts import adoption
+from kestrelctl.core.attempts import adoption, pairs
 from kestrelctl.core.attempts.estimates import note_refusal
 from kestrelctl.core.events import Event, Heard, TasksClosed
-from kestrelctl.core.handlers import pairs, recovery, reporting
+from kestrelctl.core.features import table
+from kestrelctl.core.features.hold import HOLD
+from kestrelctl.core.handlers import recovery, reporting, verdict
 from kestrelctl.core.handlers.membership import on_heard
-from kestrelctl.core.jobs import gates
 from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.fair_share import Sharer, Sharers
 from kestrelctl.core.jobs.job import Job, Task
@@ -36,7 +37,6 @@ from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import JobRecord, TaskRecord
-from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.worker.ad import WorkerAd
@@ -51,6 +51,7 @@ from kestrelctl.manager.commits import GroupCommit
 from kestrelctl.manager.sending.acknowledgements import Acknowledgements
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import workers
+from kestrelctl.store.store_record import StoreRecord
 from kestrelctl.worker.connection import session
 from kestrelctl.worker.connection.session import WorkerSession
 from kestrelctl.worker.process import WorkerProcess
@@ -220,14 +221,14 @@ def members(*kinds: Kind) -> WorldSettings:
 def test_quotas_of_a_group_that_each_member_has_for_himself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    bind = Sharers._bind
+    bind = Sharers.bind
 
     def each(self: Sharers) -> None:
         bind(self)
         for sharer in self.users():
             sharer.quotas = tuple(quota.copy() for quota in sharer.quotas)
 
-    monkeypatch.setattr(Sharers, "_bind", each)
+    monkeypatch.setattr(Sharers, "bind", each)
     # Each of these worlds shows it.
     assert is_found("thousandths of attempts of physics", 3, members(faults.drain))
 
@@ -418,8 +419,8 @@ def test_a_user_who_waits_for_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_hold_that_holds_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    others = tuple(gate for gate in gates.GATES if gate[0] is not Reason.HELD)
-    monkeypatch.setattr(gates, "GATES", others)
+    others = tuple(each for each in table.FEATURES if each is not HOLD)
+    monkeypatch.setattr(table, "FEATURES", (*others, msgspec.structs.replace(HOLD, gate=None)))
     assert is_found("is handed out, which is on hold", seeds=20)
 
 
@@ -455,14 +456,14 @@ def test_leases_that_never_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_attempt_that_is_charged_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Say, because a batch is added up again when it is tried again."""
-    add_up = MemoryStore._add_up
+    """Say, because its end is written twice."""
+    commit = GroupCommit._commit
 
-    def add_up_twice(self: MemoryStore, records: Sequence[TaskRecord]) -> None:
-        add_up(self, records)
-        add_up(self, records[:1])
+    async def write_the_first_end_twice(self: GroupCommit, records: list[StoreRecord]) -> bool:
+        ends = (record for record in records if isinstance(record, TaskRecord) and record.result)
+        return await commit(self, [*records, *islice(ends, 1)])
 
-    monkeypatch.setattr(MemoryStore, "_add_up", add_up_twice)
+    monkeypatch.setattr(GroupCommit, "_commit", write_the_first_end_twice)
     assert is_found("is charged", seeds=3)
 
 
@@ -479,7 +480,7 @@ def is_found_among(worlds: Callable[[int], WorldSettings], problem: str, seeds: 
 
 
 def test_refusals_that_count_as_failures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reporting, "refused_asset", lambda *_: "")
+    monkeypatch.setattr(verdict, "refused_asset", lambda *_: "")
     # One in five of these worlds shows it.
     assert is_found("was refused, and that is counted against it", first=11)
 
@@ -490,7 +491,7 @@ def test_an_estimate_that_falls_twice_for_one_refusal(monkeypatch: pytest.Monkey
             worker.outlines[asset].fell = 0
             note_refusal(state, worker, asset, attempt)
 
-    monkeypatch.setattr(reporting, "note_refusal", twice)
+    monkeypatch.setattr(verdict, "note_refusal", twice)
     assert is_found_among(kestrel_worlds.calm, "less than")
 
 
@@ -503,7 +504,7 @@ def test_an_estimate_that_falls_for_what_was_sent_before_it_fell(
 
 
 def test_an_estimate_that_does_not_fall(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reporting, "note_refusal", lambda *_: None)
+    monkeypatch.setattr(verdict, "note_refusal", lambda *_: None)
     assert is_found_among(kestrel_worlds.calm, "lets in too many")
 
 

@@ -25,7 +25,6 @@ def asked(house: Manager, user: Puppet, request: requests.Request) -> list[objec
 
 ON_AN_ENDED_JOB = [
     requests.Logs(id="r", job="1", task_id=0),
-    requests.TellStory(id="r", job="1"),
     requests.RetryJobs(id="r", jobs="1"),
     requests.ForgetJobs(id="r", jobs="1"),
 ]

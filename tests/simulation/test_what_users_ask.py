@@ -263,7 +263,7 @@ def test_a_story_stays_bounded_when_its_job_is_retried(house: Manager) -> None:
     for happening in told * MAX_HAPPENINGS:
         house.store._apply(happening)
     assert isinstance(answer(house, requests.RetryJobs(id="r", jobs="1")), answers.Changed)
-    assert len(house.store.happenings(1, limit=MAX_HAPPENINGS + 10)) == MAX_HAPPENINGS
+    assert house.store.count_happenings(1) == MAX_HAPPENINGS
 
 
 def test_a_job_is_forgotten_when_the_answer_says_so() -> None:
@@ -378,6 +378,30 @@ def test_what_the_manager_has_of_all_tasks_comes_in_pages_that_fit(
     outputs = [output for page in found for output in page]
     assert [(output.task_id, output.data) for output in outputs] == list(enumerate(texts))
     assert not any(output.more for output in outputs)
+
+
+def test_the_outputs_of_some_tasks_come_alone_and_in_pages_that_fit(
+    house: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.hello()
+    house.submit(count=5, max_failures=1)
+    text = b"x" * TAIL_BYTES
+    for index in range(5):
+        house.report(house.attempts()[-1], Outcome.DONE, index, stdout=text, stdout_bytes=len(text))
+        house.wait(0.5)
+    monkeypatch.setattr(codec, "MAX_PAYLOAD_BYTES", 3 * TAIL_BYTES * 4 // 3)
+    pages = []
+    after: int | None = -1
+    while after is not None:
+        request = requests.AllLogs(id="a", job="1", after=after, ids=[4, 1, 3])
+        page = answer(house, request)
+        assert isinstance(page, answers.LogPage), page
+        pages.append([output.task_id for output in page.outputs])
+        after = page.after
+    assert pages == [[1, 3], [4]]
+    strange = answer(house, requests.AllLogs(id="a", job="1", ids=[4, 5]))
+    assert isinstance(strange, answers.Failed)
+    assert strange.code == "not-found"
 
 
 def test_of_what_its_worker_has_a_page_says_only_that(house: Manager) -> None:

@@ -125,13 +125,14 @@ def test_a_welcome_to_an_earlier_hello_does_not_count(worker: Worker) -> None:
 
 def test_what_is_to_be_killed_ends_and_is_reported(worker: Worker) -> None:
     worker.welcome()
-    worker.run(100, 3)
+    """One runs, and one has not been handed to the launcher."""
+    worker.run(100, 7)
     assert worker.running == [100, 101]
-    worker.tell(workers.Kill(numbers=[100, 102]))
+    worker.tell(workers.Kill(numbers=[100, 106]))
     worker.wait(1.0)
-    assert worker.running == [101]
-    assert worker.outcomes() == {100: Outcome.KILLED, 102: Outcome.KILLED}
-    assert {100, 102} <= worker.machine.spool.records.keys()
+    assert worker.running == [101, 102]
+    assert worker.outcomes() == {100: Outcome.KILLED, 106: Outcome.KILLED}
+    assert {100, 106} <= worker.machine.spool.records.keys()
 
 
 def test_what_a_welcome_wants_killed_ends(worker: Worker) -> None:
@@ -148,10 +149,10 @@ def test_what_a_welcome_wants_killed_ends(worker: Worker) -> None:
 def test_what_came_to_a_full_worker_runs_when_there_is_room(worker: Worker) -> None:
     worker.fate = Fate(1.0, Outcome.DONE)
     worker.welcome()
-    worker.run(100, 3)
+    worker.run(100, 8)
     assert worker.running == [100, 101]
-    worker.wait(1.5)
-    assert worker.running == [102]
+    worker.wait(2.5)
+    assert worker.running == [104, 105], "more than wait at the launcher"
 
 
 def test_a_draining_worker_says_so_and_gives_back_what_has_not_started(worker: Worker) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kestrelctl.core.model.flock_rule import FlockRule
-from kestrelctl.errors import NotFound, TimedOut
+from kestrelctl.errors import TimedOut
 from kestrelctl.protocol.views import FlockView, NeighbourView
 
 
@@ -13,7 +13,7 @@ class AnsweredFlockTwin:
     """The twin of `flock.service.answered_flock.AnsweredFlock`.
 
     Attributes:
-        view, neighbours: what it tells.
+        view, neighbours, the_rules: what it tells.
         calls: (what, of what, by whom) of each change.
         round_trips: of the pools that answer pings, in seconds.
     """
@@ -23,7 +23,7 @@ class AnsweredFlockTwin:
         self.neighbours: list[NeighbourView] = []
         self.calls: list[tuple[str, ...]] = []
         self.round_trips: dict[str, float] = {}
-        self._rules: dict[str, FlockRule] = {}
+        self.the_rules: list[FlockRule] = []
 
     def status(self) -> FlockView:
         return self.view
@@ -32,7 +32,7 @@ class AnsweredFlockTwin:
         return self.neighbours
 
     def rules(self) -> Sequence[FlockRule]:
-        return list(self._rules.values())
+        return self.the_rules
 
     async def join(self, domain: str, by: str) -> None:
         self.calls.append(("join", domain, by))
@@ -42,16 +42,6 @@ class AnsweredFlockTwin:
 
     async def leave(self, by: str) -> None:
         self.calls.append(("leave", by))
-
-    async def put_rule(self, rule: FlockRule, by: str) -> None:
-        self.calls.append(("put", rule.name, by))
-        self._rules[rule.name] = rule
-
-    async def drop_rule(self, name: str, by: str) -> None:
-        if name not in self._rules:
-            raise NotFound(f"there is no rule {name!r}")
-        self.calls.append(("drop", name, by))
-        del self._rules[name]
 
     async def ping(self, domain: str) -> float:
         if domain not in self.round_trips:

@@ -12,17 +12,18 @@ from typing import Any
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from kestrelctl.cli.command import Invocation, Share
-from kestrelctl.cli.context import Account, Context
+from kestrelctl.access.context import Account, Context
+from kestrelctl.access.share import Share
+from kestrelctl.cli.command import Invocation
 from kestrelctl.cli.main import kestrelctl
 from kestrelctl.core.membership.event import MembershipEvent
-from kestrelctl.core.membership.worker_group import WorkerGroup
 from kestrelctl.core.model.files.stored_file import Piece, StoredFile
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.refusal import Reason, Refusal
+from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.core.properties.summary import PropertySummary
 from kestrelctl.errors import NotFound, OverQuota
 from kestrelctl.protocol import answers as an
@@ -44,6 +45,7 @@ from kestrelctl.protocol.answers import (
     WorkerGroupList,
     WorkerGroupView,
 )
+from kestrelctl.protocol.channels import TaskWrote
 from kestrelctl.protocol.commands import CommandList, CommandResult, CommandResults, CommandView
 from kestrelctl.protocol.properties import PropertyList, PropertyView
 from kestrelctl.protocol.triggers import FiredList, FiredView, TriggerList, TriggerTest, TriggerView
@@ -433,6 +435,7 @@ class FakePool:
     Attributes:
         answers: by kind of request: an answer, an error to raise, or a function of the request.
         ends: jobs that are pushed as ended, once somebody listens.
+        frames: frames of tasks that are pushed then.
         asked: every request so far.
         opened: (pool that was wanted, whether as admin) of every connection.
     """
@@ -465,6 +468,7 @@ class FakePool:
             "RetryJobs": an.Changed(id="", what=["7"], tasks=2),
             "ExplainJob": RUNNABLE,
             "TellStory": STORY,
+            "PoolTraffic": an.Traffic(id="", at=NOW, epoch=3, workers=917, messages=[]),
             "ForgetJobs": an.Changed(id="", what=["7"]),
             "ListWorkers": an.Workers(id="", workers=[WORKER]),
             "DrainWorkers": an.Changed(id="", what=[WORKER.worker]),
@@ -532,6 +536,7 @@ class FakePool:
             **answers,
         }
         self.ends: list[an.JobView] = []
+        self.frames: list[TaskWrote] = []
         self.asked: list[rq.AnyRequest] = []
         self.opened: list[tuple[str, bool]] = []
 
@@ -571,6 +576,11 @@ class FakePool:
     async def pushed(self) -> AsyncIterator[an.Ended]:
         for job in self.ends:
             yield an.Ended(id="", job=job)
+        await asyncio.Event().wait()
+
+    async def task_frames(self) -> AsyncIterator[TaskWrote]:
+        for frame in self.frames:
+            yield frame
         await asyncio.Event().wait()
 
     async def request_slot(self, size_bytes: int, filename: str) -> Slot:

@@ -40,10 +40,12 @@ class Share:
         target.write_text(text)
 
 
-def an_input(text: str, *, size_bytes: int = 0, executable: bool = False) -> Input:
+def an_input(
+    text: str, *, name: str = "in", size_bytes: int = 0, executable: bool = False
+) -> Input:
     """A file with that text; it says that it is of another size, if one is given."""
     sha256 = hashlib.sha256(text.encode()).hexdigest()
     size_bytes = size_bytes or len(text)
     piece = Piece(sha256=sha256, size_bytes=size_bytes, url=f"http://share/{text}")
     stored = StoredFile(sha256=sha256, size_bytes=size_bytes, pieces=(piece,))
-    return Input(name="in", stored=stored, executable=executable)
+    return Input(name=name, stored=stored, executable=executable)

@@ -21,6 +21,7 @@ from kestrelctl.manager.requests.enrollment import EnrollmentRequests
 from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers, codec, requests, workers
+from kestrelctl.store.port import CoreStore
 
 NOW = 1_795_190_000.0
 #: Turns of the loop after which everything that was said has been answered.
@@ -51,6 +52,9 @@ class AccountsThatWork:
 class PlayedManager:
     """A manager on a domain `pool`, whose admin is root.
 
+    Args:
+        store: a `QuickStore` where the test is about what people are shown; None for one in memory.
+
     Attributes:
         sent: (receiver, payload) of all that it has sent.
         chats: those of them that are chat messages.
@@ -59,10 +63,8 @@ class PlayedManager:
         wall_ahead_seconds: how far the machine's clock is set ahead of it.
     """
 
-    def __init__(
-        self, directory: Path, *, store: MemoryStore | None = None, **options: Any
-    ) -> None:
-        self.store = store or MemoryStore()
+    def __init__(self, directory: Path, *, store: CoreStore | None = None, **options: Any) -> None:
+        self.store: Any = store or MemoryStore()
         self.sent: list[tuple[str, str]] = []
         self.chats: list[tuple[str, str]] = []
         self.chat_senders: list[str | None] = []

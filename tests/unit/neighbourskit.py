@@ -23,6 +23,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model.end_reason import CANCELLED
+from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.job import guest
 from kestrelctl.core.model.worker import isolation
 from kestrelctl.core.model.worker.ad import WorkerAd
@@ -230,7 +231,7 @@ class PoolOfFlock:
         domain: str,
         through: str,
         *,
-        store: MemoryStore | None = None,
+        store: Any = None,
         **settings: Any,
     ) -> None:
         self.around = around
@@ -288,6 +289,14 @@ class PoolOfFlock:
             self.service, self.dispatcher, self._access, self.domain, self.flock
         )
         self.listener.session = self.session
+
+    async def put_rule(self, rule: FlockRule) -> None:
+        """An admin puts a rule in force; returns when it is durable."""
+        await self.dispatcher.pending.answer_to(
+            lambda token: ev.PutSetting(
+                at=self.service.now(), cause="root", request=token, setting=rule
+            )
+        )
 
     def begin(self) -> None:
         self.listener.on_online()

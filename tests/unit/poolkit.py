@@ -15,9 +15,11 @@ from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.job.after import After, ids_of
 from kestrelctl.core.model.job.spec import JobSpec
-from kestrelctl.core.model.records import EndedTasks, Record, Snapshot, ended_tasks
+from kestrelctl.core.model.records import EndedTasks, Record, Snapshot, TokenRecord, ended_tasks
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
+from kestrelctl.core.model.setting import Setting
+from kestrelctl.core.model.share_change import GroupChange
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.assets import Amounts, amounts
 from kestrelctl.core.pool import Pool
@@ -245,12 +247,20 @@ class PoolDriver:
 
     def own(self, name: str, total: int) -> fx.Answer:
         """The whole pool has so many of these."""
-        self.tell(ev.PutToken(at=self.now, cause="root", request="t", name=name, total=total))
-        return self.answers[-1]
+        return self.put(TokenRecord(name, total))
 
     def disown(self, name: str) -> fx.Answer:
         """The pool has none of these any more."""
-        self.tell(ev.DropToken(at=self.now, cause="root", request="t", name=name))
+        return self.drop(TokenRecord, name)
+
+    def put(self, setting: Setting | GroupChange) -> fx.Answer:
+        """An admin sets something that has a name."""
+        self.tell(ev.PutSetting(at=self.now, cause="root", request="p", setting=setting))
+        return self.answers[-1]
+
+    def drop(self, kind: type[Setting], name: str) -> fx.Answer:
+        """An admin removes it."""
+        self.tell(ev.DropSetting(at=self.now, cause="root", request="d", kind=kind, name=name))
         return self.answers[-1]
 
     def tasks_ahead(self, job_id: int) -> int:

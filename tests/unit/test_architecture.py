@@ -59,9 +59,16 @@ def test_every_place_is_there_and_defines_what_is_named(path: str, name: str) ->
     place = PACKAGE / path
     assert place.exists()
     if name:
-        defined = [
-            each.name
-            for each in ast.parse(place.read_text()).body
-            if isinstance(each, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        ]
-        assert name in defined
+        assert name in defined(place)
+
+
+def defined(module: Path) -> set[str]:
+    """The classes, functions and constants of a module."""
+    names: set[str] = set()
+    for each in ast.parse(module.read_text()).body:
+        if isinstance(each, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(each.name)
+        targets = each.targets if isinstance(each, ast.Assign) else []
+        targets = [each.target] if isinstance(each, ast.AnnAssign) else targets
+        names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return names

@@ -16,7 +16,18 @@ import check
 import debian_13
 import due_scenarios
 import pytest
-from check import FULL, ORDINARY, Check, Count, Stage, clock, counted, for_pytest, lanes_of
+from check import (
+    FULL,
+    ORDINARY,
+    Check,
+    Count,
+    Stage,
+    clock,
+    counted,
+    for_pytest,
+    has_played_all,
+    lanes_of,
+)
 from turns import CHECKOUT, commit_number, rotated
 
 PASSES, FAILS = (
@@ -424,6 +435,21 @@ def test_what_playing_makes_changes_no_scenario(checkout: Path) -> None:
     due_scenarios.record_green()
     (checkout / "tests/molecule/one/vault.yml").write_text("secret")
     assert due_scenarios.changed() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "failed", "played"),
+    [
+        (["--full"], [], True),
+        (["--full"], ["unit"], True),
+        (["--full"], ["hosts"], False),
+        ([], [], False),
+    ],
+)
+def test_scenarios_are_on_record_if_all_of_them_have_passed(
+    words: list[str], failed: list[str], played: bool
+) -> None:
+    assert has_played_all(words, failed) is played
 
 
 def test_the_whole_pool_stands_on_all_roles() -> None:

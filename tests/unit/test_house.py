@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -95,6 +96,25 @@ def test_only_the_core_and_simulations_look_into_a_pools_state() -> None:
 
 def test_modules_start_with_a_docstring() -> None:
     assert [name(module) for module in MODULES if not ast.get_docstring(parsed(module))] == []
+
+
+#: Words with which no docstring begins: the reader would have to guess who does what.
+NO_BEGINNING = re.compile(
+    r"(What|Which|Whom|Whose|Who|Where|When|How|Why|That|Those|These|With|Without|From|In|On|At|By"
+    r"|For|To|So|As|Under|Of)\b"
+)
+DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
+    found = [
+        f"{name(module)}: {text.splitlines()[0]}"
+        for module in MODULES
+        for node in ast.walk(parsed(module))
+        if isinstance(node, DOCUMENTED) and (text := ast.get_docstring(node))
+        if NO_BEGINNING.match(text)
+    ]
+    assert found == []
 
 
 DEPLOYED = [

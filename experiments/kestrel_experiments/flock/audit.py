@@ -10,21 +10,21 @@ import msgspec
 from kestrel_experiments.flock.record import PoolRecords, TracedTask
 from kestrelctl.core.model.plural import plural
 
-#: A task may be said to have run for so much less than it was asked to sleep: clocks are rounded.
+#: How much less than it was asked to sleep a task may appear to have run: clocks are rounded.
 CLOCK_SECONDS = 0.002
-#: So many findings of a kind are told one by one.
+#: The most findings of a kind that are told one by one.
 _MOST_TOLD = 3
 
 
 class FlockAudit(msgspec.Struct, frozen=True):
-    """What an audit found.
+    """The findings of an audit.
 
     Attributes:
-        tasks: that were to run.
-        lost: that have no accepted result.
+        tasks: number of tasks that were to run.
+        lost: number of tasks without an accepted result.
         twice: results accepted beyond one for each task.
-        breaches: everything that is wrong, in words; without any all is well.
-        attempts: results of attempts in all, those that did not count among them.
+        breaches: everything that is wrong, in words; empty if all is well.
+        attempts: number of results of attempts, including those that did not count.
     """
 
     tasks: int
@@ -41,7 +41,7 @@ def audit(
 
     Args:
         expected: for each pool, by the keys of its submissions, how many seconds each task sleeps.
-        told: by pool.
+        told: the records of each pool.
     """
     lost = twice = 0
     attempts = 0

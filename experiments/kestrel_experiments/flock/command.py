@@ -19,7 +19,8 @@ from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.until_signal import SIGNAL_STATUS, until_a_signal
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError, UsageError
-from kestrelctl.grammar.quantities import Number, WholeNumber, split_words
+from kestrelctl.grammar.click_numbers import Number, WholeNumber
+from kestrelctl.grammar.quantities import split_words
 
 if TYPE_CHECKING:
     from kestrel_experiments.flock.result import FlockResult, FlockRun
@@ -154,10 +155,10 @@ def flock(invocation: Invocation, /, **options: Any) -> int:
 
 
 def _delays(words: tuple[str, ...]) -> tuple[float, ...]:
-    """Milliseconds, with commas between them.
+    """Reads milliseconds, with commas between them.
 
     Raises:
-        UsageError: one is none.
+        UsageError: a word is not a delay in milliseconds.
     """
     found = []
     for word in split_words(words):
@@ -191,7 +192,7 @@ def _tell(screen: Screen, run: FlockRun, number: int, of: int) -> None:
 
 
 class FlockOutput(CommandOutput):
-    """What an experiment found."""
+    """The output of an experiment."""
 
     def __init__(self, result: FlockResult, earlier: list[tuple[str, FlockResult]]) -> None:
         self._result = result

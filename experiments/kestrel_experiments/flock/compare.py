@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from kestrel_experiments.flock.result import FlockResult, PoolSpread, Setting, summary
+from kestrel_experiments.flock.result import FlockResult, ModeResult, PoolSpread, summary
 from kestrel_experiments.flock.table import name_of, number, text_table
 
 COMPARISON_COLUMNS = ("pools", "pool", "mean", "before", "ratio", "most", "before", "ratio")
 
 
 def comparison(name: str, before: FlockResult, now: FlockResult) -> str:
-    """A table of the settings that both have, and what makes them hard to compare; plain text.
+    """Compares the settings that both have, in plain text, and tells what makes that hard.
 
     Args:
-        name: of the earlier result.
+        name: name of the earlier result.
     """
     earlier = {(each.mode, each.delay_ms): each for each in summary(before.runs)}
     lines = [
@@ -34,7 +34,7 @@ def comparison(name: str, before: FlockResult, now: FlockResult) -> str:
     return "\n".join(said)
 
 
-def _lines(before: Setting, now: Setting) -> list[list[str]]:
+def _lines(before: ModeResult, now: ModeResult) -> list[list[str]]:
     earlier = {pool.pool: pool for pool in before.pools}
     return [
         [name_of(now.mode, now.delay_ms), pool.pool, *_cells(earlier[pool.pool], pool)]

@@ -1,7 +1,7 @@
 """Gives a pool the tasks of a trace, each at its moment, and reads what came of them.
 
 All goes over one connection that is kept. A submission that is not acknowledged is sent again with
-the same key, so that a manager or server that is killed meanwhile makes none of them two.
+the same key, so that no task is submitted twice if a manager or server is killed meanwhile.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.answers import UsedByUsers
 from kestrelctl.xmpp.user import UserConnection
 
-#: Between two questions how far a pool is; they cost the machine little beside what it runs.
+#: Pause between two questions about a pool's progress; they cost the machine little beside what it
+#: runs.
 PAUSE_SECONDS = 0.5
 #: How long one try of a request may take. A killed server is back sooner.
 TRY_SECONDS = 5.0
-#: Questions for tasks that are under way at a time.
+#: The most questions for tasks that are under way at a time.
 _AT_A_TIME = 16
 #: A task that is lost with its worker is tried again as often as it takes.
 _MOST_LOSSES = 1000
@@ -37,15 +38,15 @@ class TraceDriver:
     """The user of one pool.
 
     Args:
-        connection: his.
-        pool: its letter, which begins the keys of his tasks.
-        user: his address.
-        tasks: of the trace.
+        connection: the user's connection.
+        pool: the letter of the pool, with which the keys of the tasks begin.
+        user: the user's address.
+        tasks: the tasks of the trace.
         unit_seconds: how long a unit of the trace is.
         requires: the tag that each task needs of its worker; empty if none needs any.
 
     Attributes:
-        late_seconds: of each submission, how long after its moment it was sent.
+        late_seconds: for each submission, how long after its moment it was sent.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class TraceDriver:
 
     @property
     def expected(self) -> dict[str, float]:
-        """How many seconds each task sleeps, by the key of its submission."""
+        """The seconds that each task sleeps, by the key of its submission."""
         return {self.key(n): self._sleep_seconds(task) for n, task in enumerate(self._tasks)}
 
     async def submit_all(self, begin: float) -> None:
@@ -96,7 +97,7 @@ class TraceDriver:
         """Returns when no task is left.
 
         Raises:
-            TimedOut: for long, none has ended.
+            TimedOut: no task has ended for long.
         """
         clock = asyncio.get_running_loop().time
         patience_seconds = STALL_SECONDS + LONGEST * self._unit_seconds
@@ -117,10 +118,10 @@ class TraceDriver:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def records(self, domain: str, admin: UserConnection) -> PoolRecords:
-        """What the pool says of all that was submitted to it, and that ran on its machines.
+        """Asks the pool for all tasks that were submitted to it or ran on its machines.
 
         Args:
-            admin: sees guests, too.
+            admin: the connection of an admin, who sees guests, too.
         """
         tasks = [
             _traced_task(job, task)
@@ -156,7 +157,7 @@ class TraceDriver:
         )
 
     def key(self, number: int) -> str:
-        """That of the submission of a task, by its place in the trace."""
+        """Returns the key of a task's submission, by its place in the trace."""
         return f"{self._pool}-{number + 1}"
 
     def _sleep_seconds(self, task: Arrival) -> float:
@@ -198,7 +199,7 @@ class TraceDriver:
     async def _told(
         self, connection: UserConnection, wanted: rq.ListJobs
     ) -> list[tuple[an.JobView, an.TaskView]]:
-        """All tasks of the jobs that are wanted, with their jobs."""
+        """Asks for all tasks of the jobs that are wanted, with their jobs."""
         jobs: list[an.JobView] = []
         before: int | None = None
         while True:

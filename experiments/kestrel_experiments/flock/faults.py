@@ -1,4 +1,4 @@
-"""What is done to the pools of an experiment in the middle, to see that nothing is lost."""
+"""Faults for the pools in the middle of an experiment, to see that nothing is lost."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Fault(NamedTuple):
     """Something that goes wrong.
 
     Attributes:
-        share: when, of the time in which tasks come.
-        pool: with which, by its letter.
+        share: when it happens, as a share of the time in which tasks come.
+        pool: the letter of the pool that it happens to.
         what: its manager or its server is killed without a word, or all ways between it and the
             others are cut.
-        lasts: how long ways are cut, likewise; what is killed is started again by its supervisor.
+        lasts: how long ways are cut, likewise; a supervisor starts again what is killed.
     """
 
     share: float
@@ -48,15 +48,15 @@ FAULTS = (
 async def do_faults(
     faults: Sequence[Fault], pools: FlockPools, begin: float, seconds: float
 ) -> list[str]:
-    """Has each go wrong in its turn.
+    """Makes each fault happen in its turn.
 
     Args:
-        faults: those of pools that are not there are left out.
+        faults: the faults; those of pools that are not there are left out.
         begin: the moment 0 of the trace, on the clock of the event loop.
         seconds: how long tasks come.
 
     Returns:
-        What was done, in words.
+        The faults that happened, in words.
 
     Raises:
         KestrelError: a pool has gone.

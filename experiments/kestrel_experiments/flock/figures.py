@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import ceil
 
-from kestrel_experiments.flock.result import FlockRun, Setting, summary
+from kestrel_experiments.flock.result import FlockRun, ModeResult, summary
 from kestrel_experiments.flock.source import OVERALL, WITHOUT_FLOCKING
 from kestrel_experiments.flock.statistics import SeedSpread
 from kestrel_experiments.flock.table import name_of, number
 from kestrel_experiments.spread_figure import LEAST, spread_figure
-from kestrelctl.bench.report.figures import PERCENT
-from kestrelctl.bench.report.svg import Plot, decades, labelled, ticks, written_out
+from kestrelctl.bench.report.plot import BOUND, END, Plot, drawing
 
 #: Points of a distribution: more than a curve has pixels would be waste.
 _MOST_POINTS = 400
 
 
-def spreads(settings: Sequence[Setting], of: str, what: str) -> str:
-    """One figure (`mean` or `most`) of each pool's queue time: a row for each setting.
+def spreads(settings: Sequence[ModeResult], of: str, what: str) -> Plot:
+    """Draws one figure (`mean` or `most`) of each pool's queue time: a row for each setting.
 
     The dot is the median of the seeds, the line goes from the 5th to the 95th percentile, and the
     diamond is the source's.
@@ -41,8 +40,9 @@ def _label(pool: str) -> str:
     return f"pool {pool}" if pool != OVERALL else pool
 
 
-def distribution(runs: Sequence[FlockRun], pool: str) -> str:
-    """The share of a pool's tasks that waited no longer; a curve for each setting."""
+@drawing()
+def distribution(runs: Sequence[FlockRun], pool: str) -> Plot:
+    """Draws the share of a pool's tasks that waited no longer; a curve for each setting."""
     settings = summary(runs)
     curves = []
     for setting in settings:
@@ -54,22 +54,22 @@ def distribution(runs: Sequence[FlockRun], pool: str) -> str:
         )
         curves.append(waits)
     most = max((waits[-1] for waits in curves if waits), default=1.0)
-    span = decades(LEAST, max(LEAST * 10, most))
     plot = _shares(
         f"Distribution of queue times, {_pool_words(pool)}.",
         settings,
         curves,
-        span,
         number,
         x_label="queue time, units of the trace",
         y_label="share of tasks that waited no longer",
     )
+    plot.decades(LEAST, max(LEAST * 10, most))
     _draw(plot, curves, first=0)
-    return plot.markup()
+    return plot
 
 
-def gains(runs: Sequence[FlockRun], pool: str, of: str, what: str, wanted: float) -> str:
-    """Without over with, seed by seed, from the least to the most; a line at what is wanted."""
+@drawing()
+def gains(runs: Sequence[FlockRun], pool: str, of: str, what: str, wanted: float) -> Plot:
+    """Draws ratios of without to with, by seed, from the least to the most; a line at `wanted`."""
     base = {run.seed: run for run in runs if run.mode == "without"}
     settings = [setting for setting in summary(runs) if setting.mode != "without"]
     curves = []
@@ -83,90 +83,84 @@ def gains(runs: Sequence[FlockRun], pool: str, of: str, what: str, wanted: float
             and getattr(after, of) > 0
         )
         curves.append(ratios)
-    most = max((ratios[-1] for ratios in curves if ratios), default=1.0)
     seeds = max(map(len, curves), default=1)
-    every = ceil(seeds / 10)
-    plot = Plot.with_axes(
+    plot = Plot(
         f"{what}, without flocking over with it, by seed. "
         + " ".join(
             f"{name_of(s.mode, s.delay_ms)}: {number(ratios[0])} to {number(ratios[-1])}."
             for s, ratios in zip(settings, curves, strict=True)
             if ratios
         ),
-        x_ticks=[(seed, str(seed)) for seed in range(1, seeds + 1, every)],
-        y_ticks=labelled(ticks(max(most, wanted))),
         x_label="seeds, from the least gain to the most",
         y_label="times shorter",
-        x_range=(0.5, seeds + 0.5),
     )
-    plot.across(wanted, "line bound")
+    plot.axes.axhline(wanted, **BOUND)
     for place, ratios in enumerate(curves, start=1):
-        for seed, ratio in enumerate(ratios, start=1):
-            plot.dot(seed, ratio, f"s{place}")
-    return plot.markup()
+        if ratios:
+            plot.dots(enumerate(ratios, start=1), place)
+    plot.axes.set_xticks(range(1, seeds + 1, ceil(seeds / 10)))
+    plot.axes.set_xlim(0.5, seeds + 0.5)
+    plot.numbers("y")
+    return plot
 
 
-def idle(runs: Sequence[FlockRun], wanted_ms: float) -> str:
-    """How soon idle machines took tasks of other pools: a curve for each setting."""
+@drawing()
+def idle(runs: Sequence[FlockRun], wanted_ms: float) -> Plot | None:
+    """Draws how soon idle machines took tasks of other pools: a curve for each setting.
+
+    None if no machine did.
+    """
     settings = [setting for setting in summary(runs) if setting.mode != "without"]
     curves = [
         sorted(ms for run in setting.among(runs) for ms in run.starts.after_idle)
         for setting in settings
     ]
     if not any(curves):
-        return ""
+        return None
     most = max(values[-1] for values in curves if values)
-    span = decades(1.0, max(wanted_ms, most))
     plot = _shares(
         "From a machine that falls idle to the start of a task of another pool there.",
         settings,
         curves,
-        span,
         "{:,.0f} ms".format,
         x_label="milliseconds from idle to start",
         y_label="share of tasks that ran elsewhere",
     )
-    plot.upright(wanted_ms, 0, 1, "line thin bound")
+    plot.decades(1.0, max(wanted_ms, most))
+    plot.axes.axvline(wanted_ms, **END)
     _draw(plot, curves, first=1)
-    return plot.markup()
+    return plot
 
 
 def _shares(
     what: str,
-    settings: Sequence[Setting],
+    settings: Sequence[ModeResult],
     curves: Sequence[Sequence[float]],
-    span: Sequence[float],
     say: Callable[[float], str],
     *,
     x_label: str,
     y_label: str,
 ) -> Plot:
-    """The axes for distributions of sorted values, which are told by their middles."""
+    """Draws the axes for distributions of sorted values, and tells the middle of each."""
     middles = [
         f"{name_of(setting.mode, setting.delay_ms)}: half within {say(values[len(values) // 2])}."
         for setting, values in zip(settings, curves, strict=True)
         if values
     ]
-    return Plot.with_axes(
-        " ".join([what, *middles]),
-        x_ticks=[(tick, written_out(tick)) for tick in span],
-        y_ticks=PERCENT,
-        x_label=x_label,
-        y_label=y_label,
-        x_range=(span[0], span[-1]),
-        logarithmic=True,
-    )
+    plot = Plot(" ".join([what, *middles]), x_label=x_label, y_label=y_label)
+    plot.percents("y")
+    return plot
 
 
 def _draw(plot: Plot, curves: Sequence[Sequence[float]], *, first: int) -> None:
-    """Distributions of sorted values, in the colours from this one on."""
+    """Draws distributions of sorted values, in the colours from `first` on."""
     for place, values in enumerate(curves, start=first):
         if values:
-            plot.polyline(_steps(values), f"curve s{place}")
+            plot.curve(_steps(values), place)
 
 
 def _steps(values: Sequence[float]) -> list[tuple[float, float]]:
-    """Points of the distribution of sorted values, not more than can be seen."""
+    """Returns points of the distribution of sorted values, not more than can be seen."""
     every = max(1, len(values) // _MOST_POINTS)
     points = [(value, (place + 1) / len(values)) for place, value in enumerate(values)]
     return [*points[:-1:every], points[-1]]

@@ -1,6 +1,6 @@
-"""What a pool could do at best without flocking: first come, first served, and nothing in between.
+"""The best that a pool could do without flocking: first come, first served, with no time lost.
 
-It is what a live run without flocking is held against: the difference is what the pool itself adds.
+A live run without flocking is compared with it: the difference is what the pool itself adds.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from kestrel_experiments.flock_simulation.trace import Arrival
 
 
 def ideal_waits(tasks: Iterable[Arrival], machines: int) -> list[float]:
-    """How long each task waits, in the unit of the trace, if a machine that is free takes the
-    oldest at once.
+    """Computes how long each task waits if a free machine takes the oldest at once.
+
+    The result is in the unit of the trace.
 
     Args:
         tasks: in the order of their moments.

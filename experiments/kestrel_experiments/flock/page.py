@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from kestrel_experiments.flock import figures as figures
-from kestrel_experiments.flock.result import FlockResult, Setting, summary
+from kestrel_experiments.flock.result import FlockResult, ModeResult, summary
 from kestrel_experiments.flock.source import FACTOR_OF_ABSTRACT, OVERALL, POOLS, SOURCE
 from kestrel_experiments.flock.table import (
     COLUMNS,
@@ -19,13 +19,15 @@ from kestrel_experiments.flock.table import (
     with_range,
 )
 from kestrelctl.bench.report.markup import document, facts, keys, over, table, tile
+from kestrelctl.bench.report.plot import Plot
 
-#: From a machine that falls idle to a waiting task of another pool that starts there: the median.
+#: The wanted median of the time from when a machine falls idle until a waiting task of another pool
+#: starts there.
 WANTED_IDLE_MS = 100.0
 
 
 def flock_page(result: FlockResult) -> str:
-    """The whole page."""
+    """Writes the whole page."""
     settings = summary(result.runs)
     flocked = [setting for setting in settings if setting.mode != "without"]
     legend, of_flocks = _legend(settings, settings), _legend(settings, flocked)
@@ -39,11 +41,11 @@ def flock_page(result: FlockResult) -> str:
     return document(_title(settings), body)
 
 
-def _legend(settings: list[Setting], drawn: list[Setting]) -> str:
-    """The colours of those settings that a figure draws.
+def _legend(settings: list[ModeResult], drawn: list[ModeResult]) -> str:
+    """Makes the legend: the colours of those settings that a figure draws.
 
     Args:
-        settings: all of them, which says which colour each has.
+        settings: all settings; the place of each tells its colour.
     """
     return keys(
         (f"curve s{place}", name_of(setting.mode, setting.delay_ms))
@@ -52,13 +54,13 @@ def _legend(settings: list[Setting], drawn: list[Setting]) -> str:
     )
 
 
-def _title(settings: list[Setting]) -> str:
+def _title(settings: list[ModeResult]) -> str:
     if any(setting.mode != "without" for setting in settings):
         return "Pools that lend each other machines"
     return "Pools on their own"
 
 
-def _header(result: FlockResult, settings: list[Setting]) -> str:
+def _header(result: FlockResult, settings: list[ModeResult]) -> str:
     lost = sum(setting.lost for setting in settings)
     twice = sum(setting.twice for setting in settings)
     breaches = sum(setting.breaches for setting in settings)
@@ -84,7 +86,7 @@ def _header(result: FlockResult, settings: list[Setting]) -> str:
 </header>"""
 
 
-def _tiles(setting: Setting) -> str:
+def _tiles(setting: ModeResult) -> str:
     gain = setting.gain
     assert gain is not None
     loaded = ", ".join(pool.name for pool in POOLS if pool.is_loaded)
@@ -129,13 +131,13 @@ def _tiles(setting: Setting) -> str:
     return "".join(shown)
 
 
-def longest_waits(settings: list[Setting]) -> str:
-    """The longest queue time of each pool, as a plot."""
+def longest_waits(settings: list[ModeResult]) -> Plot:
+    """Plots the longest queue time of each pool."""
     return figures.spreads(settings, "most", "longest queue time, units of the trace")
 
 
-def gain_figure(result: FlockResult) -> str:
-    """What flocking does to the longest wait of the loaded pool, seed by seed, as a plot."""
+def gain_figure(result: FlockResult) -> Plot:
+    """Plots what flocking does to the longest wait of the loaded pool, seed by seed."""
     what = f"Longest wait of pool {_loaded()}"
     return figures.gains(result.runs, _loaded(), "most", what, FACTOR_OF_ABSTRACT)
 
@@ -144,14 +146,14 @@ def _loaded() -> str:
     return next(pool.name for pool in POOLS if pool.is_loaded)
 
 
-def _waits(settings: list[Setting], legend: str) -> str:
+def _waits(settings: list[ModeResult], legend: str) -> str:
     mean = figures.spreads(settings, "mean", "mean queue time, units of the trace")
     most = longest_waits(settings)
     return f"""<section><h2>Queue times</h2>
 {legend}{keys([("then", "the source, pools alone")])}
 <div class="pair">
-<figure><h3>Mean</h3>{mean}</figure>
-<figure><h3>Longest</h3>{most}</figure></div>
+<figure><h3>Mean</h3>{mean.markup()}</figure>
+<figure><h3>Longest</h3>{most.markup()}</figure></div>
 <p class="soft">Dots: the median of the seeds. Lines: from the 5th to the 95th percentile of the
 seeds. Diamonds: the one draw of the source, without flocking. What is shorter than 0.1 stands at
 0.1.</p></section>"""
@@ -164,22 +166,22 @@ def _distributions(result: FlockResult, legend: str) -> str:
     shown = [name for name in names if any(run.of(name) is not None for run in result.runs)]
     drawn = "".join(
         f"<figure><h3>{'All pools' if name == OVERALL else f'Pool {name}'}</h3>"
-        f"{figures.distribution(result.runs, name)}</figure>"
+        f"{figures.distribution(result.runs, name).markup()}</figure>"
         for name in shown
     )
     return f"""<section><h2>Who waits how long</h2>{legend}<div class="pair">{drawn}</div>
 </section>"""
 
 
-def _gains(result: FlockResult, settings: list[Setting], legend: str) -> str:
+def _gains(result: FlockResult, settings: list[ModeResult], legend: str) -> str:
     if not any(setting.gain is not None for setting in settings):
         return ""
     overall = figures.gains(result.runs, OVERALL, "mean", "Mean wait of all tasks", 1.0)
     idle = figures.idle(result.runs, WANTED_IDLE_MS)
-    idle_figure = f"<figure><h3>From idle to start</h3>{idle}</figure>" if idle else ""
+    idle_figure = f"<figure><h3>From idle to start</h3>{idle.markup()}</figure>" if idle else ""
     return f"""<section><h2>What flocking is worth, seed by seed</h2>{legend}
-<div class="pair"><figure><h3>Longest wait of pool {_loaded()}</h3>{gain_figure(result)}</figure>
-<figure><h3>Mean wait of all tasks</h3>{overall}</figure>{idle_figure}</div>
+<div class="pair"><figure><h3>Longest wait of pool {_loaded()}</h3>{gain_figure(result).markup()}
+</figure><figure><h3>Mean wait of all tasks</h3>{overall.markup()}</figure>{idle_figure}</div>
 <p class="soft">Without flocking over with it, on the same trace. The dashed line over the longest
 wait is the factor of the source's abstract, {FACTOR_OF_ABSTRACT:g}; over the mean it is 1: no
 gain.</p></section>"""
@@ -195,7 +197,7 @@ def _tables(result: FlockResult) -> str:
 <h3>What became of the tasks</h3><ul>{checked}</ul></section>"""
 
 
-def _lent(result: FlockResult, settings: list[Setting]) -> str:
+def _lent(result: FlockResult, settings: list[ModeResult]) -> str:
     lines = []
     for setting in settings:
         if setting.mode == "without":

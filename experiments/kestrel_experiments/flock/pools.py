@@ -25,7 +25,7 @@ class FlockPools:
 
     Attributes:
         states: by the letters of the pools.
-        ways: by the letters of two pools, what carries the streams that the first opens to the
+        ways: by the letters of two pools, the relay of the streams that the first opens to the
             second; empty where they talk to each other directly.
     """
 
@@ -36,13 +36,13 @@ class FlockPools:
         self.ways = ways or {}
 
     def ways_of(self, name: str) -> list[Relay]:
-        """What carries the streams from and to a pool."""
+        """Returns the relays of the streams from and to a pool."""
         return [relay for pair, relay in self.ways.items() if name in pair]
 
 
 @contextlib.asynccontextmanager
 async def lone_pools(names: Iterable[str]) -> AsyncIterator[FlockPools]:
-    """Pools that know of no other, as `kestrelctl up` makes them, for the length of a `with`."""
+    """Runs pools that know of no other, made as by `kestrelctl up`, for the length of a `with`."""
     names = list(names)
     async with contextlib.AsyncExitStack() as stack:
         pools = (stack.enter_async_context(throw_away_pool(MACHINES, metrics=False)) for _ in names)
@@ -60,13 +60,13 @@ async def flocked_pools(
     by_relays: bool = False,
     is_fixed: bool = False,
 ) -> AsyncIterator[FlockPools]:
-    """Pools that each know the first one when they start, for the length of a `with`.
+    """Runs pools that each know the first one when they start, for the length of a `with`.
 
     Args:
-        minute_seconds: of the flock.
+        minute_seconds: length of a minute of the flock.
         reclaim_minutes: how long tasks of others may go on while own ones wait.
-        delay_seconds: between each two servers, each way.
-        by_relays: whether their streams go through relays in any case, which can be cut.
+        delay_seconds: delay between each two servers, each way.
+        by_relays: whether their streams go through relays, which can be cut, in any case.
         is_fixed: whether each is told of all others instead, and hears nothing of what is free.
     """
     names = list(names)
@@ -91,5 +91,5 @@ async def flocked_pools(
 
 
 def _server_of(directory: Path, name: str) -> tuple[str, int]:
-    """Where the server of a pool listens for others. NotFound while it does not."""
+    """Returns where the server of a pool listens for others. Raises NotFound while it does not."""
     return parse_address(server_address(directory, name))

@@ -1,4 +1,4 @@
-"""What pools say of the tasks of an experiment, as read from their records."""
+"""The tasks of an experiment, as read from the records of its pools."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import msgspec
 
 
 class TracedTask(msgspec.Struct, frozen=True, kw_only=True):
-    """One task, as the pool tells of it to which it was submitted.
+    """One task, as told by the pool to which it was submitted.
 
     Times are seconds since the epoch.
 
     Attributes:
-        key: of its submission: which task of the trace it is.
-        accepted: results of it that the pool counted; one, if all is well.
-        attempts: times that it was tried of which there are results.
+        key: key of its submission, which tells the task of the trace.
+        accepted: number of its results that the pool counted; one, if all is well.
+        attempts: number of its attempts that have a result.
         exit_code: None if it did not exit by itself.
-        worker: address of whoever ran it.
+        worker: address of the worker that ran it.
     """
 
     key: str
@@ -43,13 +43,13 @@ class TracedTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RanHere(msgspec.Struct, frozen=True, kw_only=True):
-    """A task on one machine, as the pool tells of it that owns the machine.
+    """A task on one machine, as told by the pool that owns the machine.
 
     Attributes:
         worker: the machine.
         started_at, ended_at: seconds since the epoch.
-        key: of its submission.
-        home: domain of the pool whose user's task it is; empty for one of its own users.
+        key: key of its submission.
+        home: domain of the pool whose user submitted it; empty for a user of this pool.
     """
 
     worker: str
@@ -60,7 +60,7 @@ class RanHere(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolRecords(msgspec.Struct, frozen=True, kw_only=True):
-    """What one pool says after a run.
+    """The records of one pool after a run.
 
     Attributes:
         pool: its letter.

@@ -18,12 +18,12 @@ MOST_HELD_BYTES = 8 * 1024 * 1024
 
 
 class DelayLine:
-    """What is on its way in one direction: pieces in their order, each due some time after it came.
+    """The pieces on their way in one direction, in their order, each due some time after it came.
 
     Args:
-        delay_seconds: from `put` until a piece is due.
-        most_held_bytes: above this there is no room; a piece that is put nevertheless is held, so
-            one more piece is the most that it can be.
+        delay_seconds: time from `put` until a piece is due.
+        most_held_bytes: from this on there is no room; a piece that is put nevertheless is held, so
+            at most one more piece is held.
     """
 
     def __init__(self, delay_seconds: float, most_held_bytes: int = MOST_HELD_BYTES) -> None:
@@ -38,16 +38,16 @@ class DelayLine:
 
     @property
     def next_due(self) -> float | None:
-        """When the first piece is due; None while nothing is on its way."""
+        """The time when the first piece is due; None while nothing is on its way."""
         return self._pieces[0][0] if self._pieces else None
 
     def put(self, piece: bytes, now: float) -> None:
-        """A piece sets off."""
+        """Sends a piece on its way."""
         self._pieces.append((now + self._delay_seconds, piece))
         self.held_bytes += len(piece)
 
     def take_due(self, now: float) -> bytes:
-        """All that has arrived by now, in order; it is held no more."""
+        """Takes out all that has arrived by now, in order."""
         arrived = []
         while self._pieces and self._pieces[0][0] <= now:
             arrived.append(self._pieces.popleft()[1])
@@ -59,13 +59,14 @@ class DelayLine:
 class Relay:
     """Takes connections on a port and carries them to another place, with a delay each way.
 
-    What one side has ended to send, the other one hears to end when all of it has arrived. While
-    the relay is cut its connections are reset, and so is each new one.
+    When one side stops sending, the other side sees the end after all has arrived. While the relay
+    is cut, its connections are reset, and so is each new one.
 
     Args:
-        find: where the other side listens, asked for each connection: it may not listen yet.
-        delay_seconds: of each direction.
-        most_held_bytes: of each direction of a connection.
+        find: tells where the other side listens; called for each connection, as it may not listen
+            yet.
+        delay_seconds: delay of each direction.
+        most_held_bytes: limit for each direction of a connection.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class Relay:
             await asyncio.gather(*carrying, return_exceptions=True)
 
     def cut(self) -> None:
-        """Resets all that it carries, and what comes until `mend`."""
+        """Resets all connections, and those that come until `mend`."""
         self._is_cut = True
         for writers in self._connections.values():
             for writer in writers:
@@ -125,7 +126,7 @@ class Relay:
             del self._connections[task]
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One direction, to its end.
+        """Carries one direction to its end.
 
         Raises:
             OSError: a side is gone.

@@ -7,7 +7,6 @@ from pathlib import Path
 from kestrel_experiments.flock.page import flock_page, gain_figure, longest_waits
 from kestrel_experiments.flock.result import FlockResult, summary, to_json
 from kestrelctl.bench.report.files import write_files
-from kestrelctl.bench.report.svg import picture
 
 
 def write_flock_report(directory: Path, result: FlockResult) -> list[Path]:
@@ -21,8 +20,8 @@ def write_flock_report(directory: Path, result: FlockResult) -> list[Path]:
     files = {
         "flock.html": flock_page(result).encode(),
         "flock.json": to_json(result, waits=True),
-        "flock-longest.svg": picture(longest_waits(settings)).encode(),
+        "flock-longest.svg": longest_waits(settings).picture(),
     }
     if any(setting.gain is not None for setting in settings):
-        files["flock-gains.svg"] = picture(gain_figure(result)).encode()
+        files["flock-gains.svg"] = gain_figure(result).picture()
     return write_files(directory, files)

@@ -1,4 +1,4 @@
-"""What an experiment with a flock found, as data and as JSON."""
+"""The result of an experiment with a flock, as data and as JSON."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class FlockRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """One trace on four pools.
 
     Attributes:
-        delay_ms: that was put between each two servers, each way.
-        waits: of each pool, and of all together.
-        lent: tasks that ran elsewhere: by home and by lender.
-        late_ms: the longest that a task was submitted after its moment.
+        delay_ms: the delay that was put between each two servers, each way.
+        waits: queue times of each pool, and of all together.
+        lent: number of tasks that ran elsewhere, by home and by lender.
+        late_ms: the longest time that a task was submitted after its moment.
         faults: what was done to the pools meanwhile.
     """
 
@@ -53,9 +53,9 @@ class FlockResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         unit_seconds: how long a unit of the trace was.
-        summary: of the runs, for those who read JSON; empty in a saved result.
+        summary: summary of the runs, for those who read JSON; empty in a saved result.
         ended_early: what ended it before its last run; None if nothing did.
-        most_tasks: of each pool, if only the beginning of the traces was run.
+        most_tasks: number of tasks of each pool, if only the beginning of the traces was run.
     """
 
     machine: BenchMachine
@@ -65,7 +65,7 @@ class FlockResult(msgspec.Struct, frozen=True, omit_defaults=True):
     schema: int = SCHEMA
     ended_early: str | None = None
     most_tasks: int | None = None
-    summary: list[Setting] = []
+    summary: list[ModeResult] = []
 
 
 class PoolSpread(msgspec.Struct, frozen=True):
@@ -78,13 +78,13 @@ class PoolSpread(msgspec.Struct, frozen=True):
 
 
 class Gain(msgspec.Struct, frozen=True):
-    """What flocking changes, seed by seed.
+    """The changes that flocking makes, seed by seed.
 
     Attributes:
-        loaded_most: without over with, the longest that a task of the loaded pool waits.
-        overall_mean: without over with, the mean over all tasks.
-        unloaded_growth: by how much the mean of an unloaded pool grows, of the one that it grows
-            most for; units of the trace.
+        loaded_most: ratio of without to with, of the longest wait of a task of the loaded pool.
+        overall_mean: ratio of without to with, of the mean wait of all tasks.
+        unloaded_growth: how much the mean wait of an unloaded pool grows, for the pool where it
+            grows most; units of the trace.
     """
 
     loaded_most: SeedSpread | None
@@ -92,14 +92,14 @@ class Gain(msgspec.Struct, frozen=True):
     unloaded_growth: SeedSpread | None
 
 
-class Setting(msgspec.Struct, frozen=True, omit_defaults=True):
+class ModeResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """All runs of one mode and one delay.
 
     Attributes:
         elsewhere: the share of tasks that ran on machines of other pools.
         after_idle_ms: p50 and p99 of `Starts.after_idle` over all runs; None without any.
         after_submission_ms: likewise.
-        gain: beside the same seeds without flocking.
+        gain: compared with the same seeds without flocking.
         lost, twice: over all runs.
     """
 
@@ -118,12 +118,12 @@ class Setting(msgspec.Struct, frozen=True, omit_defaults=True):
     gain: Gain | None = None
 
     def among(self, runs: Iterable[FlockRun]) -> list[FlockRun]:
-        """Those of these runs that are of this mode and delay."""
+        """Returns those of these runs that have this mode and delay."""
         return [run for run in runs if (run.mode, run.delay_ms) == (self.mode, self.delay_ms)]
 
 
-def summary(runs: Sequence[FlockRun]) -> list[Setting]:
-    """What the runs of each mode and delay have in common, without flocking first."""
+def summary(runs: Sequence[FlockRun]) -> list[ModeResult]:
+    """Sums up the runs of each mode and delay, the mode `without` first."""
     kinds = dict.fromkeys((run.mode, run.delay_ms) for run in runs)
     ordered = sorted(kinds, key=lambda kind: (MODES.index(kind[0]), kind[1]))
     base = {run.seed: run for run in runs if run.mode == "without"}
@@ -133,13 +133,13 @@ def summary(runs: Sequence[FlockRun]) -> list[Setting]:
     ]
 
 
-def _setting(runs: Sequence[FlockRun], base: dict[int, FlockRun]) -> Setting:
+def _setting(runs: Sequence[FlockRun], base: dict[int, FlockRun]) -> ModeResult:
     first = runs[0]
     pairs = [(base[run.seed], run) for run in runs if run.seed in base]
     shares = [
         whole.elsewhere / whole.tasks for run in runs if (whole := run.of(OVERALL)) and whole.tasks
     ]
-    return Setting(
+    return ModeResult(
         mode=first.mode,
         delay_ms=first.delay_ms,
         seeds=len(runs),
@@ -185,7 +185,7 @@ def _gain(pairs: Sequence[tuple[FlockRun, FlockRun]]) -> Gain:
 
 
 def _ratio(without: FlockWaits | None, flocked: FlockWaits | None, of: str) -> list[float]:
-    """The ratio of a figure, if both are there and it can be had."""
+    """Returns the ratio of a figure; nothing if a pool is missing or the divisor is 0."""
     if without is None or flocked is None or not getattr(flocked, of):
         return []
     return [getattr(without, of) / getattr(flocked, of)]
@@ -198,7 +198,7 @@ def _p50_p99(values: Iterable[float]) -> tuple[float, float] | None:
 
 
 def to_json(result: FlockResult, *, waits: bool = False) -> bytes:
-    """The result as JSON; the queue time of every task and the command only if asked for."""
+    """Writes the result as JSON; the queue time of every task and the command only if asked for."""
     if not waits:
         runs = [_without_waits(run) for run in result.runs]
         result = msgspec.structs.replace(result, runs=runs, command=None)
@@ -211,7 +211,7 @@ def _without_waits(run: FlockRun) -> FlockRun:
 
 
 def read_flock_result(path: Path) -> FlockResult:
-    """The result in a file (of `-o json`), or in a directory that `--report` made.
+    """Reads the result from a file (of `-o json`), or from a directory that `--report` made.
 
     Raises:
         UsageError: it cannot be read, is no result, or has another schema than this version knows.

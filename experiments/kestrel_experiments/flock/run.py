@@ -21,7 +21,7 @@ from kestrelctl.bench.machine import BenchMachine
 from kestrelctl.errors import UsageError
 from kestrelctl.local.control import connect_local
 
-#: From the moment when all pools are up until the moment 0 of the trace: a flock has found itself.
+#: Time from when all pools are up until the moment 0 of the trace: a flock has found itself then.
 _BEFORE_SECONDS = 3.0
 #: Longer than any task: what runs elsewhere ends there, as in the source, whose machines
 #: were nobody's desktop.
@@ -31,18 +31,18 @@ LEAST_UNIT_SECONDS = 0.001
 
 
 class ExperimentPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to measure.
+    """A plan of what to measure.
 
     Attributes:
-        modes: of which each seed is run.
+        modes: the modes in which each seed is run.
         seeds: how many, from `first_seed` on.
         unit_seconds: how long a unit of the trace is, and a minute of the flock.
         reclaim_units: how long tasks of other pools may go on while own ones wait.
-        at_once: so many runs side by side.
-        delays_ms: between each two servers, each way; runs with flocking are made for each.
+        at_once: number of runs side by side.
+        delays_ms: delays between each two servers, each way; runs with flocking are made for each.
         kill: whether a manager and a server are killed in the middle of runs with flocking.
-        most_tasks: of each pool, only the first ones; None for all.
-        pools: that take part.
+        most_tasks: number of tasks of each pool, the first ones; None for all.
+        pools: the pools that take part.
     """
 
     modes: tuple[Mode, ...] = ("without", "with")
@@ -65,12 +65,12 @@ class PlannedFlockRun(NamedTuple):
     delay_ms: float
 
 
-#: (run, its number from 1 on, of how many): called when one has ended.
+#: (run, its number from 1 on, of how many): called when a run has ended.
 OnFlockRun = Callable[[FlockRun, int, int], None]
 
 
 def planned_runs(plan: ExperimentPlan) -> list[PlannedFlockRun]:
-    """The runs of a plan, seed by seed, so that one that ends early has whole pairs.
+    """Lists the runs of a plan, seed by seed, so that a plan that ends early has whole pairs.
 
     Raises:
         UsageError: the plan makes no sense.
@@ -112,7 +112,7 @@ class Experiment:
         self._on_run = on_run
 
     async def run(self) -> None:
-        """All runs, as many at once as the plan says.
+        """Makes all runs, as many at once as the plan says.
 
         Raises:
             KestrelError: one failed; the others are ended.
@@ -139,7 +139,7 @@ class Experiment:
     def result(
         self, machine: BenchMachine, command: str | None, ended_by: str | None = None
     ) -> FlockResult:
-        """All of it, in the order of the plan.
+        """Returns the result of all runs so far, in the order of the plan.
 
         Args:
             ended_by: what ended it before its last run, e.g. `SIGTERM`.
@@ -161,7 +161,7 @@ class Experiment:
 
 
 async def one_flock_run(plan: ExperimentPlan, planned: PlannedFlockRun) -> FlockRun:
-    """One trace on pools that are made for it.
+    """Runs one trace on pools that are made for it.
 
     Raises:
         KestrelError: a pool did not come up, or made no progress.

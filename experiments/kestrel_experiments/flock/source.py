@@ -15,10 +15,10 @@ SOURCE = (
 )
 #: Machines of each pool.
 MACHINES = 3
-#: In words of the abstract: by how much flocking divides the most that a task of a loaded pool
-#: waits. What its pools waited with flocking is not at hand, so it stands beside nothing.
+#: The factor by which flocking divides the longest wait of a task of a loaded pool, by the
+#: abstract. The source's waits with flocking are not at hand, so nothing is compared with them.
 FACTOR_OF_ABSTRACT = 10.0
-#: How `FlockWaits` of all pools together is called.
+#: The name of the `FlockWaits` of all pools together.
 OVERALL = "all"
 
 
@@ -27,7 +27,7 @@ class SourcePool(NamedTuple):
 
     Attributes:
         name: its letter in the source.
-        sequences: how many make up its trace; each is work for one machine.
+        sequences: how many sequences make up its trace; each is work for one machine.
     """
 
     name: str
@@ -35,7 +35,7 @@ class SourcePool(NamedTuple):
 
     @property
     def is_loaded(self) -> bool:
-        """Whether it has more work than its machines can do while it comes."""
+        """Whether it has more work than its machines can do while the work comes."""
         return self.sequences > MACHINES
 
     @property
@@ -66,6 +66,6 @@ WITHOUT_FLOCKING = {
 
 
 def traces(seed: int, pools: tuple[SourcePool, ...] = POOLS) -> dict[str, list[Arrival]]:
-    """The tasks of each pool by its name; the same for the same seed."""
+    """Draws the tasks of each pool, by its name; the same for the same seed."""
     dice = Random(seed)
     return {pool.name: trace(dice, pool.sequences) for pool in pools}

@@ -19,7 +19,8 @@ class FlockWaits(msgspec.Struct, frozen=True, omit_defaults=True):
         pool: its letter; `all` for all pools together.
         elsewhere: how many of its tasks ran on machines of other pools.
         makespan: from the moment 0 of the trace to the end of its last task.
-        waits: of each task, in the order of submission; left out where only figures are wanted.
+        waits: queue time of each task, in the order of submission; left out where only figures are
+            wanted.
     """
 
     pool: str
@@ -41,7 +42,7 @@ class SeedSpread(msgspec.Struct, frozen=True):
 
 
 def spread(values: Iterable[float]) -> SeedSpread | None:
-    """Of values, in any order; None if there are none. Percentiles are interpolated."""
+    """Sums up values, in any order; None if there are none. Percentiles are interpolated."""
     found = sorted(values)
     if not found:
         return None
@@ -49,7 +50,7 @@ def spread(values: Iterable[float]) -> SeedSpread | None:
 
 
 def waits_of(records: PoolRecords, unit_seconds: float, began_at: float) -> FlockWaits:
-    """Queue times of the tasks that were submitted to a pool and ran.
+    """Computes the queue times of the tasks that were submitted to a pool and ran.
 
     Args:
         began_at: the moment 0 of the trace, seconds since the epoch.
@@ -64,7 +65,7 @@ def waits_of(records: PoolRecords, unit_seconds: float, began_at: float) -> Floc
 
 
 def together(pools: Sequence[FlockWaits]) -> FlockWaits:
-    """Queue times of all pools as of one."""
+    """Joins the queue times of all pools as if they were one."""
     return _figures(
         OVERALL,
         [wait for pool in pools for wait in pool.waits],
@@ -87,7 +88,7 @@ def _figures(pool: str, waits: list[float], elsewhere: int, makespan: float) -> 
 
 
 def lent(pools: Mapping[str, PoolRecords]) -> dict[str, dict[str, int]]:
-    """How many tasks of each pool ran on machines of which other pool, by their letters."""
+    """Counts the tasks of each pool that ran on machines of each other pool, by their letters."""
     letters = {records.domain: letter for letter, records in pools.items()}
     found: dict[str, dict[str, int]] = {}
     for letter, records in pools.items():
@@ -101,12 +102,12 @@ def lent(pools: Mapping[str, PoolRecords]) -> dict[str, dict[str, int]]:
 
 
 class Starts(msgspec.Struct, frozen=True):
-    """How soon machines of other pools took tasks, in milliseconds, one for each such task.
+    """The delays until machines of other pools took tasks, in milliseconds, one for each such task.
 
     Attributes:
-        after_idle: of tasks that waited already when the machine fell idle: from the end of what
-            that machine ran before, whoever's it was, to the start.
-        after_submission: of tasks that came when the machine was idle already: from their
+        after_idle: for tasks that waited already when the machine fell idle: from the end of what
+            that machine ran before, of any pool, to the start.
+        after_submission: for tasks that came when the machine was idle already: from their
             submission to their start.
     """
 
@@ -115,7 +116,7 @@ class Starts(msgspec.Struct, frozen=True):
 
 
 def starts_elsewhere(pools: Mapping[str, PoolRecords]) -> Starts:
-    """How soon machines of other pools took tasks, by what both sides tell.
+    """Measures how soon machines of other pools took tasks, by what both sides tell.
 
     The home says when a task was submitted; the lender says on which machine it ran, when, and when
     what ran there before had ended. Whatever keeps an idle machine from a task that waits counts,
@@ -141,7 +142,7 @@ def starts_elsewhere(pools: Mapping[str, PoolRecords]) -> Starts:
 
 
 def _in_turn(ran: Iterable[RanHere]) -> Iterable[tuple[RanHere, RanHere]]:
-    """What each machine ran, each with what it ran before."""
+    """Yields each task with the one that its machine ran before it, the earlier one first."""
     last: dict[str, RanHere] = {}
     for each in sorted(ran, key=lambda each: each.started_at):
         if each.worker in last:

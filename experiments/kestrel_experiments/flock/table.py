@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 
 from kestrel_experiments.flock.ideal import ideal_waits
-from kestrel_experiments.flock.result import FlockResult, FlockRun, Gain, Setting, summary
+from kestrel_experiments.flock.result import FlockResult, FlockRun, Gain, ModeResult, summary
 from kestrel_experiments.flock.source import (
     FACTOR_OF_ABSTRACT,
     MACHINES,
@@ -16,6 +16,8 @@ from kestrel_experiments.flock.source import (
     traces,
 )
 from kestrel_experiments.flock.statistics import SeedSpread, spread
+from kestrelctl.cli.show.grid import Grid, cell_columns
+from kestrelctl.cli.show.lines import line_text
 from kestrelctl.core.model.plural import plural
 
 COLUMNS = (
@@ -46,15 +48,15 @@ _WORDS = {"without": "alone", "with": "flock", "static": "flock set by hand"}
 
 
 def name_of(mode: str, delay_ms: float) -> str:
-    """What a setting is called."""
+    """Returns the name of a setting."""
     return _WORDS[mode] + (f", {delay_ms:g} ms apart" if delay_ms else "")
 
 
 def rows(result: FlockResult) -> list[list[str]]:
-    """Queue times by setting and pool, in the order of `COLUMNS`, in the unit of the trace.
+    """Lists queue times by setting and pool, in the order of `COLUMNS`, in the unit of the trace.
 
     Each figure is the median of the seeds. "Ideal" is first come, first served on the same traces
-    without any delay, and "source" what Butt, Zhang and Hu measured: both are of pools alone.
+    without any delay, and "source" is what Butt, Zhang and Hu measured: both are of pools alone.
     """
     ideal = ideal_spreads({run.seed for run in result.runs}, result.most_tasks)
     found = []
@@ -82,7 +84,7 @@ def rows(result: FlockResult) -> list[list[str]]:
 
 
 def gain_rows(result: FlockResult) -> list[list[str]]:
-    """What flocking changes, in the order of `GAIN_COLUMNS`: medians, and 5 to 95 % of seeds."""
+    """Tells what flocking changes, in the order of `GAIN_COLUMNS`: medians, 5 to 95 % of seeds."""
     return [
         [name_of(setting.mode, setting.delay_ms), *_gain_cells(setting)]
         for setting in summary(result.runs)
@@ -90,7 +92,7 @@ def gain_rows(result: FlockResult) -> list[list[str]]:
     ]
 
 
-def _gain_cells(setting: Setting) -> list[str]:
+def _gain_cells(setting: ModeResult) -> list[str]:
     gain = setting.gain or Gain(None, None, None)
     elsewhere = setting.elsewhere
     return [
@@ -104,7 +106,7 @@ def _gain_cells(setting: Setting) -> list[str]:
 
 
 def audit_lines(result: FlockResult) -> list[str]:
-    """What became of the tasks of each setting, and everything that is wrong."""
+    """Tells what became of the tasks of each setting, and everything that is wrong."""
     lines = []
     for setting in summary(result.runs):
         runs = [run for run in result.runs if _is_of(run, setting)]
@@ -121,7 +123,7 @@ def audit_lines(result: FlockResult) -> list[str]:
 
 
 def notes(result: FlockResult) -> list[str]:
-    """What a reader of the tables has to know."""
+    """Tells what a reader of the tables has to know."""
     late_ms = max((run.late_ms for run in result.runs), default=0.0)
     said = [
         f"a unit is {1000 * result.unit_seconds:g} ms; {MACHINES} machines a pool; tasks were "
@@ -148,7 +150,7 @@ def notes(result: FlockResult) -> list[str]:
 
 @cache
 def _ideal_figures(seed: int, most_tasks: int | None) -> dict[str, tuple[float, float]]:
-    """Mean and longest queue time of each pool, and of all, if nothing took any time."""
+    """Computes mean and longest queue time of each pool, and of all, if nothing took any time."""
     waits = {
         pool: ideal_waits(tasks[:most_tasks], MACHINES) for pool, tasks in traces(seed).items()
     }
@@ -159,7 +161,7 @@ def _ideal_figures(seed: int, most_tasks: int | None) -> dict[str, tuple[float, 
 def ideal_spreads(
     seeds: Iterable[int], most_tasks: int | None = None
 ) -> dict[str, tuple[SeedSpread, SeedSpread]]:
-    """Mean and longest queue time of pools alone over seeds, first come, first served, at best."""
+    """Computes mean and longest queue time of pools alone over seeds, first come, first served."""
     figures = [_ideal_figures(seed, most_tasks) for seed in seeds]
     found = {}
     for pool in (*(each.name for each in POOLS), OVERALL):
@@ -171,20 +173,13 @@ def ideal_spreads(
 
 
 def text_table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Aligned plain text, the first column to the left, without a final newline."""
-    table = [list(columns), *map(list, lines)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if place else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in table
-    )
+    """Aligns plain text, the first column to the left, without a final newline."""
+    headings = [(title, place > 0) for place, title in enumerate(columns)]
+    return "\n".join(map(line_text, Grid(cell_columns(headings)).lines(lines)))
 
 
 def text(result: FlockResult) -> str:
-    """All of it as plain text, without a final newline."""
+    """Writes all of it as plain text, without a final newline."""
     machine = result.machine
     parts = [
         f"Kestrel {machine.kestrel} on {machine.cores} cores ({machine.cpu_model})",
@@ -197,7 +192,7 @@ def text(result: FlockResult) -> str:
 
 
 def number(value: float) -> str:
-    """With as many digits as are worth something."""
+    """Formats a number with as many digits as are worth something."""
     return f"{value:.2f}" if abs(value) < 9.995 else f"{value:.1f}"
 
 
@@ -206,7 +201,7 @@ def between(found: SeedSpread) -> str:
 
 
 def with_range(found: SeedSpread | None) -> str:
-    """`11.4 (8.2-14.0)`; a dash if there is nothing."""
+    """Formats a figure as `11.4 (8.2-14.0)`; a dash if there is nothing."""
     return _NONE if found is None else f"{number(found.median)} ({between(found)})"
 
 
@@ -214,5 +209,5 @@ def _pair(found: tuple[float, float] | None) -> str:
     return _NONE if found is None else "/".join(f"{value:,.0f}" for value in found)
 
 
-def _is_of(run: FlockRun, setting: Setting) -> bool:
+def _is_of(run: FlockRun, setting: ModeResult) -> bool:
     return (run.mode, run.delay_ms) == (setting.mode, setting.delay_ms)

@@ -1,8 +1,8 @@
-"""What is to happen, in the order of moments: millions of events, most of them soon forgotten.
+"""Events in the order of their moments: there are millions, and most are soon forgotten.
 
-A heap of all that is to come would be deep, and far apart in memory. So events are thrown unsorted
-into spans of time. Those of the span that is now are sorted, and only what comes up meanwhile is in
-a heap.
+A heap of all events would be deep, and scattered in memory. So events are thrown unsorted into
+spans of time. Those of the current span are sorted, and only events that are asked for meanwhile
+are in a heap.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from typing import Any
 
 #: (moment, what to call, its arguments)
 Event = tuple[float, Callable[[Any, Any], None], Any, Any]
-#: The same with a number after the moment: of one moment, the lower comes first.
+#: The same with a number after the moment: within one moment, the lower number comes first.
 NumberedEvent = tuple[float, int, Callable[[Any, Any], None], Any, Any]
 
-#: So many spans a second has: in one are some hundred events of a large flock.
+#: The number of spans in a second: one holds some hundred events of a large flock.
 SPANS_PER_SECOND = 2
 _MOMENT = itemgetter(0)
 
 
 class Agenda:
-    """Calls what was asked for, at its simulated moment; within one moment in the order of asking.
+    """Makes each call at its simulated moment; within one moment, in the order of asking.
 
     Attributes:
-        now: the moment of what is being called.
+        now: the moment of the call that is being made.
     """
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
-        #: Those of each span from the first on, in the order of asking: a sort by the moments alone
-        #: keeps that.
+        #: The events of each span from the first on, in the order of asking: a sort by the moments
+        #: alone keeps that order.
         self._spans: list[list[Event] | None] = []
         self._first = floor(now * SPANS_PER_SECOND)
         self._next_span = 0
-        #: The span that is now: the last is the next, so that it can be taken off.
+        #: The current span: the last event is the next, so that it can be taken off.
         self._soon: list[Event] = []
-        #: What was asked for since it began.
+        #: The events of this span that were asked for since it began.
         self._new: list[NumberedEvent] = []
         self._soon_until = now
         self._count = count().__next__
@@ -60,7 +60,7 @@ class Agenda:
             span.append((moment, call, a, b))
 
     def run(self, until: float) -> None:
-        """Lets time pass up to a moment: all that is to happen before it does."""
+        """Lets time pass up to a moment: makes all calls that are due before it."""
         soon, new = self._soon, self._new
         while True:
             while soon or new:

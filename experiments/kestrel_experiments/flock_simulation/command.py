@@ -12,8 +12,8 @@ import msgspec
 
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.show.command_output import Record, Table
-from kestrelctl.cli.show.grid import Grid
-from kestrelctl.grammar.quantities import Number, WholeNumber, parse_percent
+from kestrelctl.grammar.click_numbers import Number, WholeNumber
+from kestrelctl.grammar.quantities import parse_percent
 
 
 @click.command("flock-sim", cls=CliCommand, talks=False)
@@ -120,7 +120,7 @@ def simulate_flocks(
     result = simulating.FlockSimulation(command=command, runs=runs)
     if report is not None:
         screen.say(f"report: {simulating.write_flock_report(report, result)}")
-    grid = Grid([("RUN", False), *((title.upper(), True) for title in showing.COLUMNS[1:])])
-    lines = Table(grid, [showing.row_of(run) for run in runs])
+    headings = [("RUN", False), *((title.upper(), True) for title in showing.COLUMNS[1:])]
+    lines = Table(headings, [showing.row_of(run) for run in runs])
     longest = ", ".join(f"{run.minutes:.0f}" for run in runs)
     asyncio.run(invocation.show(Record(longest, msgspec.to_builtins(result), [lines])))

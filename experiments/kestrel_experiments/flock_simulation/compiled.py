@@ -1,8 +1,8 @@
 """Runs `kestrelctl` from a copy whose rules of flocking and simulated flocks are compiled.
 
 mypyc makes C of typed Python, with the same results; a flock of a thousand pools takes less
-than half the time then, one with cores three fifths. Only what a simulation spends its time in
-is compiled, and only for this one run: what is deployed is Python.
+than half the time then, one with cores three fifths. Only the modules in which a simulation spends
+its time are compiled, and only for this one run: what is deployed is Python.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from kestrelctl.errors import KestrelError, MissingTool
 from kestrelctl.flock import overlay
 from kestrelctl.flock.rules import announcing, borrowing, lending, willing
 
-#: What a simulated flock spends its time in: modules, or all of a package.
+#: The modules, or whole packages, in which a simulated flock spends its time.
 OF_FLOCKS: tuple[ModuleType, ...] = (
     agenda,
     announcing,
@@ -62,7 +62,7 @@ OF_FLOCKS: tuple[ModuleType, ...] = (
     simulated_pool,
     willing,
 )
-#: And what one spends it in whose pools have cores.
+#: The further modules in which a flock whose pools have cores spends its time.
 OF_CORES: tuple[ModuleType, ...] = (
     table,
     demand,
@@ -85,13 +85,13 @@ OF_CORES: tuple[ModuleType, ...] = (
     worker,
     worker_class,
 )
-#: mypyc's checks are the ones of `mypy` itself; what is installed beside it does not matter here.
+#: mypyc checks as `mypy` itself does; it does not matter here what is installed beside it.
 _MYPY_INI = "[mypy]\nfollow_imports = silent\nignore_missing_imports = True\n"
-#: They are copied together with the product, whose copy would find the checkout's otherwise.
+#: Copied together with the product; else the product's copy would find them in the checkout.
 _BESIDE = (kestrel_experiments, kestrel_worlds)
-#: Set in a process that runs from a copy.
+#: The variable that is set in a process that runs from a copy.
 _MARK = "KESTREL_COMPILED"
-#: Unless told otherwise: mypyc's own names.
+#: The default options, by mypyc's own names.
 _OPTIMISED = {"MYPYC_OPT_LEVEL": "3", "MYPYC_DEBUG_LEVEL": "0"}
 
 
@@ -101,10 +101,10 @@ def is_compiled() -> bool:
 
 
 def run_compiled(arguments: Sequence[str], modules: Sequence[ModuleType]) -> int:
-    """Makes the copy, runs `kestrelctl` with these arguments there, and forgets the copy.
+    """Makes the copy, runs `kestrelctl` with these arguments there, and removes the copy.
 
     Args:
-        modules: what is compiled.
+        modules: the modules to compile.
 
     Returns:
         Its exit status.
@@ -117,7 +117,7 @@ def run_compiled(arguments: Sequence[str], modules: Sequence[ModuleType]) -> int
         raise KestrelError("what was compiled is not what runs", cause=_file(agenda))
     with compiled_copy(modules) as directory:
         return subprocess.run(
-            # -P: a checkout in which somebody works is not what is run
+            # -P: the copy is run, not a checkout in which somebody works
             [sys.executable, "-P", "-m", "kestrelctl", *arguments],
             env=environment_of(directory),
             check=False,
@@ -126,7 +126,7 @@ def run_compiled(arguments: Sequence[str], modules: Sequence[ModuleType]) -> int
 
 @contextmanager
 def compiled_copy(modules: Sequence[ModuleType]) -> Iterator[Path]:
-    """A directory with a copy of the packages in which these modules are compiled.
+    """Makes a directory with a copy of the packages in which these modules are compiled.
 
     Raises:
         MissingTool: there is no mypyc, or no C compiler.
@@ -139,7 +139,7 @@ def compiled_copy(modules: Sequence[ModuleType]) -> Iterator[Path]:
 
 
 def environment_of(copy: Path) -> dict[str, str]:
-    """The variables of a Python that imports the packages from a copy."""
+    """Returns the variables of a Python that imports the packages from a copy."""
     path = os.pathsep.join(filter(None, [str(copy), os.environ.get("PYTHONPATH")]))
     return os.environ | {"PYTHONPATH": path, _MARK: "1"}
 
@@ -185,7 +185,7 @@ def _file(module: ModuleType) -> str:
 
 
 def _paths(module: ModuleType) -> list[str]:
-    """The sources of a module, or of all modules of a package, relative to the root of imports."""
+    """Lists the sources of a module or of all modules of a package, relative to the import root."""
     path = Path(*module.__name__.split("."))
     if not hasattr(module, "__path__"):
         return [f"{path}.py"]

@@ -1,8 +1,8 @@
 """A pool of a simulated flock whose queue and machines are those of production: a `core.pool.Pool`.
 
-It takes the place of `PoolModel`. Here is only what a manager's shell does for a core, on simulated
-time: it hands events in, lets the pool schedule after each burst of them, and carries out what
-comes of it. Nothing is stored: what waits for a commit is done at once. Workers need no time to
+It takes the place of `PoolModel`. It only does what a manager's shell does for a core, on simulated
+time: it hands events in, lets the pool schedule after each burst of them, and carries out the
+effects. Nothing is stored: what waits for a commit is done at once. Workers need no time to
 answer, and a loan is a worker of its borrower's pool whose tasks are guests in the lender's.
 """
 
@@ -31,25 +31,25 @@ from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.unmet import Unmet
 from kestrelctl.protocol.pools import LentClass
 
-#: The core's clock is so far ahead of the flock's, which is below 0 while the pools join.
+#: How far the core's clock is ahead of the flock's, which is below 0 while the pools join.
 CLOCK_AHEAD_SECONDS = 100_000.0
-#: A worker has some processors, also a loan of which nothing is left.
+#: The fewest processors of a worker: also a loan of which nothing is left has some.
 _LEAST_CPUS = 0.001
 _CPUS = {"cpus": 1.0}
-#: A machine of its own, as it says hello at home.
+#: The ad with which a machine says hello to its own pool.
 _OWN = msgspec.structs.replace(MACHINE, tags=(TAG,))
 _SPEC = JobSpec(program=Program(argv=("true",)), request=_CPUS)
-#: Whoever hands tasks in at home, and with whose account guests come.
+#: The user who hands in tasks at home, and in whose name guests come.
 _USER = "ada"
 
 
 class CoreLoan:
-    """What another pool lends: a worker of this pool.
+    """A loan from another pool, which is a worker of this pool.
 
     Attributes:
-        lender: its number; `jid`: its address as a worker.
-        far_seconds: how long a message takes to it.
-        machines: how many it has said are lent.
+        lender: the number of the lender; `jid`: the loan's address as a worker.
+        far_seconds: how long a message to the lender takes.
+        machines: how many machines are lent, by the lender's last word.
         running: how many tasks are there, or on their way.
     """
 
@@ -63,7 +63,7 @@ class CoreLoan:
 
     @property
     def ad(self) -> WorkerAd:
-        """What it offers now, as a worker."""
+        """The ad of the loan as a worker, with what it offers now."""
         return msgspec.structs.replace(
             MACHINE,
             assets={"cpus": max(_LEAST_CPUS, float(self.machines))},
@@ -75,10 +75,10 @@ class GuestHere:
     """An attempt of another pool.
 
     Attributes:
-        home, job_id, number: which one, as its home knows it.
+        home, job_id, number: its home pool, its job and its number there.
         seconds: how long it runs.
         ends: when it ends if nobody ends it sooner.
-        loan: as its home knows it.
+        loan: the loan, as its home knows it.
     """
 
     __slots__ = ("ends", "home", "job_id", "loan", "number", "seconds")
@@ -97,7 +97,7 @@ class CorePool(SimulatedPool):
 
     Attributes:
         core: the pool of production.
-        guests: job here -> the task of another pool that it is.
+        guests: job of this pool -> the attempt of another pool that it runs.
     """
 
     def __init__(
@@ -118,13 +118,13 @@ class CorePool(SimulatedPool):
         #: Own tasks that wait, and own jobs that have not ended.
         self._waits: dict[int, None] = {}
         self._task_of: dict[int, int] = {}
-        #: What runs on own machines: number -> (worker, job).
+        #: The attempts on own machines: number -> (worker, job).
         self._running: dict[int, tuple[str, int]] = {}
         self._busy: set[str] = set()
         self._beyond = 0.0
         self._loan_of: dict[str, CoreLoan] = {}
         self._loans = 0
-        #: What was counted of the pool's own core since something last happened to it.
+        #: Counts from the pool's core; None if something has happened to it since.
         self._free: int | None = None
         self._unmet: list[Unmet] | None = None
         secret = number.to_bytes(SECRET_BYTES, "big")
@@ -156,7 +156,7 @@ class CorePool(SimulatedPool):
 
     @property
     def waiting(self) -> int:
-        """How many own tasks wait for a place."""
+        """The number of own tasks that wait for a place."""
         return sum(each.tasks for each in self._counted())
 
     def _counted(self) -> list[Unmet]:
@@ -166,23 +166,23 @@ class CorePool(SimulatedPool):
 
     @property
     def oldest(self) -> float | None:
-        """When the task was submitted that has waited longest; None if none waits."""
+        """The time of submission of the task that has waited longest; None if none waits."""
         return self._at[min(self._waits)] if self._waits else None
 
     @property
     def ran_at(self) -> dict[int, int]:
-        """How many own tasks have run in each pool, this one among them."""
+        """The number of own tasks that have run in each pool, this one included."""
         return self._ran_at
 
     def waiting_since(self, moment: float) -> int:
-        """How many own tasks that wait were submitted before a moment."""
+        """Counts the waiting own tasks that were submitted by a moment."""
         return sum(self._at[task] <= moment for task in self._waits)
 
     def quiet_for(self, fewest: int, most: int) -> None:
-        """Tells anyway of every change."""
+        """Does nothing: `around` is told of every change anyway."""
 
     def tell_beyond(self, waiting: float) -> None:
-        """`around` wants to be told when more own tasks wait than that."""
+        """Takes note that `around` wants to be told when more own tasks wait than that."""
         self._beyond = waiting
 
     def fits(self, pool: str, cls: LentClass) -> bool:
@@ -205,7 +205,7 @@ class CorePool(SimulatedPool):
         self._carry_out(self.core.schedule(self._now))
 
     def _carry_out(self, effects: list[fx.Effect]) -> None:
-        """Does at once what is to be done, also what waits for a commit."""
+        """Carries out effects at once, including those that wait for a commit."""
         for effect in effects:
             if isinstance(effect, fx.Run):
                 self._run(effect)
@@ -222,13 +222,13 @@ class CorePool(SimulatedPool):
         return job_id
 
     def _report(self, worker: str, number: int, job_id: int, outcome: int, seconds: float) -> None:
-        """A worker says how an attempt has ended."""
+        """Reports, as a worker, how an attempt has ended."""
         now = self._now
         result = Result(number, job_id, 0, outcome, now - seconds, seconds)
         self._handle(ev.Reported(at=now, worker=worker, results=[result]))
 
     def _run(self, run: fx.Run) -> None:
-        """Attempts begin at a worker."""
+        """Begins attempts at a worker."""
         loan = self._loan_of.get(run.worker)
         for number, job_id, _, _, _ in run.spans:
             if loan is not None:
@@ -247,7 +247,7 @@ class CorePool(SimulatedPool):
             self._agenda.at(ends, self._ends, number, None)
 
     def _settled(self, *, waits: bool = False) -> None:
-        """The core has dealt with what happened: tells those who deal with the flock.
+        """Tells `around` of the changes, after the core has dealt with what happened.
 
         Args:
             waits: whether an own task may wait that did not before.
@@ -280,7 +280,7 @@ class CorePool(SimulatedPool):
         del self._waits[task]
 
     def _ends(self, number: int, _b: None) -> None:
-        """What runs on an own machine has ended there."""
+        """Ends an attempt on an own machine whose time is over."""
         if number not in self._running:  # it was killed
             return
         job_id = self._running[number][1]
@@ -295,7 +295,7 @@ class CorePool(SimulatedPool):
         self._settled()
 
     def _leaves(self, number: int, outcome: int) -> None:
-        """What runs on an own machine leaves it."""
+        """Takes an attempt off an own machine."""
         worker, job_id = self._running.pop(number)
         self._busy.remove(worker)
         guest = self.guests.get(job_id)
@@ -305,7 +305,7 @@ class CorePool(SimulatedPool):
             self._guest_left(job_id)
 
     def _count(self, task: int, ended: float, pool: int) -> None:
-        """A task has ended well; the core has still to say so too."""
+        """Counts a task that has ended well; the core has still to say so too."""
         if self.states[task] != RUNS:
             raise UnaccountedTask(f"task {task} of pool {self.number} ends, but does not run")
         self.states[task] = DONE
@@ -316,7 +316,7 @@ class CorePool(SimulatedPool):
         self.last_end = self._agenda.now
 
     def _has_ended(self, record: TaskRecord) -> None:
-        """The core says that a task is over."""
+        """Hears from the core that a task is over."""
         task = self._task_of.pop(record.job_id, None)
         if task is None:
             return
@@ -327,7 +327,7 @@ class CorePool(SimulatedPool):
     # -- at lenders --------------------------------------------------------------------------------
 
     def offered(self, lender: int, machines: int) -> None:
-        """A lender says how many machines are lent now, together with those in use."""
+        """Hears from a lender how many machines are lent now, including those in use."""
         loan = self.borrowed.get(lender)
         now = self._now
         if loan is None:
@@ -348,14 +348,14 @@ class CorePool(SimulatedPool):
         self._settled()
 
     def _drop_if_over(self, loan: CoreLoan) -> None:
-        """A loan of which nothing is left is no worker any more."""
+        """Removes the worker of a loan of which nothing is left."""
         if not loan.machines and not loan.running:
             del self.borrowed[loan.lender], self._loan_of[loan.jid]
             self._handle(ev.Leaving(at=self._now, worker=loan.jid))
             self._handle(ev.Lost(at=self._now, worker=loan.jid, cause="unavailable"))
 
     def _send(self, number: int, job_id: int, loan: CoreLoan) -> None:
-        """A task goes to a lender."""
+        """Sends a task to a lender."""
         task = self._task_of[job_id]
         self._begins(task)
         loan.running += 1
@@ -364,14 +364,14 @@ class CorePool(SimulatedPool):
         self._pools[loan.lender]._take(guest)
 
     def _reported(self, guest: GuestHere, _b: None) -> None:
-        """A task has ended at a lender, which has now been heard."""
+        """Hears that a task has ended at a lender."""
         loan = guest.loan
         self._count(self._task_of[guest.job_id], self._agenda.now - loan.far_seconds, loan.lender)
         self._has_left(guest, Outcome.DONE)
         self._settled()
 
     def _came_back(self, guest: GuestHere, _b: None) -> None:
-        """A task has been given back."""
+        """Takes back a task that a lender has given back."""
         task = self._task_of[guest.job_id]
         if self.states[task] != RUNS:
             raise UnaccountedTask(f"task {task} of pool {self.number} comes back from nowhere")
@@ -391,10 +391,10 @@ class CorePool(SimulatedPool):
     # -- guests ------------------------------------------------------------------------------------
 
     def _take(self, guest: GuestHere) -> None:
-        """A task of another pool is on its way here.
+        """Takes a task of another pool that is on its way here.
 
-        It counts as a guest from now on, as in the model. One for which there is no machine any
-        more is not kept waiting, but given back.
+        It counts as a guest from now on, as in the model. If there is no machine for it any more,
+        it is not kept waiting, but given back.
         """
         home = domain_of(guest.home)
         guest.ends = self._agenda.now + guest.loan.far_seconds + guest.seconds
@@ -410,7 +410,7 @@ class CorePool(SimulatedPool):
         if job is not None and not job.running:  # an owner was faster
             self._cancel(job_id)
             self._guest_left(job_id)
-            self._settled()  # who was promised a machine that is not there hears so first
+            self._settled()  # a pool that was promised a machine hears first that it is not there
             at = self._agenda.now + 2 * guest.loan.far_seconds
             self._agenda.at(at, self._pools[guest.home]._came_back, guest, None)
 
@@ -426,7 +426,7 @@ class CorePool(SimulatedPool):
         self.around.used(home, running)
 
     def reclaim(self, machines: int) -> None:
-        """Ends so many guests at once, the latest first, because own tasks wait."""
+        """Ends this many guests at once, the latest first, because own tasks wait."""
         number_of = {job_id: number for number, (_, job_id) in self._running.items()}
         ended = [(job_id, self.guests[job_id]) for job_id in list(reversed(self.guests))[:machines]]
         for job_id, _ in ended:

@@ -1,4 +1,4 @@
-"""What a simulated flock comes to, in figures."""
+"""The figures of a simulated flock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NEAR_SHARES = tuple(percent / 100 for percent in range(0, 101, 2))
 
 
 class PoolFigures(msgspec.Struct, frozen=True):
-    """How a figure differs between pools."""
+    """The spread of a figure over pools."""
 
     p50: float
     p90: float
@@ -22,16 +22,16 @@ class PoolFigures(msgspec.Struct, frozen=True):
 
 
 class FlockTally(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a flock. Times are in minutes of the source, messages those of one pool.
+    """One run of a flock. Times are in minutes of the source; messages are those of one pool.
 
     Attributes:
         lost: tasks that have not ended; it has to be 0. A task that ends twice raises.
         run_again: tasks that were ended because a lender's own tasks waited, and ran elsewhere.
         near: the share of tasks that ran within each share of the diameter, of `NEAR_SHARES`.
-        completions: when the last task of each pool ended, the earliest first.
-        hearers: how many pools hear of one, in the mean; `copies`: in so many messages.
-        announcement_messages: a minute, with those that forward; `overlay_messages`, `wishes`,
-            `grants`: likewise.
+        completions: the time when the last task of each pool ended, the earliest first.
+        hearers: how many pools hear of one, on average; `copies`: with how many messages.
+        announcement_messages: messages of announcements in a minute, including forwarded ones;
+            `overlay_messages`, `wishes`, `grants`: likewise.
         peak_bytes: the most memory that the process has had until the run ended.
     """
 
@@ -56,12 +56,12 @@ class FlockTally(msgspec.Struct, frozen=True, kw_only=True):
     peak_bytes: int = 0
 
     def within(self, share: float) -> float:
-        """The share of tasks that ran within a share of the diameter from home."""
+        """Returns the share of tasks that ran within a share of the diameter from home."""
         return self.near[NEAR_SHARES.index(share)]
 
 
 def tally(world: FlockWorld) -> FlockTally:
-    """The figures of a flock that has come to its end."""
+    """Computes the figures of a flock that has come to its end."""
     models, members = world.models, world.members
     tasks = sum(len(model.states) for model in models)
     done = sum(model.done for model in models)
@@ -94,7 +94,7 @@ def tally(world: FlockWorld) -> FlockTally:
 
 
 def spread(values: Iterable[float]) -> PoolFigures:
-    """The median, the 90th percentile and the most of some values."""
+    """Computes the median, the 90th percentile and the most of some values."""
     ordered = sorted(values)
     last = len(ordered) - 1
     return PoolFigures(ordered[round(0.5 * last)], ordered[round(0.9 * last)], ordered[last])

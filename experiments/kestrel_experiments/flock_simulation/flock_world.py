@@ -21,25 +21,25 @@ from kestrelctl.protocol.pools import PoolAnnouncement
 #: Before the first task, the pools join within the first of these, and the overlay settles.
 _GATHERING_SECONDS = 1200.0
 _CALM_SECONDS = 600.0
-#: When some fail or join, and for how long they are away.
+#: The moments between which some fail or join, and how long those that fail are away.
 _COMINGS_MINUTES = (100.0, 700.0)
 AWAY_SECONDS = 1800.0
-#: No task is as long: what has begun elsewhere ends there.
+#: Longer than any task: what has begun elsewhere ends there.
 LONGER_THAN_TASKS_MINUTES = 20.0
-#: Of the source: between how many machines and sequences a pool has.
+#: The source's limits for the numbers of machines and sequences of a pool.
 FEWEST, MOST = 25, 225
 
 
 class FlockWorldPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be simulated.
+    """A plan of what to simulate.
 
     Attributes:
-        pools: how many.
-        scale: by which the source's numbers of machines and sequences of each are multiplied.
-        seed: of all chance.
+        pools: number of pools.
+        scale: factor for the source's numbers of machines and sequences of each pool.
+        seed: seed of all random numbers.
         flocking: whether the pools know of each other.
-        ttl: how far announcements go.
-        look_seconds: how long after one look at what is free and what waits a pool looks again.
+        ttl: number of hops that announcements travel.
+        look_seconds: time between two looks of a pool at what is free and what waits.
         reclaim_minutes: how long guests may go on while own tasks wait.
         failing: the share of pools that are gone for half an hour in the middle.
         joining: the share of pools that join only in the middle.
@@ -82,7 +82,7 @@ class FlockWorld:
             self._flock()
 
     def _begins_with(self, number: int) -> tuple[int, int, array[float], array[float], Agenda]:
-        """What a pool is made of: its number, machines, tasks with their lengths, and the time."""
+        """Draws a pool: returns its number, machines, tasks with their lengths, and the agenda."""
         plan = self.plan
         random = Random(f"{plan.seed} pool {number}")
         machines, sequences = (
@@ -109,11 +109,11 @@ class FlockWorld:
         for member in self.members:
             member.start(self._random.uniform(0, settings.minute_seconds))
         if not plan.failing and not plan.joining:
-            for member in self.members:  # who comes and goes not, needs no looking after
+            for member in self.members:  # as nobody comes or goes, the overlay needs no upkeep
                 member.keeps_up = False
 
     def _gather(self) -> None:
-        """The pools join, one after the other, each through one that it knows."""
+        """Lets the pools join, one after the other, each through one that it knows."""
         draw, plan = self._random, self.plan
         late = set(draw.sample(range(1, plan.pools), round(plan.joining * plan.pools)))
         present: list[Member] = []
@@ -150,7 +150,7 @@ class FlockWorld:
         self._comes(member, None)
 
     def _wire(self, _a: None, _b: None) -> None:
-        """Notes whose announcements reach whom, as the tables are now."""
+        """Notes which pools each pool's announcements reach, by the tables as they are now."""
         tables = [member.targets() if member.member else [] for member in self.members]
         if tables != self._tables:
             self._tables = tables
@@ -174,11 +174,11 @@ class FlockWorld:
         heard: dict[tuple[Member, Member, str], PoolAnnouncement | None],
         sources: list[list[HeardSource]],
     ) -> None:
-        """Notes whom the announcements of one pool reach, and by whom and how soon.
+        """Notes which pools the announcements of one pool reach, through which pool, and how soon.
 
         Args:
-            heard: what was taken in of each source so far.
-            sources: takes it, for each of those.
+            heard: the announcement that was last taken in of each source.
+            sources: gets a new source for each pool that is reached.
         """
         own = member.model.number
         reached = {number: (self.network.seconds(own, number), own) for number in table}

@@ -1,7 +1,7 @@
 """One pool of a simulated flock: the production rules of flocking around a pool.
 
-The rules are those of `kestrelctl.flock.rules`. What is simulated is the pool itself, and how
-messages travel. To be fast with a thousand pools, a member asks its rules only when they could have
+The rules are those of `kestrelctl.flock.rules`. Only the pool itself and the travel of messages are
+simulated. To be fast with a thousand pools, a member asks its rules only when they could have
 something to say, and takes announcements in when it has to decide something: until then nobody can
 tell whether it has heard them.
 """
@@ -37,29 +37,29 @@ MACHINE = WorkerAd(assets={"cpus": 1.0})
 _ONE = {"cpus": 1.0}
 _NOTHING: dict[str, float] = {}
 _NO_LIMIT = LoanLimit()
-#: When a pool is gone, others have noticed after this time.
+#: The time after which others have noticed that a pool is gone.
 NOTICE_SECONDS = 15.0
-#: A flock of so many pools or fewer needs no table: each tells all it knows.
+#: The most pools of a flock that needs no table: each tells all it knows.
 FEW_POOLS = 16
-#: A pool whose tasks wait looks around again after this part of a flock minute: once at least in
+#: A pool whose tasks wait looks around again after this part of a flock minute: at least once in
 #: the second half of each lease, which is a minute long, and renews the wish then.
 _LOOK_AGAIN = 0.95
-#: And sooner if so many times more tasks wait.
+#: It looks sooner if this many times more tasks wait.
 _MORE_WAIT = 1.25
 
 
 def domain_of(number: int) -> str:
-    """The domain of a pool."""
+    """Returns the domain of a pool."""
     return f"pool{number:04d}.flock"
 
 
-#: The number in each domain, and the words for each number of machines, as far as they were needed.
+#: The number in each domain, and the amounts for each number of machines, as far as needed so far.
 _NUMBERS: dict[str, int] = {}
 _CPUS: list[dict[str, float]] = []
 
 
 def number_of(domain: str) -> int:
-    """The number of the pool with a domain."""
+    """Returns the number of the pool with a domain."""
     found = _NUMBERS.get(domain)
     if found is None:
         found = _NUMBERS[domain] = int(domain[4:8])
@@ -67,7 +67,7 @@ def number_of(domain: str) -> int:
 
 
 def cpus(machines: int) -> dict[str, float]:
-    """So many machines in the words of the rules. The same object each time: nobody changes it."""
+    """Returns machines as amounts for the rules; always the same object, which nobody changes."""
     while machines >= len(_CPUS):
         _CPUS.append({"cpus": float(len(_CPUS))})
     return _CPUS[machines]
@@ -78,7 +78,7 @@ def _no_limit(_borrower: str) -> LoanLimit:
 
 
 class LatestWords:
-    """What a pool has announced last, and before that, with the moments."""
+    """The last two announcements of a pool, with their moments."""
 
     __slots__ = ("at", "before", "before_at", "last")
 
@@ -88,7 +88,7 @@ class LatestWords:
         self.at = self.before_at = float("-inf")
 
     def add(self, said: PoolAnnouncement, now: float) -> None:
-        """It announces something."""
+        """Notes a new announcement."""
         self.before, self.before_at = self.last, self.at
         self.last, self.at = said, now
 
@@ -97,9 +97,9 @@ class HeardSource:
     """A pool whose announcements reach another one.
 
     Attributes:
-        sender: who brings them: the pool itself, or who forwards them.
-        far_seconds: for how long they are on their way.
-        heard: the last one that was taken in.
+        sender: the domain that brings them: the pool itself, or one that forwards them.
+        far_seconds: how long they are on their way.
+        heard: the last announcement that was taken in.
     """
 
     __slots__ = ("far_seconds", "heard", "member", "sender")
@@ -112,7 +112,7 @@ class HeardSource:
 
 
 class LentTo:
-    """How many machines are lent to another pool, and how many its tasks use."""
+    """The number of machines lent to another pool, and the number that its tasks use."""
 
     __slots__ = ("lent", "used")
 
@@ -121,7 +121,7 @@ class LentTo:
 
     @property
     def unused(self) -> int:
-        """How many it was promised, and has nothing on."""
+        """The number of machines that it was promised and does not use."""
         return max(0, self.lent - self.used)
 
 
@@ -130,14 +130,14 @@ class Member(Neighbourhood):
 
     Attributes:
         hearers: the pools that its announcements reach.
-        copies: how many messages one announcement is, with those that forward it.
-        sent: how many messages all its announcements were.
+        copies: how many messages one announcement takes, including those that forward it.
+        sent: how many messages all its announcements took.
         member: whether it is in the flock now.
-        loan_key: how the rules of others name what it lends them, or they lend it.
+        loan_key: the name that the rules of others give to what it lends them, or they lend it.
         keeps_up: whether the overlay looks after itself as time goes by.
         told: how many messages of the overlay it has sent.
         announcements: how many announcements it has made.
-        asked: how many wishes it has sent; `granted`: how often it has said what it lends.
+        asked: how many wishes it has sent; `granted`: how often it has told what it lends.
         decisions: how often it has looked around for somebody who lends.
     """
 
@@ -167,7 +167,7 @@ class Member(Neighbourhood):
         self._forget()
 
     def _forget(self) -> None:
-        """Knows nothing of others: the pool has just started."""
+        """Forgets all others: the pool has just started."""
         settings = self._settings
         self._starts += 1
         self.willing = WillingList(self.domain, self._random)
@@ -178,7 +178,7 @@ class Member(Neighbourhood):
         self._tick_at = float("inf")
         for source in self.sources:
             source.heard = None
-        # What is used of loans, in the words of the rules, and what others have, by their numbers.
+        # What is used of loans, as the rules write it, and what others have, by their numbers.
         self._in_use: dict[tuple[str, str], dict[str, float]] = {}
         self._lent: dict[int, LentTo] = {}
         self._unused = 0
@@ -198,14 +198,14 @@ class Member(Neighbourhood):
     # -- coming and going --------------------------------------------------------------------------
 
     def join(self, via: Member | None) -> None:
-        """Joins the flock through a member; through none it is the first."""
+        """Joins the flock through a member; None for the first pool."""
         self.member = True
         if via is not None:
             self.overlay.join(via.domain, self._agenda.now)
             self._flush()
 
     def leave(self) -> None:
-        """The pool is gone for a while, with all that its manager knew of others."""
+        """Leaves the flock for a while, and forgets all that the manager knew of others."""
         self.member = False
         self._forget()
 
@@ -245,12 +245,12 @@ class Member(Neighbourhood):
         return [source for ring in self._rings for source in ring]
 
     def hears_of(self, sources: Iterable[HeardSource]) -> None:
-        """Its willing list is made of these from now on."""
+        """Makes these the sources of its willing list."""
         far = self._far
         self._rings = rings_of((2 * far[each.member.model.number], each) for each in sources)
 
     def targets(self) -> list[int]:
-        """The pools to which its announcements go."""
+        """Returns the pools to which its announcements go."""
         known = self.overlay.known()
         pools = known if len(known) <= FEW_POOLS else self.overlay.table()
         return [number_of(domain) for domain in pools]
@@ -261,7 +261,7 @@ class Member(Neighbourhood):
         """Begins to take part: tells what is idle, and from then on once a minute.
 
         Args:
-            phase: by how many seconds later than others that start now.
+            phase: how many seconds later than others that start now.
         """
         now = self._agenda.now
         self._wake(now + phase)
@@ -309,12 +309,12 @@ class Member(Neighbourhood):
     # -- what the pool says ------------------------------------------------------------------------
 
     def waits(self) -> None:
-        """An own task has found no place."""
+        """Looks around for lenders: an own task has found no place."""
         if self.model.waiting > self._decided_for:
             self._look_around(self._agenda.now)
 
     def changed(self) -> None:
-        """Machines have become idle or busy, or own tasks wait for them."""
+        """Reacts to machines that have become idle or busy, or to own tasks that wait for them."""
         model = self.model
         free, unused = model.free, self._unused
         if self.lender.loans:
@@ -325,7 +325,7 @@ class Member(Neighbourhood):
                     self._reclaims = True
                     due = model.waits_since + self._settings.reclaim_seconds
                     self._agenda.at(max(due, self._agenda.now), self._reclaim, None, None)
-            elif free < unused:  # who was promised it must not send anything
+            elif free < unused:  # the pool that was promised it must not send anything
                 self._share()
             elif self._is_wanted and free > unused:
                 self._share_soon()
@@ -338,7 +338,7 @@ class Member(Neighbourhood):
             self._hush()
 
     def _hush(self) -> None:
-        """Tells the pool between how many idle machines nothing has to be done."""
+        """Tells the pool for which numbers of idle machines nothing has to be done."""
         unused, most = self._unused, self.model.machines
         fewest = unused if self._has_news else unused + self._fewest
         if self._is_wanted and self._share_at is None:
@@ -348,11 +348,11 @@ class Member(Neighbourhood):
         self.model.quiet_for(fewest, most)
 
     def uses(self, lender: int, running: int) -> None:
-        """So many own tasks are now at a lender."""
+        """Notes how many own tasks are now at a lender."""
         self._in_use[self._members[lender].loan_key] = cpus(running)
 
     def used(self, borrower: int, running: int) -> None:
-        """So many tasks of another pool run here now."""
+        """Notes how many tasks of another pool run here now."""
         found = self._lent.get(borrower)
         if found is None:
             found = self._lent[borrower] = LentTo()
@@ -402,7 +402,7 @@ class Member(Neighbourhood):
         self._look_around(now + _LOOK_AGAIN * settings.minute_seconds)
 
     def _nearest_first(self, now: float) -> Iterator[HeardPool]:
-        """The willing pools; what each has said is taken in when it is its turn."""
+        """Yields the willing pools; takes in the announcement of each when it is its turn."""
         for source in nearest_rings_first(self._rings, self._random):
             self._take_in(source, now)
             heard = self.willing.get(source.member.domain, now)
@@ -410,7 +410,7 @@ class Member(Neighbourhood):
                 yield heard
 
     def _take_in(self, source: HeardSource, now: float) -> None:
-        """Hears what has come of a pool since the last time: only its last word counts."""
+        """Takes in what a pool has announced since the last time: only its last word counts."""
         said = source.member.said
         at, last = said.at + source.far_seconds, said.last
         if at > now:
@@ -425,7 +425,7 @@ class Member(Neighbourhood):
         self.borrower.refused(lender, said, self._agenda.now)
 
     def _unreachable(self, lender: str, _b: None) -> None:
-        """A message has come back: there is nobody."""
+        """Forgets a lender from which a message has come back: there is nobody."""
         if not self.member:
             return
         self.overlay.unreachable(lender, self._agenda.now)
@@ -436,7 +436,7 @@ class Member(Neighbourhood):
     # -- lending -----------------------------------------------------------------------------------
 
     def _hear(self, borrower: Member, message: Borrow) -> None:
-        """A pool asks for machines."""
+        """Hears the wish of a pool for machines."""
         now, number = self._agenda.now, borrower.model.number
         back = now + self._far[number]
         if not self.member:
@@ -498,7 +498,7 @@ class Member(Neighbourhood):
         self._hush()
 
     def _reclaim(self, _a: None, _b: None) -> None:
-        """Ends guests for whose places own tasks have waited too long."""
+        """Ends guests if own tasks have waited too long for their places."""
         self._reclaims = False
         model, now = self.model, self._agenda.now
         if model.waits_since is None or not model.guests_of or not self.member:

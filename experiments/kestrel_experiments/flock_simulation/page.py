@@ -1,4 +1,4 @@
-"""What simulated flocks come to, as a page with plots that needs no network and no other file."""
+"""The results of simulated flocks as a page with plots that needs no network and no other file."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from html import escape
 
 from kestrel_experiments.flock_simulation.flock_tally import NEAR_SHARES, FlockTally, PoolFigures
-from kestrelctl.bench.report.figures import PERCENT
 from kestrelctl.bench.report.markup import document, keys, table
-from kestrelctl.bench.report.svg import Plot, labelled, ticks
+from kestrelctl.bench.report.plot import Plot, drawing
 
 COLUMNS = (
     "run",
@@ -27,7 +26,7 @@ MESSAGE_COLUMNS = ("run", "hear of one", "announcements", "overlay", "wishes", "
 
 
 def name_of(run: FlockTally) -> str:
-    """What a run is called beside others."""
+    """Returns the name of a run beside others."""
     plan = run.plan
     more = [f"TTL {plan.ttl}" if plan.flocking else "each alone"]
     if plan.core:
@@ -40,7 +39,7 @@ def name_of(run: FlockTally) -> str:
 
 
 def row_of(run: FlockTally) -> list[str]:
-    """The cells of a run, as in `COLUMNS`."""
+    """Returns the cells of a run, as in `COLUMNS`."""
     flocks = run.plan.flocking
     near = " / ".join(f"{run.within(share):.1%}" for share in (0.1, 0.2, 0.3, 0.5))
     return [
@@ -59,7 +58,7 @@ def row_of(run: FlockTally) -> list[str]:
 
 
 def message_row(run: FlockTally) -> list[str]:
-    """The cells of a run, as in `MESSAGE_COLUMNS`: messages of a pool in a minute."""
+    """Returns the cells of a run, as in `MESSAGE_COLUMNS`: messages of a pool in a minute."""
     return [
         name_of(run),
         f"{run.hearers:,.1f}",
@@ -74,44 +73,44 @@ def _spread(values: PoolFigures, form: str) -> str:
     return " / ".join(form.format(value) for value in (values.p50, values.p90, values.most))
 
 
+@drawing()
 def locality_plot(runs: Sequence[FlockTally]) -> Plot:
-    """The share of tasks that ran within each share of the diameter from home."""
-    plot = Plot.with_axes(
+    """Plots the share of tasks that ran within each share of the diameter from home."""
+    plot = Plot(
         "Share of tasks that ran within a share of the network's diameter from home.",
-        x_ticks=PERCENT,
-        y_ticks=PERCENT,
         x_label="distance from home, share of the network's diameter",
         y_label="share of tasks",
-        x_range=(0.0, 1.0),
     )
+    plot.percents("x")
+    plot.percents("y")
     for number, run in enumerate(runs):
         if run.plan.flocking:
-            plot.polyline(zip(NEAR_SHARES, run.near, strict=True), f"curve s{number % 6}")
+            plot.curve(zip(NEAR_SHARES, run.near, strict=True), number % 6)
     return plot
 
 
+@drawing()
 def completion_plot(runs: Sequence[FlockTally]) -> Plot:
-    """The share of pools whose last task had ended by each minute."""
+    """Plots the share of pools whose last task had ended by each minute."""
     longest = max(run.minutes for run in runs)
-    plot = Plot.with_axes(
+    plot = Plot(
         "Share of pools whose last task had ended by each minute.",
-        x_ticks=[tick for tick in labelled(ticks(longest)) if tick[0] <= longest],
-        y_ticks=PERCENT,
         x_label="minutes of the source",
         y_label="share of pools that are done",
-        x_range=(0.0, longest),
     )
+    plot.numbers("x", longest)
+    plot.percents("y")
     for number, run in enumerate(runs):
         pools = len(run.completions)
         step = max(1, pools // 200)
         points = [(at, (place + 1) / pools) for place, at in enumerate(run.completions)]
         line = [(0.0, 0.0), (points[0][0], 0.0), *points[::step], points[-1], (longest, 1.0)]
-        plot.polyline(line, f"curve s{number % 6}")
+        plot.curve(line, number % 6)
     return plot
 
 
 def flock_page(runs: Sequence[FlockTally], command: str) -> str:
-    """The whole page."""
+    """Writes the whole page."""
     legend = keys((f"curve s{number % 6}", name_of(run)) for number, run in enumerate(runs))
     flocks = [run for run in runs if run.plan.flocking]
     near = f"<figure><h3>How near</h3>{locality_plot(runs).markup()}</figure>" if flocks else ""

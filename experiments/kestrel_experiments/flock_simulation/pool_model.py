@@ -2,7 +2,7 @@
 
 It stands for what the core of a pool does with tasks of one kind that come one by one: the oldest
 first, on machines of its own before those that others lend, on nearer ones before farther, and with
-owners before guests. A test holds it against the core.
+owners before guests. A test compares it with the core.
 
 A task is a number: its place in the pool's trace. There are no objects for tasks: a flock has
 millions of them.
@@ -18,19 +18,19 @@ from kestrel_experiments.flock_simulation.agenda import Agenda
 from kestrel_experiments.flock_simulation.simulated_pool import Neighbourhood, SimulatedPool
 from kestrelctl.protocol.pools import LentClass
 
-#: What has become of a task.
+#: The states of a task.
 WAITS, RUNS, DONE = 0, 1, 2
 
 
 class Borrowed:
-    """What another pool lends, as its home sees it.
+    """A loan from another pool, as the borrower sees it.
 
     Attributes:
-        lender: its number.
-        far_seconds: how long a message takes to it.
-        machines: how many it has said are lent.
+        lender: the number of the lender.
+        far_seconds: how long a message to the lender takes.
+        machines: how many machines are lent, by the lender's last word.
         running: how many tasks are there, or on their way.
-        is_cut: one of both has failed since; what still comes of it is not heard.
+        is_cut: whether the borrower has failed since; what still comes of the loan is not heard.
     """
 
     __slots__ = ("far_seconds", "is_cut", "lender", "machines", "running")
@@ -49,10 +49,10 @@ class GuestTask:
     """A task of another pool.
 
     Attributes:
-        task: which one, of its home.
-        home: the number of that pool.
-        loan: as its home knows it.
-        is_here: it has neither ended nor been ended.
+        task: its number at home.
+        home: the number of its home pool.
+        loan: the loan, as its home knows it.
+        is_here: whether it has neither ended nor been ended.
     """
 
     __slots__ = ("home", "is_here", "loan", "task")
@@ -72,8 +72,8 @@ class PoolModel(SimulatedPool):
     """One pool.
 
     Attributes:
-        borrowed: what others lend it, by their numbers.
-        guests: how many tasks of other pools are here, in the order in which they came.
+        borrowed: the loans of others to it, by their numbers.
+        guests: the tasks of other pools that are here, in the order in which they came.
         is_down: whether the pool is gone.
     """
 
@@ -114,25 +114,25 @@ class PoolModel(SimulatedPool):
         self.borrowed: dict[int, Borrowed] = {}
         self.guests: dict[GuestTask, None] = {}
         self.is_down = False
-        #: How many of these ran in each other pool.
+        #: How many own tasks that are done ran in each other pool.
         self._ran_away: dict[int, int] = {}
         self._agenda = agenda
         self._pools: list[PoolModel] = []
-        #: The tasks that wait: those from `_head` up to `_arrived`, and before them who came back.
-        #: While some wait, nothing happens when another one comes: `_come` counts it later.
+        #: The waiting tasks: those from `_head` up to `_arrived`, and before them those that came
+        #: back. While some wait, nothing happens when another one comes: `_come` counts it later.
         self._head = self._arrived = 0
         self._again: list[int] = []
-        #: `around` is told when more than so many wait; which task is the first that may be it.
+        #: `around` is told when more than this many wait; the first task that may exceed it.
         self._beyond = 0.0
         self._watched = -1
-        #: With so many idle machines, `around` need not hear of each change.
+        #: With idle machines between these numbers, `around` need not hear of each change.
         self._quiet_from, self._quiet_to = 1, 0
         #: Loans, the nearest first, and how many tasks could still go there.
         self._nearest: list[Borrowed] = []
         self._room = 0
-        #: How often the pool has failed: what ran before then does not end any more.
+        #: How often the pool has failed: what ran before does not end any more.
         self._gone = 0
-        # What is called most often is looked up once: a bound method for each event takes memory.
+        # The most called methods are looked up once: a bound method for each event takes memory.
         self._arrives, self._ends = self._arrive, self._end
         self._guest_ends, self._reports = self._guest_end, self._reported
         self._await()
@@ -148,36 +148,36 @@ class PoolModel(SimulatedPool):
 
     @property
     def waiting(self) -> int:
-        """How many own tasks wait for a place."""
+        """The number of own tasks that wait for a place."""
         self._come()
         return self._arrived - self._head + len(self._again)
 
     @property
     def oldest(self) -> float | None:
-        """When the task was submitted that has waited longest; None if none waits."""
+        """The time of submission of the task that has waited longest; None if none waits."""
         self._come()
         if self._again:
             return self._at[self._again[0]]
         return self._at[self._head] if self._head < self._arrived else None
 
     def waiting_since(self, moment: float) -> int:
-        """How many own tasks that wait were submitted before a moment."""
+        """Counts the waiting own tasks that were submitted by a moment."""
         self._come()
         at = self._at
         again = sum(at[task] <= moment for task in self._again)
         return again + bisect_right(at, moment, self._head, self._arrived) - self._head
 
     def quiet_for(self, fewest: int, most: int) -> None:
-        """`around` need not be told of changes between so many idle machines."""
+        """Spares `around` the changes between these numbers of idle machines."""
         self._quiet_from, self._quiet_to = fewest, most
 
     @property
     def ran_at(self) -> dict[int, int]:
-        """How many own tasks have run in each pool, this one among them."""
+        """The number of own tasks that have run in each pool, this one included."""
         return {self.number: self.done - sum(self._ran_away.values()), **self._ran_away}
 
     def tell_beyond(self, waiting: float) -> None:
-        """`around` wants to be told when more own tasks wait than that."""
+        """Takes note that `around` wants to be told when more own tasks wait than that."""
         self._beyond = waiting
         self._watch()
 
@@ -188,12 +188,12 @@ class PoolModel(SimulatedPool):
     # -- own tasks ---------------------------------------------------------------------------------
 
     def _await(self) -> None:
-        """The next task is dealt with when it comes, for none waits."""
+        """Plans to deal with the next task when it comes, for none waits."""
         if self._arrived < len(self._at):
             self._agenda.at(self._at[self._arrived], self._arrives, self._arrived, None)
 
     def _arrive(self, task: int, _b: None) -> None:
-        """A task comes while none waits."""
+        """Takes a task that comes while none waits."""
         if task != self._arrived or self.waits_since is not None or self.is_down:
             return
         self._arrived = task + 1
@@ -223,7 +223,7 @@ class PoolModel(SimulatedPool):
         self._arrived = arrived
 
     def _watch(self) -> None:
-        """Looks for the moment at which more may wait than `around` knows of."""
+        """Plans for the moment when more may wait than `around` knows of."""
         if self.waits_since is None:
             return
         self._come()
@@ -244,14 +244,14 @@ class PoolModel(SimulatedPool):
             self._watch()
 
     def _next(self) -> int:
-        """The task that is to start next, of those that wait."""
+        """Takes the task that is to start next from those that wait."""
         if self._again:
             return heappop(self._again)
         self._head += 1
         return self._head - 1
 
     def _place(self) -> bool:
-        """Starts what waits wherever there is a place; returns whether some still waits."""
+        """Starts waiting tasks wherever there is a place; returns whether some still wait."""
         self._come()
         while self._head < self._arrived or self._again:
             if self._free:
@@ -265,7 +265,7 @@ class PoolModel(SimulatedPool):
         return False
 
     def _start(self, task: int) -> None:
-        """A task starts on a machine of its own pool."""
+        """Starts a task on a machine of its own pool."""
         self._free -= 1
         if self._free < 0 or self.states[task] != WAITS:
             raise UnaccountedTask(f"task {task} of pool {self.number} starts with no right to")
@@ -273,7 +273,7 @@ class PoolModel(SimulatedPool):
         self._agenda.at(self._agenda.now + self._lengths[task], self._ends, task, self._gone)
 
     def _end(self, task: int, gone: int) -> None:
-        """A task has ended on a machine of its own pool."""
+        """Ends a task on a machine of its own pool."""
         if gone != self._gone:
             return
         self._free += 1
@@ -285,7 +285,7 @@ class PoolModel(SimulatedPool):
             self.around.changed()
 
     def _freed(self) -> None:
-        """A machine has become idle."""
+        """Uses a machine that has become idle, or tells of it."""
         if self.waits_since is not None:
             self._place()
         elif self._quiet_from <= self._free <= self._quiet_to:
@@ -293,7 +293,7 @@ class PoolModel(SimulatedPool):
         self.around.changed()
 
     def _count(self, task: int, ended: float) -> None:
-        """A task has ended well."""
+        """Counts a task that has ended well."""
         if self.states[task] != RUNS:
             raise UnaccountedTask(f"task {task} of pool {self.number} ends, but does not run")
         self.states[task] = DONE
@@ -307,7 +307,7 @@ class PoolModel(SimulatedPool):
     # -- at lenders --------------------------------------------------------------------------------
 
     def offered(self, lender: int, machines: int) -> None:
-        """A lender says how many machines are lent now, together with those in use."""
+        """Hears from a lender how many machines are lent now, including those in use."""
         if self.is_down:
             return
         loan = self.borrowed.get(lender)
@@ -327,7 +327,7 @@ class PoolModel(SimulatedPool):
             self.around.changed()
 
     def _send(self, task: int) -> None:
-        """A task goes to the nearest lender that has room."""
+        """Sends a task to the nearest lender that has room."""
         for loan in self._nearest:
             if loan.machines > loan.running:
                 break
@@ -342,7 +342,7 @@ class PoolModel(SimulatedPool):
         self._pools[loan.lender]._take(self.number, task, self._lengths[task], loan)
 
     def _reported(self, task: int, loan: Borrowed) -> None:
-        """A task has ended at a lender, which has now been heard."""
+        """Hears that a task has ended at a lender."""
         if loan.is_cut:
             return
         self._count(task, self._agenda.now - loan.far_seconds)
@@ -350,7 +350,7 @@ class PoolModel(SimulatedPool):
         self._has_left(loan)
 
     def _came_back(self, task: int, loan: Borrowed) -> None:
-        """A task has been given back."""
+        """Takes back a task that a lender has given back."""
         if loan.is_cut:
             return
         self.states[task] = WAITS
@@ -376,10 +376,10 @@ class PoolModel(SimulatedPool):
     # -- guests ------------------------------------------------------------------------------------
 
     def _take(self, home: int, task: int, seconds: float, loan: Borrowed) -> None:
-        """A task of another pool is on its way here.
+        """Takes a task of another pool that is on its way here.
 
-        It counts as a guest from now on: that it will only be here in some milliseconds makes no
-        difference that anybody sees, and needs no event of its own.
+        It counts as a guest from now on. That it arrives some milliseconds later makes no visible
+        difference, and needs no event of its own.
         """
         now, far = self._agenda.now, loan.far_seconds
         if self.is_down or not self._free:  # an owner was faster
@@ -416,7 +416,7 @@ class PoolModel(SimulatedPool):
         self.around.used(home, running)
 
     def reclaim(self, machines: int) -> None:
-        """Ends so many guests at once, the latest first, because own tasks wait."""
+        """Ends this many guests at once, the latest first, because own tasks wait."""
         ended = list(reversed(self.guests))[:machines]
         for guest in ended:
             self._guest_left(guest)
@@ -426,16 +426,16 @@ class PoolModel(SimulatedPool):
             self._give_back(guest, self._agenda.now + guest.loan.far_seconds)
 
     def _give_back(self, guest: GuestTask, at: float) -> None:
-        """Home hears at a moment that a guest has not ended well."""
+        """Lets the home hear, at a moment, that a guest has not ended well."""
         self._agenda.at(at, self._pools[guest.home]._came_back, guest.task, guest.loan)
 
     # -- failures ----------------------------------------------------------------------------------
 
     def fail(self, notice_seconds: float) -> None:
-        """The pool is gone with all that ran there; its tasks are kept, and its users go on.
+        """Takes the pool down with all that ran there; its tasks are kept, and its users go on.
 
         Args:
-            notice_seconds: after this time others have noticed.
+            notice_seconds: time after which others have noticed.
         """
         noticed = self._agenda.now + notice_seconds
         self.is_down = True
@@ -464,13 +464,13 @@ class PoolModel(SimulatedPool):
         self.waits_since = None
 
     def _home_is_gone(self, home: int) -> None:
-        """A borrower has failed: what ran here for it ends."""
+        """Ends what ran here for a borrower that has failed."""
         for guest in [guest for guest in self.guests if guest.home == home]:
             self._guest_left(guest)
         self._freed()
 
     def recover(self) -> None:
-        """The pool is back, with its machines idle and the tasks that it had."""
+        """Brings the pool back, with its machines idle and the tasks that it had."""
         self.is_down = False
         self._free = self.machines
         self.waits_since = self._agenda.now

@@ -1,4 +1,4 @@
-"""Simulates flocks and says what came of it: as JSON, as a table, and on a page with plots."""
+"""Simulates flocks and tells the results: as JSON, as a table, and on a page with plots."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from kestrel_experiments.flock_simulation.page import (
     locality_plot,
 )
 from kestrelctl.bench.report.files import write_files
-from kestrelctl.bench.report.svg import picture
 from kestrelctl.errors import UsageError
 
 
 class FlockSimulation(msgspec.Struct, frozen=True, kw_only=True):
-    """Flocks that were simulated, and by which command."""
+    """The flocks that were simulated, and the command that did it."""
 
     command: str
     runs: list[FlockTally]
@@ -35,7 +34,7 @@ def simulate(
     """Runs flocks one after the other.
 
     Args:
-        on_run: is told of each that has come to its end.
+        on_run: is told of each flock that has come to its end.
 
     Raises:
         UsageError: a plan makes no sense.
@@ -47,7 +46,7 @@ def simulate(
         if plan.core and plan.failing:
             raise UsageError("pools that have a core do not fail: leave --core or --failing away")
         begun = time.process_time()
-        gc.disable()  # events are millions, and no circles
+        gc.disable()  # there are millions of events, and no cycles
         try:
             world = FlockWorld(plan)
             world.run()
@@ -63,7 +62,7 @@ def simulate(
 
 
 def _peak_bytes() -> int:
-    """The most memory that this process has had."""
+    """Returns the most memory that this process has had."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -76,7 +75,7 @@ def write_flock_report(directory: Path, result: FlockSimulation) -> Path:
     files = {
         "flock.html": flock_page(result.runs, result.command).encode(),
         "flock.json": msgspec.json.encode(result),
-        "flock-locality.svg": picture(locality_plot(result.runs).markup()).encode(),
-        "flock-completion.svg": picture(completion_plot(result.runs).markup()).encode(),
+        "flock-locality.svg": locality_plot(result.runs).picture(),
+        "flock-completion.svg": completion_plot(result.runs).picture(),
     }
     return write_files(directory, files)[0]

@@ -1,6 +1,6 @@
-"""What stands for a pool's queue and machines in a simulated flock, and whom it tells of them.
+"""The queue and machines of a pool in a simulated flock, and the neighbourhood that hears of them.
 
-These are classes, not protocols: compiled, what belongs to a class is found many times faster.
+These are classes, not protocols: in compiled code, members of a class are found many times faster.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from kestrelctl.protocol.pools import LentClass
 
 
 class Neighbourhood:
-    """Who deals with the flock for a pool; this one, of a pool that is alone, does nothing."""
+    """A pool's dealings with the flock; this class, for a pool that is alone, does nothing."""
 
     __slots__ = ()
 
     def waits(self) -> None:
-        """An own task has come, or come back, and found no place here nor at a lender.
+        """Is told that an own task has come, or come back, and found no place here or at a lender.
 
-        Said once when some begin to wait, whenever one comes back, and when more wait than
+        It is called once when some begin to wait, whenever one comes back, and when more wait than
         `tell_beyond` says.
         """
 
     def changed(self) -> None:
-        """There are more or fewer idle machines than before, or own tasks wait for them.
+        """Is told that the number of idle machines has changed, or that own tasks wait for them.
 
-        While none wait, it may be left out for as many as `quiet_for` says.
+        While none wait, the call may be left out for as many idle machines as `quiet_for` says.
         """
 
     def uses(self, lender: int, running: int) -> None:
-        """So many own tasks are now at a lender."""
+        """Is told how many own tasks are now at a lender."""
 
     def used(self, borrower: int, running: int) -> None:
-        """So many tasks of another pool run here now."""
+        """Is told how many tasks of another pool run here now."""
 
 
 class SimulatedPool(ABC):
@@ -42,16 +42,17 @@ class SimulatedPool(ABC):
 
     Args:
         number: its place in the flock.
-        at: when its tasks are submitted, in order; `lengths`: how long each runs.
+        at: the times when its tasks are submitted, in order; `lengths`: how long each runs.
 
     Attributes:
-        states: what has become of each task.
-        waits_since: since when some own task has waited at any moment; None if none waits.
+        states: the state of each task.
+        waits_since: since when own tasks have waited without a break; None if none waits.
         guests_of: how many tasks of each other pool run here.
         done: own tasks that have ended.
-        killed: guests that were ended before they had done, because own tasks waited.
-        sum_wait, most_wait: of the tasks that have ended, from submission to their last start.
-        last_end: when the last of them ended.
+        killed: guests that were ended before they were done, because own tasks waited.
+        sum_wait, most_wait: waits of the tasks that have ended, from submission to their last
+            start.
+        last_end: the time when the last of them ended.
     """
 
     __slots__ = (
@@ -93,29 +94,29 @@ class SimulatedPool(ABC):
     @property
     @abstractmethod
     def waiting(self) -> int:
-        """How many own tasks wait for a place."""
+        """The number of own tasks that wait for a place."""
 
     @property
     @abstractmethod
     def oldest(self) -> float | None:
-        """When the task was submitted that has waited longest; None if none waits."""
+        """The time of submission of the task that has waited longest; None if none waits."""
 
     @property
     @abstractmethod
     def ran_at(self) -> Mapping[int, int]:
-        """How many own tasks have run in each pool, this one among them."""
+        """The number of own tasks that have run in each pool, this one included."""
 
     @abstractmethod
     def waiting_since(self, moment: float) -> int:
-        """How many own tasks that wait were submitted before a moment."""
+        """Counts the waiting own tasks that were submitted by a moment."""
 
     @abstractmethod
     def quiet_for(self, fewest: int, most: int) -> None:
-        """`around` need not be told of changes between so many idle machines."""
+        """Spares `around` the changes between these numbers of idle machines."""
 
     @abstractmethod
     def tell_beyond(self, waiting: float) -> None:
-        """`around` wants to be told when more own tasks wait than that."""
+        """Takes note that `around` wants to be told when more own tasks wait than that."""
 
     @abstractmethod
     def fits(self, pool: str, cls: LentClass) -> bool:
@@ -126,14 +127,14 @@ class SimulatedPool(ABC):
         """Becomes part of a flock.
 
         Args:
-            pools: all of it, by number.
+            pools: all pools of the flock, by number.
             far: how many seconds a message takes to each.
         """
 
     @abstractmethod
     def offered(self, lender: int, machines: int) -> None:
-        """A lender says how many machines are lent now, together with those in use."""
+        """Hears from a lender how many machines are lent now, including those in use."""
 
     @abstractmethod
     def reclaim(self, machines: int) -> None:
-        """Ends so many guests at once, the latest first, because own tasks wait."""
+        """Ends this many guests at once, the latest first, because own tasks wait."""

@@ -1,6 +1,6 @@
-"""A network of pools on which some are near and others far: a transit-stub graph, as GT-ITM draws.
+"""A network of pools in which some are near and others far: a transit-stub graph, as by GT-ITM.
 
-Transit nodes are a random connected graph of long edges; at each hangs a cluster of pools by short
+Transit nodes are a random connected graph of long edges; a cluster of pools hangs at each by short
 edges. So a pool has about twenty others nearby, and all others behind one or more long hops.
 
 Zegura, Calvert and Bhattacharjee, "How to Model an Internetwork", INFOCOM 1996.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from random import Random
 
-#: Between which values the weights of edges are drawn: between transit nodes, and of a pool's one.
+#: The limits of the random weights of edges: between transit nodes, and from a pool to its node.
 _TRANSIT_WEIGHTS = (20.0, 40.0)
 _STUB_WEIGHTS = (5.0, 10.0)
 #: Edges between transit nodes beyond those that connect them, for each node.
@@ -25,10 +25,10 @@ _POOLS_PER_TRANSIT = 20
 
 
 class Topology:
-    """How far pools are from each other.
+    """The distances of pools from each other.
 
     Attributes:
-        pools: how many there are; they are numbered from 0.
+        pools: the number of pools; they are numbered from 0.
         diameter_seconds: the longest distance between two of them.
     """
 
@@ -37,7 +37,7 @@ class Topology:
 
         Args:
             pools: at least two; twenty at each transit node.
-            diameter_seconds: what the longest distance of two pools is scaled to; one way.
+            diameter_seconds: the longest distance of two pools after scaling; one way.
         """
         self.pools = pools
         self.diameter_seconds = diameter_seconds
@@ -61,20 +61,20 @@ class Topology:
                 row[other] = distance * scale
 
     def seconds(self, one: int, other: int) -> float:
-        """How long a message takes from one pool to another; 0 to itself."""
+        """Returns how long a message takes from one pool to another; 0 to itself."""
         return self._rows[one][other]
 
     def row(self, pool: int) -> array[float]:
-        """`seconds` from this pool to each other one. To be read only."""
+        """Returns `seconds` from this pool to each other one. To be read only."""
         return self._rows[pool]
 
     def share(self, one: int, other: int) -> float:
-        """The distance of two pools as a share of the diameter: what the source calls locality."""
+        """Returns two pools' distance as a share of the diameter: the source's locality."""
         return self._rows[one][other] / self.diameter_seconds
 
 
 def _connected(random: Random, nodes: int) -> list[dict[int, float]]:
-    """A random connected graph: a random tree, and as many edges again between random nodes."""
+    """Draws a random connected graph: a random tree, and as many edges again at random."""
     edges: list[dict[int, float]] = [{} for _ in range(nodes)]
 
     def join(one: int, other: int) -> None:
@@ -89,12 +89,12 @@ def _connected(random: Random, nodes: int) -> list[dict[int, float]]:
 
 
 def _all_distances(edges: list[dict[int, float]]) -> list[list[float]]:
-    """The length of the shortest way between any two nodes."""
+    """Computes the length of the shortest way between any two nodes."""
     return [_distances(edges, node) for node in range(len(edges))]
 
 
 def _distances(edges: list[dict[int, float]], start: int) -> list[float]:
-    """The length of the shortest way from one node to each: Dijkstra's algorithm."""
+    """Computes the length of the shortest way from one node to each, by Dijkstra's algorithm."""
     found = [float("inf")] * len(edges)
     found[start] = 0.0
     ahead = [(0.0, start)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from random import Random
 
-#: How many tasks a sequence has, and between which values gaps and lengths are drawn.
+#: The number of tasks of a sequence, and the limits between which gaps and lengths are drawn.
 TASKS_OF_SEQUENCE = 100
 SHORTEST, LONGEST = 1.0, 17.0
 
@@ -27,7 +27,7 @@ class Arrival(NamedTuple):
 
 
 def sequence(random: Random, n: int = TASKS_OF_SEQUENCE) -> list[Arrival]:
-    """One sequence of `n` tasks, in the order of their moments."""
+    """Draws one sequence of `n` tasks, in the order of their moments."""
     draw, width = random.random, LONGEST - SHORTEST
     at, found = 0.0, []
     for _ in range(n):
@@ -37,14 +37,14 @@ def sequence(random: Random, n: int = TASKS_OF_SEQUENCE) -> list[Arrival]:
 
 
 def trace(random: Random, sequences: int) -> list[Arrival]:
-    """All tasks of so many sequences, in the order of their moments."""
+    """Draws all tasks of this many sequences, in the order of their moments."""
     return sorted(task for _ in range(sequences) for task in sequence(random))
 
 
 def trace_arrays(
     random: Random, sequences: int, unit_seconds: float
 ) -> tuple[array[float], array[float]]:
-    """The moments and the lengths of a `trace`, for millions of tasks.
+    """Draws the moments and the lengths of a `trace`, for millions of tasks.
 
     Args:
         unit_seconds: the unit of the source.

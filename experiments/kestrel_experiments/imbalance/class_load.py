@@ -3,7 +3,7 @@
 Servoli, Mariotti and Cefala, "A Proposal to Dynamically Manage Virtual Environments in
 Heterogeneous Computing Facilities": hosts are given to three classes "in a mutually exclusive way",
 one is "heavily loaded", and the others "may be in an idle state". The source has no figures of it:
-how much work each class has, and when it comes, is chosen here.
+the amount of work of each class, and when it comes, are chosen here.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from kestrelctl.core.environments.environment_class import EnvironmentClass, Env
 SHARES = {"a": 0.8, "b": 0.1, "c": 0.1}
 
 #: `static`: a third of the hosts for each class, for good. `on-demand`: any host for any class.
-#: `kept`: the same, but some environments of each class stay though they have nothing to do.
+#: `kept`: like `on-demand`, but some environments of each class stay though they have no work.
 Sharing = Literal["static", "on-demand", "kept"]
 SHARINGS: tuple[Sharing, ...] = ("static", "on-demand", "kept")
 
 
 class ClassTask(NamedTuple):
-    """A task: when it is submitted, how long it runs, and of which class it is."""
+    """A task: when it is submitted, how long it runs, and its class."""
 
     at: float
     seconds: float
@@ -37,14 +37,14 @@ class ImbalancePlan(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         hosts: machines that have room for one task each.
-        tasks: of all classes.
-        mean_seconds: how long a task runs on average; each from half to one and a half of it.
-        over: within which part of the time that all hosts together need for them they come; 0 for
-            all at once.
-        kept: how many environments of each class stay though they have nothing to do, where some
-            do.
+        tasks: number of tasks of all classes.
+        mean_seconds: how long a task runs on average; each runs from half to one and a half of it.
+        over: the part, of the time that all hosts together need for the tasks, within which these
+            come; 0 for all at once.
+        kept: how many environments of each class stay though they have no work, if the sharing is
+            `kept`.
         idle_seconds: how long an environment stays without work.
-        start_seconds: how long one may take to come up.
+        start_seconds: how long an environment may take to come up.
     """
 
     hosts: int
@@ -57,12 +57,12 @@ class ImbalancePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tag_of(of: str) -> str:
-    """What the workers of a class have, and its tasks ask for."""
+    """Returns the tag that the workers of a class have, and that its tasks ask for."""
     return f"class-{of}"
 
 
 def class_load(plan: ImbalancePlan, seed: int) -> list[ClassTask]:
-    """The tasks of a seed, in the order of their moments. Each class has exactly its share."""
+    """Draws the tasks of a seed, in the order of their moments. Each class has its exact share."""
     random = Random(f"{seed} imbalance")
     within = plan.over * plan.tasks * plan.mean_seconds / plan.hosts
     found: list[ClassTask] = []
@@ -80,13 +80,13 @@ def _counts(tasks: int) -> list[int]:
 
 
 def thirds(hosts: int) -> dict[str, int]:
-    """How many hosts each class has if they are shared out evenly; what is left is the first's."""
+    """Shares hosts out evenly among the classes; the first classes get what is left."""
     even, left = divmod(hosts, len(SHARES))
     return {of: even + (place < left) for place, of in enumerate(SHARES)}
 
 
 def environment_classes(plan: ImbalancePlan, sharing: Sharing) -> list[EnvironmentClass]:
-    """The classes of a pool that shares its hosts out so. An environment takes a whole host."""
+    """Makes the classes of a pool that shares hosts out so. An environment takes a whole host."""
     parts = thirds(plan.hosts)
     bounds = {
         "static": parts,
@@ -109,8 +109,8 @@ def environment_classes(plan: ImbalancePlan, sharing: Sharing) -> list[Environme
 
 
 def least_makespan(plan: ImbalancePlan, sharing: Sharing, tasks: list[ClassTask]) -> float:
-    """No pool that shares its hosts out so is done sooner: N·t/W, of the worst class if they are
-    shared out for good.
+    """Computes the least makespan of a pool that shares its hosts out so: N·t/W, of the worst class
+    if they are shared out for good.
     """
     if sharing != "static":
         return sum(task.seconds for task in tasks) / plan.hosts

@@ -12,16 +12,15 @@ import click
 
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.show.command_output import Record, Table
-from kestrelctl.cli.show.grid import Grid
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.until_signal import SIGNAL_STATUS, until_a_signal
 from kestrelctl.errors import KestrelError, UsageError
-from kestrelctl.grammar.quantities import Number, WholeNumber
+from kestrelctl.grammar.click_numbers import Number, WholeNumber
 
 if TYPE_CHECKING:
     from kestrel_experiments.imbalance.result import ImbalanceRun
 
-#: An environment that is prepared takes so long, measured with venv.
+#: The seconds that a prepared environment takes to start, measured with venv.
 _START = "0.3-0.6"
 
 
@@ -169,7 +168,7 @@ def bench_environments(
     )
     columns = [(COLUMNS[0], False), *((title, True) for title in COLUMNS[1:])]
     spans = ", ".join(f"{run.makespan_seconds:g}" for run in runs)
-    table = Table(Grid(columns), rows(runs))
+    table = Table(columns, rows(runs))
     asyncio.run(invocation.show(Record(spans, result, [table, *sentences(result)])))
     if report is not None:
         written, *_ = write_imbalance_report(report, result)

@@ -1,4 +1,4 @@
-"""What becomes of environments, seen by looking at all of them again and again."""
+"""Follows environments by looking at all of them again and again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class SeenEnvironment(Protocol):
-    """An environment, as the manager knows or tells of it."""
+    """An environment, as the manager knows it or tells of it."""
 
     @property
     def number(self) -> int: ...
@@ -30,7 +30,7 @@ class EnvironmentSpan(msgspec.Struct, kw_only=True):
     Attributes:
         ordered_at: when its host was told to start it.
         ready_at: when its worker joined; None if it never did.
-        gone_at: when it was first seen no more; None if it is still there.
+        gone_at: when it was first found to be gone; None if it is still there.
     """
 
     number: int
@@ -40,14 +40,15 @@ class EnvironmentSpan(msgspec.Struct, kw_only=True):
     gone_at: float | None = None
 
     def starting_seconds(self, until: float) -> float:
-        """How long it held its host before it could work, up to a moment."""
+        """Computes how long it held its host before it could work, up to a moment."""
         over_at = min(at for at in (self.ready_at, self.gone_at, until) if at is not None)
         return max(0.0, over_at - self.ordered_at)
 
 
 class EnvironmentWatch:
-    """Environments by their numbers; one that lives for a shorter time than lies between two looks
-    is missed.
+    """Environments by their numbers.
+
+    One that lives for a shorter time than passes between two looks is missed.
     """
 
     def __init__(self) -> None:
@@ -71,7 +72,7 @@ class EnvironmentWatch:
                 span.gone_at = now
 
     def ready(self) -> int:
-        """How many have joined and are still there."""
+        """Counts the environments that have joined and are still there."""
         return sum(
             span.ready_at is not None and span.gone_at is None for span in self.spans.values()
         )

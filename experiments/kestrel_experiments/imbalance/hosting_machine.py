@@ -1,4 +1,4 @@
-"""A machine whose worker makes environments: what orders them is that of production."""
+"""A machine whose worker makes environments; they are ordered by the code of production."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class HostingMachine(SimulatedMachine):
 
     Args:
         workers: all machines of the pool, to which those of environments are added while they run.
-        start_seconds: between which times one takes until its worker connects.
+        start_seconds: limits of the time that an environment takes until its worker connects.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class HostingMachine(SimulatedMachine):
         self._here: dict[str, Booted] = {}
 
     async def open_environments(self, session: SessionEnvironments) -> None:
-        """As `worker.daemon.serve`. What a killed process has left is stopped first."""
+        """Opens environments as in `worker.daemon.serve`; sweeps what a killed process left."""
         self._host = EnvironmentHost(
             AuditedHost(session, self.audit, self.address),
             {KIND: SimulatedDriver(self, self._here)},
@@ -82,7 +82,7 @@ class HostingMachine(SimulatedMachine):
             await self._host.close()
 
     def lose_power(self) -> None:
-        """All that runs here ends without a word."""
+        """Ends all that runs here, without a word."""
         self.kill()
         for booted in self._here.values():
             booted.wanted = False
@@ -90,7 +90,7 @@ class HostingMachine(SimulatedMachine):
         self._here.clear()
 
     def cut(self) -> None:
-        """The machine is cut off, and what runs in environments with it."""
+        """Cuts the machine off, and what runs in environments with it."""
         super().cut()
         for booted in self._here.values():
             booted.cut()
@@ -113,7 +113,7 @@ class HostingMachine(SimulatedMachine):
         self.clock.after(self.random.uniform(*self._start_seconds), booted.begin)
 
     def _expect_room(self) -> None:
-        """What environments have and tasks of the machine's own worker use is there."""
+        """Expects that the machine has what environments have and tasks of its own worker use."""
         for asset, whole in self._whole.items():
             tasks = self.audit.in_use(self.address, asset)
             taken = tasks + sum(each.offers.get(asset, 0) for each in self._here.values())
@@ -121,7 +121,7 @@ class HostingMachine(SimulatedMachine):
             self.audit.expect(taken <= whole, text)
 
     async def goes(self) -> None:
-        """What is left of an environment is removed."""
+        """Waits while what is left of an environment is removed."""
         await asyncio.sleep(self.random.uniform(*GOES_SECONDS))
 
 
@@ -129,7 +129,7 @@ class Booted(SimulatedMachine):
     """The worker of an environment.
 
     Attributes:
-        workers: of the pool; this one is among them while it runs.
+        workers: all machines of the pool; this one is among them while it runs.
         wanted: False once it is to end.
     """
 
@@ -138,11 +138,11 @@ class Booted(SimulatedMachine):
 
     @property
     def offers(self) -> Amounts:
-        """What it has."""
+        """The assets that it has."""
         return amounts(self._ad.assets)
 
     def begin(self) -> None:
-        """Its program runs, unless it is not wanted any more."""
+        """Starts its program, unless it is not wanted any more."""
         if self.wanted:
             self.workers.append(self)
             self.start()
@@ -152,7 +152,7 @@ class Booted(SimulatedMachine):
         self.workers.remove(self)
 
     def end(self) -> None:
-        """SIGTERM."""
+        """Asks it to end, as by SIGTERM."""
         self.wanted = False
         self.terminate()
 

@@ -1,4 +1,4 @@
-"""The production manager with what starts environments, on simulated time."""
+"""The production manager with the service that starts environments, on simulated time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class HostingManager(SimulatedManager):
     def open_environments(
         self, service: Service, dispatcher: RequestDispatcher, listener: ManagerListener
     ) -> None:
-        """As `manager.daemon.serve`."""
+        """Opens the service for environments, as `manager.daemon.serve` does."""
         workers_domain = f"workers.{self.server.domain}"
         invitations = AnybodyJoins(workers_domain)
         self._desk = EnvironmentService(
@@ -56,7 +56,7 @@ class HostingManager(SimulatedManager):
         self._desk = None
 
     def environments(self) -> list[Environment]:
-        """What the living process knows of."""
+        """Lists the environments that the living process knows of."""
         return list(self._desk.book.known.values()) if self._desk is not None else []
 
 
@@ -74,7 +74,7 @@ class KeptAccounts:
 
 
 class AnybodyJoins:
-    """In this world a worker needs no password (`environment_desk.Invitations`)."""
+    """Accounts in a world where workers need no password (`environments.service.Invitations`)."""
 
     def __init__(self, workers_domain: str) -> None:
         self._workers_domain = workers_domain

@@ -1,7 +1,7 @@
 """A pool whose hosts are shared out among classes of work, on simulated time.
 
-Core, manager and workers are those of production, and so is what decides which environments to
-start, and what starts and stops them on their hosts.
+Core, manager and workers are those of production, and so is the code that decides which
+environments to start, and that starts and stops them on their hosts.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ from kestrelctl.core.model.job.stage import Stage
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.worker.ad import WorkerAd
 
-#: From the beginning of the world to the moment 0 of the load: what is always there is there.
+#: Time from the beginning of the world to the moment 0 of the load, when the environments that
+#: always stay are there.
 BEFORE_SECONDS = 30.0
-#: How often it is looked which environments there are.
+#: Time between two looks at the environments that there are.
 LOOK_SECONDS = 0.05
 
 
@@ -43,9 +44,9 @@ class ImbalanceWorldPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A world.
 
     Attributes:
-        hosts: machines of so many processors.
-        tasks: those of an empty class run on the hosts themselves.
-        start_seconds: between which times an environment takes until its worker connects.
+        hosts: number of machines, each of `host_cpus` processors.
+        tasks: the load; tasks of an empty class run on the hosts themselves.
+        start_seconds: limits of the time that an environment takes until its worker connects.
         check: verify the pool's invariants after every event; it takes most of the time.
         keep_story: remember what happened.
     """
@@ -63,10 +64,10 @@ class ImbalanceWorld(Course):
     """The pool, and whatever happens to it.
 
     Attributes:
-        nodes: its manager, its machines, and whoever asks.
+        nodes: its manager, its machines, and its users.
         store: what has become durable.
         hosts: the machines on which environments are made.
-        watch: which environments there have been.
+        watch: the environments that there have been.
         began_at: the moment 0 of the load, in seconds since the epoch.
     """
 
@@ -128,7 +129,7 @@ class ImbalanceWorld(Course):
             self.close()
 
     def environments(self) -> list[Environment]:
-        """What the manager knows of now."""
+        """Lists the environments that the manager knows of now."""
         return self._manager.environments()
 
     def _fate(self, key: str, index: int) -> Fate:
@@ -145,7 +146,7 @@ class ImbalanceWorld(Course):
 
 
 def _patience_seconds(plan: ImbalanceWorldPlan) -> float:
-    """So long even one host would not take for all of it."""
+    """Returns more time than even one host would take for all of it."""
     work = sum(task.seconds for task in plan.tasks)
     return BEFORE_SECONDS + max((task.at for task in plan.tasks), default=0.0) + work + 600.0
 

@@ -1,4 +1,4 @@
-"""What hosts that are shared out among classes of work come to: as a table, as plots, on a page."""
+"""The results of sharing hosts out among classes of work: as a table, as plots, on a page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kestrel_experiments.imbalance.result import (
 from kestrel_experiments.spread_figure import spread_figure
 from kestrelctl.bench.report.files import write_files
 from kestrelctl.bench.report.markup import document, facts, keys, over, table, tile
-from kestrelctl.bench.report.svg import Plot, labelled, picture, ticks
+from kestrelctl.bench.report.plot import BOUND, Plot, drawing
 from kestrelctl.core.model.plural import plural
 
 COLUMNS = (
@@ -41,8 +41,8 @@ _WORDS: dict[Sharing, str] = {
 
 
 def rows(runs: Sequence[ImbalanceRun]) -> list[list[str]]:
-    """A row for each way to share hosts out, in the order of `COLUMNS`: medians of the seeds, and
-    of makespan and ratio 5 to 95 % of them, too.
+    """Makes a row for each way to share hosts out, in the order of `COLUMNS`: medians of the seeds,
+    and for makespan and ratio 5 to 95 % of them, too.
     """
     return [
         [
@@ -60,7 +60,7 @@ def rows(runs: Sequence[ImbalanceRun]) -> list[list[str]]:
 
 
 def sentences(result: ImbalanceResult) -> list[str]:
-    """The load, what became of it, and everything that is wrong."""
+    """Tells the load, what became of it, and everything that is wrong."""
     plan, runs = result.plan, result.runs
     seeds = len({run.seed for run in runs})
     shares = ", ".join(f"{of} {share:.0%}" for of, share in SHARES.items())
@@ -88,29 +88,29 @@ def sentences(result: ImbalanceResult) -> list[str]:
     return said
 
 
-def busy_plot(result: ImbalanceResult) -> str:
-    """How many hosts run a task over time, of the first seed."""
+@drawing()
+def busy_plot(result: ImbalanceResult) -> Plot:
+    """Plots how many hosts run a task over time, for the first seed."""
     first = min(run.seed for run in result.runs)
     shown = [run for run in result.runs if run.seed == first]
     longest = max(len(run.busy) * run.bin_seconds for run in shown)
     words = "; ".join(f"{_WORDS[run.sharing]}: {run.utilisation:.0%}" for run in shown)
-    plot = Plot.with_axes(
+    plot = Plot(
         f"Hosts that run a task, over time. Of their time until the end: {words}.",
-        x_ticks=[tick for tick in labelled(ticks(longest)) if tick[0] <= longest],
-        y_ticks=labelled(ticks(result.plan.hosts)),
         x_label="seconds",
         y_label="hosts that run a task",
-        x_range=(0, longest),
     )
-    plot.across(result.plan.hosts, "line bound")
+    plot.axes.axhline(result.plan.hosts, label="all hosts", **BOUND)
     for run in shown:
         edges = [place * run.bin_seconds for place in range(len(run.busy) + 1)]
-        plot.stairs(edges, run.busy, _colour(run.sharing))
-    return plot.markup()
+        plot.stairs(edges, run.busy, _series(run.sharing), label=_WORDS[run.sharing])
+    plot.numbers("x", longest)
+    plot.numbers("y")
+    return plot
 
 
-def waits_plot(result: ImbalanceResult) -> str:
-    """The mean queue time of each class."""
+def waits_plot(result: ImbalanceResult) -> Plot:
+    """Plots the mean queue time of each class."""
     found = figures(result.runs)
     groups = {
         f"class {of}": {_WORDS[each.sharing]: each.waits[of][0] for each in found} for of in SHARES
@@ -118,14 +118,14 @@ def waits_plot(result: ImbalanceResult) -> str:
     return spread_figure(groups, "mean queue time, seconds", number)
 
 
-def _colour(sharing: Sharing) -> str:
-    return f"s{list(_WORDS).index(sharing)}"
+def _series(sharing: Sharing) -> int:
+    return list(_WORDS).index(sharing)
 
 
 def page(result: ImbalanceResult) -> str:
-    """The whole page."""
+    """Writes the whole page."""
     found = figures(result.runs)
-    legend = keys((f"curve {_colour(each.sharing)}", _WORDS[each.sharing]) for each in found)
+    legend = keys((f"curve s{_series(each.sharing)}", _WORDS[each.sharing]) for each in found)
     simulated = result.start_seconds is not None
     kind = "simulated" if simulated else "real"
     said = "".join(f"<li>{escape(line)}</li>" for line in sentences(result))
@@ -142,9 +142,9 @@ def page(result: ImbalanceResult) -> str:
 classes for good, or to each as work comes. {verdict}</p>
 <div class="tiles">{"".join(map(_tile, found))}</div>
 </header>
-<section><h2>Busy hosts</h2>{legend}<figure>{busy_plot(result)}</figure>
+<section><h2>Busy hosts</h2>{legend}<figure>{busy_plot(result).markup()}</figure>
 <p class="soft">Of the first seed. The dashed line: all hosts.</p></section>
-<section><h2>Queue times</h2>{legend}<figure>{waits_plot(result)}</figure>
+<section><h2>Queue times</h2>{legend}<figure>{waits_plot(result).markup()}</figure>
 <p class="soft">Dots: the median of the seeds. Lines: from the 5th to the 95th percentile. What is
 shorter than 0.1 s stands at 0.1.</p></section>
 <section><h2>In figures</h2><div class="card">{table("Figures", COLUMNS, rows(result.runs))}</div>
@@ -173,7 +173,7 @@ def write_imbalance_report(directory: Path, result: ImbalanceResult) -> list[Pat
         {
             "environments.html": page(result).encode(),
             "environments.json": msgspec.json.format(msgspec.json.encode(result)),
-            "environments-busy.svg": picture(busy_plot(result)).encode(),
-            "environments-waits.svg": picture(waits_plot(result)).encode(),
+            "environments-busy.svg": busy_plot(result).picture(),
+            "environments-waits.svg": waits_plot(result).picture(),
         },
     )

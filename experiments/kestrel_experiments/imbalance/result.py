@@ -1,4 +1,4 @@
-"""What hosts that are shared out among classes of work come to: runs, and their figures."""
+"""The results of sharing hosts out among classes of work: runs, and their figures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kestrelctl.bench.bounds import check_plausible, worker_time_bound
 from kestrelctl.bench.machine import BenchMachine
 from kestrelctl.bench.report.curves import timeline
 
-#: What is wanted of on demand, beside the static partition.
+#: The most that the makespan on demand should be, as a ratio to that of the static partition.
 WANTED_RATIO = 0.6
 
 
@@ -40,13 +40,13 @@ class ImbalanceRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run.
 
     Attributes:
-        waits: of each class.
+        waits: queue times of each class.
         makespan_seconds: from the moment 0 of the load to the end of the last task.
-        bound_seconds: no pool that shares its hosts out so can be done sooner.
+        bound_seconds: the least makespan of a pool that shares its hosts out so.
         utilisation: the share of the hosts' time, until the makespan, that was spent in tasks.
-        started: environments that were ordered from the moment 0 on.
+        started: number of environments that were ordered from the moment 0 on.
         starting_seconds: how long these held their hosts before they could work, together.
-        late_ms: the longest that a task was submitted after its moment.
+        late_ms: the longest time that a task was submitted after its moment.
         bin_seconds, busy: hosts that run a task, on average in each bin of that length.
         problems: what the audit of a simulated pool found.
     """
@@ -67,11 +67,11 @@ class ImbalanceRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def wrong(self) -> list[str]:
-        """What should not be, in words."""
+        """Everything that should not be, in words."""
         return [*self.audit.breaches, *self.problems]
 
     def waits_of(self, of: str) -> ClassWaits:
-        """Those of a class."""
+        """Returns the queue times of a class."""
         return next(waits for waits in self.waits if waits.of == of)
 
 
@@ -79,8 +79,8 @@ class ImbalanceResult(msgspec.Struct, frozen=True, kw_only=True):
     """All runs: the load, the machine, and the command.
 
     Attributes:
-        start_seconds: between which times environments took to come up in a simulated pool; None
-            where they were real.
+        start_seconds: limits of the time that environments took to come up in a simulated pool;
+            None where they were real.
         ended_early: what ended it before its last run; empty if nothing did.
     """
 
@@ -93,11 +93,12 @@ class ImbalanceResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SharingFigures(msgspec.Struct, frozen=True):
-    """What all seeds of one way to share hosts out come to.
+    """The figures of all seeds of one way to share hosts out.
 
     Attributes:
         waits: mean and longest queue time of each class.
-        ratio: of its makespans to those of the static partition, seed by seed; None without those.
+        ratio: ratio of its makespans to those of the static partition, seed by seed; None without
+            those.
     """
 
     sharing: Sharing
@@ -124,12 +125,12 @@ def run_of(
     late_ms: float = 0.0,
     problems: Sequence[str] = (),
 ) -> ImbalanceRun:
-    """Adds a run up.
+    """Sums up a run.
 
     Args:
-        keys: of the submissions of these tasks.
+        keys: the keys of the submissions of these tasks.
         began_at: the moment 0 of the load, in seconds since the epoch.
-        told: what the pool says of all of them.
+        told: the pool's records of all of them.
         expected: how long each should have run, by its key.
 
     Raises:
@@ -175,7 +176,7 @@ def _waits(of: str, seconds: list[float]) -> ClassWaits:
 
 
 def figures(runs: Sequence[ImbalanceRun]) -> list[SharingFigures]:
-    """What the seeds of each way come to, the static partition first."""
+    """Sums up the seeds of each way, the static partition first."""
     static = {run.seed: run.makespan_seconds for run in runs if run.sharing == "static"}
     found = []
     for sharing in SHARINGS:

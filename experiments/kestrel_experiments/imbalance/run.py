@@ -29,13 +29,13 @@ from kestrelctl.protocol.answers import EnvironmentList
 from kestrelctl.protocol.requests import ListEnvironments
 from kestrelctl.xmpp.user import UserConnection
 
-#: How often it is looked which environments there are: none starts in less.
+#: Time between two looks at the environments that there are: none starts in less.
 LOOK_SECONDS = 0.2
 _POOL = "load"
 
 
 def class_file(classes: Iterable[EnvironmentClass]) -> str:
-    """The classes as a file for a manager."""
+    """Writes the classes as a file for a manager."""
     return "".join(
         f"[environment.{each.name}]\n"
         f'kind = "{each.kind}"\n'
@@ -109,7 +109,7 @@ async def _watch(user: UserConnection, watch: EnvironmentWatch) -> None:
 async def _all_are_ready(
     user: UserConnection, hosts: int, environments: int, watch: EnvironmentWatch
 ) -> None:
-    """Returns when all hosts make environments, and those are there that always are."""
+    """Waits until all hosts make environments, and those that always stay are there."""
     deadline = time.monotonic() + STALL_SECONDS
     while time.monotonic() < deadline:
         answer = await user.ask(ListEnvironments())

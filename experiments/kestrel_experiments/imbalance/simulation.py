@@ -21,7 +21,7 @@ def simulated_run(
     """Simulates a pool to the end of its load.
 
     Args:
-        start_seconds: between which times an environment takes until its worker connects.
+        start_seconds: limits of the time that an environment takes until its worker connects.
 
     Raises:
         KestrelError: it was done sooner than is possible.
@@ -53,7 +53,7 @@ def simulated_run(
 
 
 def records(world: ImbalanceWorld) -> PoolRecords:
-    """What the pool of a world has written down."""
+    """Reads the records of a world's pool from its store."""
     store = world.store
     found = []
     for job in sorted(store.jobs(limit=len(world.plan.tasks) + 1), key=lambda job: job.job_id):

@@ -11,9 +11,9 @@ import click
 
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.show.command_output import Record, Table
-from kestrelctl.cli.show.grid import Grid
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.quantities import Number, WholeNumber, parse_digits, split_words
+from kestrelctl.grammar.click_numbers import Number, WholeNumber
+from kestrelctl.grammar.quantities import parse_digits, split_words
 
 
 @click.command("properties", cls=CliCommand, talks=False)
@@ -95,7 +95,7 @@ def bench_properties(
         runs.append(asyncio.run(poll_run(plan, screen.say)))
     command = shlex.join(["kestrelctl", *sys.argv[1:]])
     result = PollResult(machine=this_machine(prosody_version()), command=command, runs=runs)
-    table = Table(Grid([(title, True) for title in COLUMNS]), rows(runs))
+    table = Table([(title, True) for title in COLUMNS], rows(runs))
     asyncio.run(invocation.show(Record("polls", result, [table, *sentences(runs)])))
     if report is not None:
         data, *_ = write_poll_report(report, result)

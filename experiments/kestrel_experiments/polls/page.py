@@ -1,4 +1,4 @@
-"""What polling costs, as plots and as a table."""
+"""The costs of polling, as plots and as a table."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import msgspec
 
 from kestrel_experiments.polls.result import MOST_CLIENTS, PollResult, PollRun, growth
 from kestrelctl.bench.report.files import write_files
-from kestrelctl.bench.report.svg import SERIES_COLOURS, Plot, labelled, picture, ticks
+from kestrelctl.bench.report.plot import SERIES_COLOURS, Plot, drawing
 
 COLUMNS = ("clients", "reply, kB", "limit/s", "mean kB/s", "most kB/s", "polls waiting", "CPU, %",
            "memory, MB")  # fmt: skip
 
 
 def rows(runs: Sequence[PollRun]) -> list[list[str]]:
-    """A row for each run, as texts."""
+    """Makes a row for each run, as texts."""
     return [
         [
             f"{run.clients:,}",
@@ -33,7 +33,7 @@ def rows(runs: Sequence[PollRun]) -> list[list[str]]:
 
 
 def sentences(runs: Sequence[PollRun]) -> list[str]:
-    """What the growth comes to, in words; nothing if there are too few runs."""
+    """Tells the growth in words; nothing if there are too few runs."""
     found = []
     units = (("processor", "% of a core", 100.0), ("memory", "MB", 1e-6))
     for (what, unit, factor), line in zip(units, growth(runs), strict=True):
@@ -43,49 +43,43 @@ def sentences(runs: Sequence[PollRun]) -> list[str]:
     return found
 
 
-def network_plot(runs: Sequence[PollRun]) -> str:
-    """What came in, second by second.
+@drawing()
+def network_plot(runs: Sequence[PollRun]) -> Plot:
+    """Plots the bytes of replies that came in, second by second.
 
     Args:
         runs: no more than can be told apart (`_in_plots`).
     """
     longest = max(len(run.received_bytes) for run in runs)
-    most = max(run.most_in_a_second for run in runs) / 1000
-    plot = Plot.with_axes(
+    plot = Plot(
         "Bytes of replies that the manager received in each second",
-        x_ticks=labelled(ticks(longest)),
-        y_ticks=labelled(ticks(most)),
         x_label="seconds",
         y_label="kB in a second",
-        x_range=(0, longest),
     )
     for number, run in enumerate(runs):
         edges = list(range(len(run.received_bytes) + 1))
-        plot.stairs(edges, [each / 1000 for each in run.received_bytes], f"s{number}")
         limit = "unlimited" if run.limit_per_second is None else f"{run.limit_per_second:g}/s"
         words = f"{run.clients} clients, {run.reply_bytes / 1000:g} kB, {limit}"
-        plot.text(90, 60 + 20 * number, words, f"s{number}")
-    return plot.markup()
+        plot.stairs(edges, [each / 1000 for each in run.received_bytes], number, label=words)
+    plot.numbers("x", longest)
+    plot.numbers("y")
+    plot.legend()
+    return plot
 
 
-def growth_plot(runs: Sequence[PollRun]) -> str:
-    """The manager's processor by how many clients it polls, without a limit."""
+@drawing()
+def growth_plot(runs: Sequence[PollRun]) -> Plot:
+    """Plots the manager's use of the processor by the number of clients, without a limit."""
     free = sorted((r.clients, 100 * r.cpu_ratio) for r in runs if r.limit_per_second is None)
-    plot = Plot.with_axes(
-        "The manager's processor by clients",
-        x_ticks=labelled(ticks(free[-1][0])),
-        y_ticks=labelled(ticks(max(y for _, y in free))),
-        x_label="clients",
-        y_label="% of a core",
-        x_range=(0, free[-1][0]),
-    )
-    for x, y in free:
-        plot.dot(x, y, "s0")
+    plot = Plot("The manager's processor by clients", x_label="clients", y_label="% of a core")
+    plot.dots(free, 0)
     line, _ = growth(runs)
     if line is not None:
         ends = (free[0][0], min(MOST_CLIENTS, free[-1][0]))
-        plot.polyline([(x, 100 * (line.intercept + line.slope * x)) for x in ends], "line s0")
-    return plot.markup()
+        plot.curve([(x, 100 * (line.intercept + line.slope * x)) for x in ends], 0)
+    plot.numbers("x", free[-1][0])
+    plot.numbers("y")
+    return plot
 
 
 def write_poll_report(directory: Path, result: PollResult) -> list[Path]:
@@ -97,20 +91,20 @@ def write_poll_report(directory: Path, result: PollResult) -> list[Path]:
     files = {"polls.json": msgspec.json.format(msgspec.json.encode(result))}
     for number, shown in enumerate(_in_plots(_to_show(result.runs)), 1):
         name = "polls-network" if number == 1 else f"polls-network-{number}"
-        files[f"{name}.svg"] = picture(network_plot(shown)).encode()
+        files[f"{name}.svg"] = network_plot(shown).picture()
     if any(run.limit_per_second is None for run in result.runs):
-        files["polls-growth.svg"] = picture(growth_plot(result.runs)).encode()
+        files["polls-growth.svg"] = growth_plot(result.runs).picture()
     return write_files(directory, files)
 
 
 def _in_plots(runs: Sequence[PollRun]) -> list[Sequence[PollRun]]:
-    """The runs of each plot: as many as can be told apart."""
+    """Divides the runs among plots: each has as many as can be told apart."""
     most = len(SERIES_COLOURS)
     return [runs[first : first + most] for first in range(0, len(runs), most)]
 
 
 def _to_show(runs: Sequence[PollRun]) -> list[PollRun]:
-    """Those with the most clients: what a limit does is seen there."""
+    """Picks the runs with the most clients, which show what a limit does."""
     limited = [run.clients for run in runs if run.limit_per_second is not None]
     most = max(limited or [run.clients for run in runs])
     return [run for run in runs if run.clients == most]

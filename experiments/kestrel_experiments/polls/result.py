@@ -1,4 +1,4 @@
-"""What polling many workers costs a manager: runs, and what they add up to."""
+"""The costs of polling many workers for a manager: runs, and their figures."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import msgspec
 
 from kestrelctl.bench.machine import BenchMachine
 
-#: Growth is that of up to so many clients, as in the source.
+#: The most clients for which growth is measured, as in the source.
 MOST_CLIENTS = 300
-#: The source: 300 clients with 10 kB each, unlimited, gave spikes of more than so much in a second;
-#: at ten messages a second it was so much on average.
+#: In the source, 300 clients with 10 kB each gave spikes of more than this much in a second without
+#: a limit, and this much on average with ten messages a second.
 SOURCE_SPIKE_KB = 3_000
 SOURCE_LIMITED_KB = 100
 
@@ -22,14 +22,14 @@ class PollRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run.
 
     Attributes:
-        clients: workers that are polled.
-        reply_bytes: values of each reply together.
-        poll_seconds: from one poll of all to the next.
-        limit_per_second: polls that are sent in a second at most; None for any number.
-        received_bytes: of replies, in each second.
-        cpu_ratio: of one processor, the manager's process.
-        rss_bytes: of the manager's process, on average.
-        most_waiting: polls that waited at once for the limit.
+        clients: number of workers that are polled.
+        reply_bytes: size of all values of a reply together.
+        poll_seconds: time from one poll of all to the next.
+        limit_per_second: most polls that are sent in a second; None for any number.
+        received_bytes: bytes of replies, in each second.
+        cpu_ratio: share of one processor that the manager's process used.
+        rss_bytes: memory of the manager's process, on average.
+        most_waiting: most polls that waited at once for the limit.
     """
 
     clients: int
@@ -43,16 +43,16 @@ class PollRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def most_in_a_second(self) -> int:
-        """Bytes."""
+        """The most bytes that came in a second."""
         return max(self.received_bytes, default=0)
 
     @property
     def mean_in_a_second(self) -> float:
-        """Bytes."""
+        """The bytes that came in a second, on average."""
         return fmean(self.received_bytes) if self.received_bytes else 0.0
 
     def minutes(self) -> list[float]:
-        """Bytes per second in each whole minute."""
+        """Returns the mean bytes per second in each whole minute."""
         found = self.received_bytes
         return [fmean(found[n : n + 60]) for n in range(0, len(found) - 59, 60)]
 
@@ -78,7 +78,7 @@ class StraightLine(msgspec.Struct, frozen=True):
 
 
 def line_through(points: Sequence[tuple[float, float]]) -> StraightLine | None:
-    """The straight line that fits best; None for fewer than three points."""
+    """Finds the straight line that fits best; None for fewer than three points."""
     if len(points) < 3:
         return None
     xs, ys = [x for x, _ in points], [y for _, y in points]
@@ -96,7 +96,7 @@ def line_through(points: Sequence[tuple[float, float]]) -> StraightLine | None:
 def growth(
     runs: Sequence[PollRun], most_clients: int = MOST_CLIENTS
 ) -> tuple[StraightLine | None, StraightLine | None]:
-    """How the manager's processor and memory grow with the clients, of runs without a limit."""
+    """Fits the growth of the manager's CPU and memory with the clients, in runs without a limit."""
     free = [r for r in runs if r.limit_per_second is None and r.clients <= most_clients]
     least = min((r.reply_bytes for r in free), default=0)
     same = [r for r in free if r.reply_bytes == least]

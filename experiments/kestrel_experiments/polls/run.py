@@ -20,9 +20,9 @@ from kestrelctl.protocol.properties import ListProperties, PropertyList
 from kestrelctl.protocol.requests import PoolTraffic
 from kestrelctl.xmpp.user import UserConnection
 
-#: Until all workers have told something.
+#: The time in which all workers must have told something.
 READY_SECONDS = 120.0
-#: How often it is looked how many polls wait.
+#: Time between two looks at how many polls wait.
 LOOK_SECONDS = 5.0
 _TRIGGER = "[poll]\nexpr = True\ncmd = query()\nticks = {seconds:g}\n"
 _WAITING = 'kestrel_sends_waiting{kind="polls"} '

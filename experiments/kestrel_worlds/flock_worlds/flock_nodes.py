@@ -24,12 +24,12 @@ class FlockedPool(PoolOfWorld):
 
     @property
     def domain(self) -> str:
-        """Its name."""
+        """The domain of the pool."""
         return self.plan.domain
 
     @property
     def loans_left(self) -> list[str]:
-        """What is left of loans."""
+        """The loans, spools and wishes that are left, in words."""
         flock = self.manager.flock
         if flock is None:
             return ["has no flock"]

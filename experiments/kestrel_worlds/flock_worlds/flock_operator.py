@@ -8,10 +8,10 @@ from kestrelctl.protocol import requests as rq
 
 
 class FlockOperator(Operator):
-    """Has the pool join and leave, and says what it lends and borrows."""
+    """An admin who has the pool join and leave, and says what it lends and borrows."""
 
     def plan_flock(self, plan: PoolPlan) -> None:
-        """Does all that at its times."""
+        """Plans the joins, leaves and rules of a pool for their times."""
         after = self.clock.after
         for at_seconds, via in plan.joins:
             after(at_seconds, self._want, "flock", rq.JoinFlock(domain=via))

@@ -1,4 +1,4 @@
-"""What may be between pools for a moment, but must not last: looked at twice a second."""
+"""Looks twice a second for what may be between pools for a moment, but must not last."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kestrelctl.worker.connection.session import LONGEST_NOBODY_SECONDS
 #: How long a loan may take to be heard again by a home that has come back: the longest pause before
 #: a hello, its jitter, and the ways there and back.
 HEARD_SECONDS = 1.5 * LONGEST_NOBODY_SECONDS + 10.0
-#: From the moment at which a guest must go, to its end: a look of the flock, and a kill.
+#: Time from the moment at which a guest must go to its end: a look of the flock, and a kill.
 GOES_SECONDS = 3.0
 
 
@@ -31,7 +31,7 @@ class FlockVigil:
         self._whole = whole
         self._settings = settings
         self._clock = pools[0].nodes.clock
-        #: What is not as it should be, since when.
+        #: problem -> since when it has lasted.
         self._since: dict[Hashable, float] = {}
         #: (lender, worker) -> since when something of the lender's own waits that it could run.
         self._wanted_since: dict[tuple[str, str], float] = {}
@@ -48,7 +48,7 @@ class FlockVigil:
                 pool.audit.expect(False, text)
 
     def _all_wrong(self) -> Iterator[tuple[Hashable, tuple[FlockedPool, float, str]]]:
-        """What is not as it should be: whose it is, how long it may last, and what it is."""
+        """Yields all that is wrong: by a key, the pool, how long it may last, and a text."""
         yield from self._wrong_guests()
         yield from self._wrong_holds()
         yield from self._late_for_owners()
@@ -57,7 +57,7 @@ class FlockVigil:
     # -- loans -------------------------------------------------------------------------------------
 
     def _wrong_loans(self) -> Iterator[tuple[Hashable, tuple[FlockedPool, float, str]]]:
-        """Loans that are larger than was lent, or hold what nobody has handed them."""
+        """Yields loans that are larger than was lent, or hold what nobody has handed them."""
         for pool in self._pools.values():
             flock = pool.manager.flock
             if flock is None:
@@ -115,7 +115,7 @@ class FlockVigil:
         )
 
     def _wrong_holds(self) -> Iterator[tuple[Hashable, tuple[FlockedPool, float, str]]]:
-        """What a home thinks that a loan has, it has."""
+        """Yields attempts that a home thinks that a loan has, and that it does not have."""
         for home in self._pools.values():
             pool = home.manager.pool
             if pool is None or not home.vigil.steady(home.manager, HEARD_SECONDS):
@@ -146,7 +146,7 @@ class FlockVigil:
     # -- owners first ------------------------------------------------------------------------------
 
     def scheduled(self, domain: str, pool: Pool) -> None:
-        """A pool has handed out work: what still waits of its own finds no place."""
+        """Notes, after a pool has handed out work, which workers could run own tasks that wait."""
         state, now = pool.state, self._clock.now
         bits = 0
         for each in own_waiting(state.demand):
@@ -165,7 +165,7 @@ class FlockVigil:
                 self._wanted_since.pop((domain, jid), None)
 
     def _late_for_owners(self) -> Iterator[tuple[Hashable, tuple[FlockedPool, float, str]]]:
-        """No guest runs where own tasks have waited for its place for too long."""
+        """Yields guests that run where own tasks have waited for their place for too long."""
         now = self._clock.now
         most = self._settings.reclaim_seconds + GOES_SECONDS
         running = [

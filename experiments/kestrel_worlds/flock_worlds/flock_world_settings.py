@@ -1,4 +1,4 @@
-"""What a world of several pools consists of."""
+"""The settings of a world of several pools."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kestrelctl.flock.rules.flock_settings import FlockSettings
 
 #: The domains of the pools of a world, the first ones of these.
 DOMAINS = ("alder", "birch", "cedar", "elm", "fir", "hazel")
-#: What tasks of users of a flock are like, the usual ones more often.
+#: The kinds of tasks of users of a flock, the usual ones more often.
 _KINDS = ("medium", "medium", "second", "second", "long", "mixed", "short", "flaky", "poison")
 _RARE_KINDS = ("killer",)
 _GUESTS = (guest.TAG, *isolation.tags_of("plain"))
@@ -37,10 +37,11 @@ class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         world: its workers, users and settings; faults are those of the whole flock.
-        through: by which pool it joins whenever its manager starts; empty if an admin has it join.
-        joins: when an admin has it join, and by which pool.
-        leaves: when he has it leave.
-        rules: what he lets it lend and borrow.
+        through: the pool through which it joins whenever its manager starts; empty if an admin has
+            it join.
+        joins: when an admin has it join, and through which pool.
+        leaves: when an admin has it leave.
+        rules: what an admin lets it lend and borrow.
     """
 
     domain: str
@@ -61,7 +62,7 @@ class FlockWorldSettings(BadDay, frozen=True, kw_only=True):
     """A world of several pools.
 
     Attributes:
-        flock: how fast it lives.
+        flock: settings of how fast the flock lives.
         stream_seconds: bounds of the typical one-way delay between two servers.
         hostile: how often a pool that borrows sends what no honest one sends, within
             `fault_seconds`.
@@ -75,7 +76,7 @@ class FlockWorldSettings(BadDay, frozen=True, kw_only=True):
 
 
 def small_flock(seed: int) -> FlockWorldSettings:
-    """Two to six pools, of which some have much to do and others little, on a bad day."""
+    """Makes two to six pools, of which some have much to do and others little, on a bad day."""
     random = Random(f"small flock {seed}")
     domains = DOMAINS[: random.choice((2, 2, 3, 3, 4, 5, 6))]
     fault_seconds = random.uniform(10.0, 40.0)
@@ -83,7 +84,7 @@ def small_flock(seed: int) -> FlockWorldSettings:
     busy = set(random.sample(domains, random.randint(1, max(1, len(domains) // 2))))
     pools: list[PoolPlan] = []
     for domain in domains:
-        # Who joined through a pool that has left for good may find nobody any more.
+        # A pool that joined through one that has left for good may find nobody any more.
         stay = tuple(pool.domain for pool in pools if not pool.leaves)
         pools.append(_pool(random, domain, stay, fault_seconds, busy=domain in busy))
     return FlockWorldSettings(
@@ -176,7 +177,7 @@ def _jobs(random: Random, tasks: int, within_seconds: float) -> list[Submission]
 
 
 def _rules(random: Random, within_seconds: float) -> list[RuleChange]:
-    """Rules that come and go; in the end there are none."""
+    """Draws rules that come and go; in the end there are none."""
     changes: list[RuleChange] = []
     for which in range(random.randint(1, 3)):
         name = f"rule {which}"

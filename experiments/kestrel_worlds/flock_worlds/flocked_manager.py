@@ -13,6 +13,7 @@ from kestrel_worlds.simulation_clock import SimulationClock
 from kestrel_worlds.store import SimulatedStore
 from kestrelctl.core.events import Event, Submit
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.core.pool import Pool
 from kestrelctl.flock.rules.flock_settings import FlockSettings
@@ -29,7 +30,7 @@ from kestrelctl.protocol import codec, workers
 
 #: Guests are not isolated from anything in a world without processes.
 ISOLATION = "plain"
-#: How a report begins.
+#: The beginning of a report.
 _REPORT = '{"type":"report"'
 
 
@@ -39,11 +40,11 @@ class FlockedManager(SimulatedManager):
     Args:
         whole: the audit of all pools.
         flock_settings: how fast the flock lives.
-        through: by which pool it joins at each start; its own domain for the first of a flock;
-            empty if it is told to join.
+        through: the pool through which it joins at each start; its own domain for the first of a
+            flock; empty if it is told to join.
 
     Attributes:
-        spools: on its machine's disk.
+        spools: the spools on its machine's disk.
         flock: the service of the living process; None if there is none.
     """
 
@@ -73,7 +74,7 @@ class FlockedManager(SimulatedManager):
         self._began_at = clock.now
 
     def open_others(self, service: Service, dispatcher: RequestDispatcher) -> OtherPools:
-        """As `flock.service.opening.open_flock`."""
+        """Opens the flock, as `flock.service.open_flock` does."""
         self._began_at = self.clock.now
         kept = KeptFlock(service, dispatcher.pending, ISOLATION)
         self.flock = FlockService(
@@ -105,10 +106,10 @@ class FlockedManager(SimulatedManager):
     def on_event(self, pool: Pool, event: Event) -> None:
         if isinstance(event, Submit) and event.spec.guest is not None:
             audit = self._whole.pools[self.address]
-            audit.handed_in(event.spec.guest.pool, Policy(pool.flock_rules, ISOLATION))
+            audit.handed_in(event.spec.guest.pool, Policy(pool.settings(FlockRule), ISOLATION))
 
     def on_refused(self, worker: str, message: workers.Refused) -> None:
-        """A loan may be refused, unless this manager has only forgotten what it asked for."""
+        """Checks a refusal; of a loan it is wrong only if this manager forgot what it asked for."""
         lender, loan = pool_and_loan(worker)
         if not is_neighbour(worker):
             super().on_refused(worker, message)
@@ -134,7 +135,7 @@ class FlockedManager(SimulatedManager):
             super().said(payload, to)
 
     def _reports(self, home: str, payload: str) -> None:
-        """A loan reports results to the pool that has borrowed."""
+        """Notes results that a loan reports to the pool that has borrowed."""
         report = codec.from_worker.decode(payload)
         assert isinstance(report, workers.Report)
         spooled = {n for (to, _), all in self.spools.written.items() if to == home for n in all}

@@ -1,4 +1,4 @@
-"""What really happened across pools, held against what was promised."""
+"""Compares what really happened across pools with what was promised."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Guest(msgspec.Struct):
     """An attempt of one pool that another one runs.
 
     Attributes:
-        number, job_id, index: of the attempt, at its home.
+        number, job_id, index: those of the attempt, at its home.
         guest_job: the job of the lender that runs it.
         executions: the runs of its command: several, if a worker there was lost or given up.
     """
@@ -40,7 +40,7 @@ class Guest(msgspec.Struct):
 
     @property
     def running(self) -> list[Execution]:
-        """Those of them that go on."""
+        """The executions that go on."""
         return [each for each in self.executions if each.ended_at is None]
 
 
@@ -49,7 +49,7 @@ class GuestAudit:
 
     Attributes:
         pools: the audit of each pool, by its domain.
-        guests: those that are durable in their lenders, by lender and job.
+        guests: the guests that are durable in their lenders, by lender and job.
     """
 
     def __init__(self) -> None:
@@ -58,21 +58,21 @@ class GuestAudit:
 
     @property
     def problems(self) -> list[str]:
-        """What broke, in all pools, in the order of time."""
+        """The promises that were broken, in all pools, in the order of time."""
         found = [problem for audit in self.pools.values() for problem in audit.problems]
         return sorted(found, key=lambda problem: float(problem.partition(":")[0]))
 
     def told(self, sender: str, to: str) -> None:
-        """A pool tells another something about the flock."""
+        """Checks that a pool that tells something about the flock does not talk to itself."""
         self.pools[sender].expect(sender != to, "talks to itself")
 
     def reported(self, home: str, result: Result) -> None:
-        """A lender reports a result."""
-        self.pools[home].kept(result.number, result.job_id, result.index, result.outcome)
+        """Notes a result that a lender reports."""
+        self.pools[home].kept(result)
 
     def counted_on(self, home: str, lender: str, loan: str, at: float) -> list[int]:
-        """Attempts that run at a lender since before that moment, and that are the latest of tasks
-        that have not ended.
+        """Lists attempts that have run at a lender since before that moment, and that are the
+        latest of tasks that have not ended.
         """
         audit = self.pools[home]
         return [
@@ -84,7 +84,7 @@ class GuestAudit:
         ]
 
     def dropped(self, lender: str, home: str, loan: str, numbers: list[int]) -> None:
-        """A lender forgets results that nobody has acknowledged: no home may count on them."""
+        """Checks unacknowledged results that a lender forgets: no home may count on them."""
         audit = self.pools[home]
         for guest in list(self.guests.values()):
             if (guest.home, guest.lender, guest.loan) == (home, lender, loan):
@@ -93,7 +93,7 @@ class GuestAudit:
                 self.pools[lender].expect(not lost, text)
 
     def came(self, lender: str, record: JobRecord) -> None:
-        """A guest is durable in its lender, or something of it has changed."""
+        """Notes a guest that is durable in its lender, or of which something has changed."""
         audit = self.pools[lender]
         guest = self.guests.get((lender, record.job_id))
         if guest is None:
@@ -120,7 +120,7 @@ class GuestAudit:
         return Guest(said.pool, lender, said.loan, held.number, said.job_id, held.index, job_id)
 
     def began(self, lender: str, execution: Execution) -> None:
-        """A guest's command starts to run."""
+        """Notes that a guest's command starts to run."""
         guest = self.guests.get((lender, execution.job_id))
         if guest is None:
             return
@@ -130,7 +130,7 @@ class GuestAudit:
             home.runs_elsewhere(guest)
 
     def ended(self, lender: str, execution: Execution) -> None:
-        """A guest's command has ended."""
+        """Notes that a guest's command has ended."""
         guest = self.guests.get((lender, execution.job_id))
         home = self.pools.get(guest.home) if guest is not None else None
         if guest is not None and home is not None:
@@ -152,7 +152,7 @@ class PoolAudit(Audit):
 
     @property
     def now(self) -> float:
-        """The moment."""
+        """The current moment."""
         return self._clock.now
 
     def expect(self, condition: bool, text: str) -> None:
@@ -179,7 +179,7 @@ class PoolAudit(Audit):
                         self._latest[job_id, index + k] = number + k
 
     def job(self, job_id: int) -> JobRecord | None:
-        """A job that is durable."""
+        """Returns a job that is durable; None if there is none."""
         return self._jobs.get(job_id)
 
     def committed(self, records: Sequence[StoreRecord]) -> None:
@@ -189,7 +189,7 @@ class PoolAudit(Audit):
                 self._whole.came(self.domain, record)
 
     def handed_in(self, home: str, policy: Policy) -> None:
-        """A task of another pool is taken while these rules are in force."""
+        """Checks that the rules in force allow a task of another pool that is taken."""
         verdict = policy.may_lend_to(home)
         self.expect(verdict.allowed, f"takes a guest of {home}, against its rules: {verdict.why}")
 
@@ -211,7 +211,7 @@ class PoolAudit(Audit):
         self._whole.ended(self.domain, self.executions[number])
 
     def runs_elsewhere(self, guest: Guest) -> None:
-        """A lender runs an attempt; again, if its worker there was lost."""
+        """Notes that a lender runs an attempt; again, if its worker there was lost."""
         number = guest.number
         worker = loan_of(guest.lender, guest.loan)
         job = self._jobs.get(guest.job_id)
@@ -225,7 +225,7 @@ class PoolAudit(Audit):
         self.expect(same, f"attempt {number} runs at {known.worker} and at {worker}")
 
     def ran_elsewhere(self, number: int, outcome: int | None) -> None:
-        """A run at a lender has ended; `outcome` is None if its worker's death ended it."""
+        """Notes the end of a run at a lender; `outcome` is None if its worker's death ended it."""
         execution = self.executions[number]
         execution.ended_at = self.now
         if execution.outcome != Outcome.DONE:

@@ -1,4 +1,4 @@
-"""A neighbour that means no good: what it says to loans that it has, beside what is right.
+"""A neighbour that means no good, and what it says to its loans beside what is right.
 
 Whatever it makes up must come to nothing: none of it becomes a job of the lender (`GuestAudit`
 would not find it at its home), none of it runs on in a loan, and no loan becomes larger
@@ -24,7 +24,7 @@ _STORED = {
     "size_bytes": 1,
     "pieces": [{"sha256": "a" * 64, "size_bytes": 1, "url": "https://alder/1"}],
 }
-#: What is wrong with a template, each of which would be right without it.
+#: Parts that make a template wrong; each would be right without its part.
 _TEMPLATES: tuple[dict[str, Any], ...] = (
     {"program": {"inputs": [{"name": "../../x", "stored": _STORED}]}},
     {"program": {"inputs": [{"name": "/etc/x", "stored": _STORED}]}},
@@ -43,7 +43,7 @@ _TEMPLATES: tuple[dict[str, Any], ...] = (
     {"program": {"argv": ["{}" * 100_000]}, "with_items": True},
     {"count": 2, "further": [[9, 1, 7]]},
 )
-#: What is wrong with how attempts are handed over.
+#: Parts that make a message wrong that hands attempts over.
 _RUNS: tuple[dict[str, Any], ...] = (
     {"claims": [{"cpus": 0}]},
     {"claims": [{"cpus": -4000}]},
@@ -69,7 +69,7 @@ _OTHERS: tuple[dict[str, Any], ...] = (
 
 
 def mean_no_good(pools: list[FlockedPool], random: Random, seconds: float) -> None:
-    """A pool that borrows says something to a loan that no honest one says."""
+    """Lets a pool that borrows say something to a loan that no honest one says."""
     loans = [
         (home, lender, loan)
         for lender in pools
@@ -88,7 +88,7 @@ def mean_no_good(pools: list[FlockedPool], random: Random, seconds: float) -> No
 
 
 def made_up(random: Random, home: str) -> dict[str, Any]:
-    """A message to a loan that no honest pool sends; none of it may become a job.
+    """Makes a message to a loan that no honest pool sends; none of it may become a job.
 
     Args:
         home: the domain of the pool that sends it.
@@ -114,5 +114,5 @@ def made_up(random: Random, home: str) -> dict[str, Any]:
     return run
 
 
-#: How neighbours mean no good, as kinds of faults.
+#: The harm that neighbours do, as kinds of faults.
 KINDS: dict[FlockKind, float] = {mean_no_good: 1.0}

@@ -1,4 +1,4 @@
-"""Where results of loans wait, on the disk of a manager's machine."""
+"""Spools for results of loans, on the disk of a manager's machine."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kestrelctl.flock.rules.lending import LentKey
 
 
 class MemorySpools:
-    """The `Spools` of one pool; what was written stays, whoever dies.
+    """The `Spools` of one pool; what was written stays, whichever process dies.
 
     Args:
         dropped: called with (borrower, class, numbers) when results that were not acknowledged go.
 
     Attributes:
-        open_spools: those that were not removed.
+        open_spools: the spools that were not removed.
         written: (borrower, class) -> the numbers of all attempts that were ever appended.
     """
 

@@ -1,4 +1,4 @@
-"""What goes wrong in a flock, between pools and inside of them; each passes."""
+"""Faults in a flock, between pools and inside of them; each passes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from kestrel_worlds import faults
 from kestrel_worlds.flock_worlds.flock_nodes import FlockedPool
 from kestrel_worlds.flock_worlds.streams import Stream
 
-#: Something that can go wrong between pools, for so many seconds.
+#: Something that can go wrong between pools, for a number of seconds.
 FlockKind = Callable[[list[FlockedPool], Random, float], None]
 
 
 def _inside(kind: faults.Kind) -> FlockKind:
-    """A fault inside of one of the pools."""
+    """Makes a fault of a flock from one inside of a pool."""
 
     def befall(pools: list[FlockedPool], random: Random, seconds: float) -> None:
         kind(random.choice(pools).nodes, random, seconds)
@@ -23,7 +23,7 @@ def _inside(kind: faults.Kind) -> FlockKind:
 
 
 def _streams(pools: list[FlockedPool], random: Random) -> list[Stream]:
-    """Those between two pools, of one direction or of both, or all of one pool."""
+    """Picks the streams between two pools, of one direction or both, or all of one pool."""
     one, other = random.sample(pools, 2)
     there, back = (
         one.server.streams[other.domain],
@@ -42,13 +42,13 @@ def _streams(pools: list[FlockedPool], random: Random) -> list[Stream]:
 
 
 def break_stream(pools: list[FlockedPool], random: Random, seconds: float) -> None:
-    """Streams break, with what is in flight."""
+    """Breaks streams, with what is in flight."""
     for stream in _streams(pools, random):
         stream.drop()
 
 
 def hold_streams(pools: list[FlockedPool], random: Random, seconds: float) -> None:
-    """A network between pools is gone; what is sent arrives later, or is lost after all."""
+    """Cuts a network between pools; what is sent arrives later, or is lost after all."""
     for stream in _streams(pools, random):
         stream.hold()
         if random.random() < 0.5:
@@ -57,7 +57,7 @@ def hold_streams(pools: list[FlockedPool], random: Random, seconds: float) -> No
 
 
 def refuse_streams(pools: list[FlockedPool], random: Random, seconds: float) -> None:
-    """Servers do not find each other; what is sent comes back."""
+    """Keeps servers from finding each other; what is sent comes back."""
     for stream in _streams(pools, random):
         stream.refuse()
         stream.clock.after(seconds, stream.heal)

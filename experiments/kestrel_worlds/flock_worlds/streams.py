@@ -12,7 +12,7 @@ from random import Random
 from kestrel_worlds.network import GONE, Link, Pipe, Server, Stanza
 from kestrel_worlds.simulation_clock import SimulationClock
 
-#: What a message that did not get to the other server comes back with.
+#: The conditions with which a message comes back that did not get to the other server.
 UNREACHABLE = ("remote-server-not-found", "remote-server-timeout")
 #: How long the server tries before it says so.
 TRIES_SECONDS = (0.0, 1.0)
@@ -59,7 +59,7 @@ class Stream:
             self._pipe.send(stanza)
 
     def drop(self) -> None:
-        """It breaks with what is in flight; the next stanza opens another."""
+        """Breaks it, with what is in flight; the next stanza opens another."""
         self.disturbed_at = self.clock.now
         self._pipe.abandon()
         self._pipe = self._open()
@@ -67,18 +67,18 @@ class Stream:
             self._pipe.cut()
 
     def hold(self) -> None:
-        """Nothing arrives until it heals, and nobody is told."""
+        """Holds up everything until it heals; nobody is told."""
         self.disturbed_at = self.clock.now
         self._held = True
         self._pipe.cut()
 
     def refuse(self) -> None:
-        """The other server cannot be found until it heals."""
+        """Keeps it from finding the other server until it heals."""
         self.drop()
         self._refused = True
 
     def heal(self) -> None:
-        """It carries again."""
+        """Lets it carry again."""
         if self._held or self._refused:
             self.disturbed_at = self.clock.now
         self._refused = False
@@ -91,7 +91,7 @@ class FlockServer(Server):
     """The server of one pool, which knows those of others.
 
     Attributes:
-        streams: to each other server, by its domain.
+        streams: the streams to each other server, by its domain.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class FlockServer(Server):
     def know(
         self, other: FlockServer, random: Random, latency_seconds: tuple[float, float]
     ) -> None:
-        """Has streams to another server and from there."""
+        """Makes the streams to another server and from there."""
         self.streams[other.domain] = Stream(random, latency_seconds, self, other)
         other.streams[self.domain] = Stream(random, latency_seconds, other, self)
         self._others.append(other)
@@ -124,7 +124,7 @@ class FlockServer(Server):
             stream.send(stanza)
 
     def from_afar(self, stanza: Stanza) -> None:
-        """A stanza of another server arrives."""
+        """Takes a stanza that arrives from another server."""
         if not self.up:
             return
         component = self._at(stanza.to)
@@ -135,7 +135,7 @@ class FlockServer(Server):
             self.streams[_pool_of(stanza.sender)].send(back)
 
     def bring_back(self, stanza: Stanza, condition: str) -> None:
-        """A stanza could not be brought to the other server."""
+        """Bounces a stanza that could not be brought to the other server."""
         component = self._at(stanza.sender)
         if component is not None and self.up and stanza.sort == "on_payload":
             component.push(Stanza("on_bounce", stanza.to, stanza.sender, condition))
@@ -157,5 +157,5 @@ def _host_of(address: str) -> str:
 
 
 def _pool_of(address: str) -> str:
-    """The domain of the pool that an address is of: users and workers are below it."""
+    """Returns the domain of the pool of an address: users and workers are below it."""
     return _host_of(address).rpartition(".")[2]

@@ -28,8 +28,8 @@ from kestrel_worlds.store import SimulatedStore
 from kestrel_worlds.vigil import Vigil
 from kestrel_worlds.world_report import WorldReport
 
-#: After the last task has ended, loans run out and pools that lost each other meet again within so
-#: many minutes of the flock.
+#: The minutes of the flock in which, after the last task has ended, loans run out and pools that
+#: lost each other meet again.
 CALM_MINUTES = 45.0
 
 
@@ -121,7 +121,7 @@ class WorldOfPools(Course):
         self.until_rest(CALM_MINUTES * self.settings.flock.minute_seconds + 60.0, self._apart)
 
     def _apart(self) -> list[str]:
-        """What is left of loans, and pools of the flock that do not know each other."""
+        """Lists what is left of loans, and pools of the flock that do not know each other."""
         found = [f"{pool.domain}: {what}" for pool in self.pools for what in pool.loans_left]
         members = [pool for pool in self.pools if pool.plan.stays]
         for pool in self.pools:
@@ -141,7 +141,7 @@ def run_flock(seed: int, settings: FlockWorldSettings | None = None) -> WorldRep
     """Runs a world of several pools to its end.
 
     Args:
-        seed: of everything that is left to chance; the same seed tells the same story.
+        seed: seed of everything that is left to chance; the same seed tells the same story.
         settings: the world; by default the small one of that seed.
     """
     world = WorldOfPools(seed, settings or small_flock(seed))

@@ -31,8 +31,8 @@ class Timeline(msgspec.Struct, frozen=True):
 
         Args:
             counts: `dispatched` or `finished`.
-            window_seconds: each value is the mean of this long a time up to and with its bin
-                (nothing happened before time 0); by default of the bin alone.
+            window_seconds: each value is the mean over this time, up to and including its bin
+                (nothing happened before time 0); by default over the bin alone.
         """
         window = max(1, round(window_seconds / self.bin_seconds))
         done = [0, *accumulate(counts)]
@@ -42,7 +42,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 def bin_width(span_seconds: float) -> float:
-    """The smallest 1, 2 or 5 times a power of ten that cuts the span in at most `MOST_BINS`."""
+    """The smallest 1, 2 or 5 times a power of ten that cuts the span into at most `MOST_BINS`."""
     exact = span_seconds / MOST_BINS
     if exact <= 0:
         return 1.0
@@ -73,9 +73,9 @@ def timeline(started_at: Iterable[float], finished_at: Iterable[float]) -> Timel
 
 
 def _count(moments: list[float], width: float, bins: int) -> tuple[list[int], list[float]]:
-    """Moments per bin, and at every bin edge the time passed since them, summed over the past ones.
+    """Counts moments per bin, and sums at every bin edge the time passed since all earlier ones.
 
-    The difference of the latter for starts and finishes is the task time done up to that edge.
+    The sum for starts less the sum for finishes is the task time done up to that edge.
     """
     counts, sums = [0] * bins, [0.0] * bins
     for moment in moments:

@@ -1,34 +1,30 @@
-"""The figures of the report page: each from one or more results, beside 2009 where it can be."""
+"""The figures of a report: each from one or more results, beside 2009 where possible."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
-from math import ceil
 from typing import NamedTuple
 
 from kestrelctl.bench.knee import HALF, Curve, length
 from kestrelctl.bench.report.curves import Timeline
-from kestrelctl.bench.report.svg import (
+from kestrelctl.bench.report.plot import (
+    BOUND,
+    END,
+    HALF_LINE,
+    OF_2009,
+    PAPER,
     SERIES_COLOURS,
-    WIDTH,
     Plot,
-    Scale,
-    decades,
-    labelled,
-    ticks,
-    written_out,
+    drawing,
 )
 from kestrelctl.bench.result import BenchRun, Limit
 
-PERCENT = [(share / 100, f"{share}%") for share in (0, 20, 40, 60, 80, 100)]
-#: How many curves can be told apart by colour and dash; 2009 and the limits have their own.
+#: The most curves that colour and dash can tell apart; 2009 and the limits have their own.
 MOST_SERIES = len(SERIES_COLOURS)
-#: What the axis of task lengths says.
-LENGTHS = "length of a task, seconds"
-_ROW = 28
-#: So far apart the labels of an axis must be not to touch each other, in a narrow window too.
-_LABEL_WIDTH = 78
+_EFFICIENCY_HEIGHT = 270
+#: The height of a row of labels for knees.
+_KNEE_ROW = 22
 
 
 class PlottedRun(NamedTuple):
@@ -45,65 +41,73 @@ class PlottedRun(NamedTuple):
         return f"s{self.number}"
 
 
-def completed(series: Sequence[PlottedRun]) -> str:
-    """Tasks that have ended so far over the seconds of each run, thin those started so far, and
-    upright the earliest possible end of the first.
+@drawing()
+def completed(series: Sequence[PlottedRun]) -> Plot:
+    """Draws the tasks that have ended so far over the seconds of each run.
+
+    A thin line shows the tasks started so far, an upright one the earliest possible end of the
+    first run.
     """
     first = series[0].run
-    y_ticks = labelled(ticks(max(each.run.jobs for each in series)))
-    plot = _over_time(
-        _alt(f"Tasks completed over the course of the run, sleep {first.sleep}", series),
-        series,
-        y_ticks,
-        "tasks completed",
-    )
+    what = f"Tasks completed over the course of the run, sleep {first.sleep}"
+    plot = _over_time(_alt(what, series), series, "tasks completed")
     if first.reference:
-        end = min(plot.x.high, first.jobs / first.reference.tasks_per_second)
-        reached = end * first.reference.tasks_per_second
-        plot.polyline(((0.0, 0.0), (end, reached)), "line then")
+        rate = first.reference.tasks_per_second
+        end = min(_longest(series), first.jobs / rate)
+        plot.axes.plot([0, end], [0, end * rate], label=f"2009, mean: {rate:,.0f}/s", **OF_2009)
     _earliest_end(plot, series[0])
     for each in reversed(series):  # the first one on top
-        curves = _timeline(each)
-        plot.stairs(_edges(each), list(accumulate(curves.dispatched)), f"{each.kind} begun")
-        plot.stairs(_edges(each), list(accumulate(curves.finished)), each.kind)
-    return plot.markup()
+        edges, curves = _edges(each), _timeline(each)
+        begun, ended = list(accumulate(curves.dispatched)), list(accumulate(curves.finished))
+        plot.stairs(edges, begun, each.number, thin=True, label="started")
+        plot.stairs(edges, ended, each.number, label="completed")
+    plot.numbers("y")
+    return plot
 
 
-def running(series: Sequence[PlottedRun]) -> str:
-    """Workers busy over the seconds of each run; tasks running, if they have no length. Upright is
-    the earliest possible end of the first.
+@drawing()
+def running(series: Sequence[PlottedRun]) -> Plot:
+    """Draws the share of busy workers over the seconds of each run; tasks running for `sleep 0`.
+
+    An upright line shows the earliest possible end of the first run.
     """
     first = series[0].run
     has_length = first.utilisation > 0
-    most = max(max(_timeline(each).running) for each in series)
     label = "share of workers busy" if has_length else "tasks running"
-    plot = _over_time(
-        _alt(f"{label} over the course of the run, sleep {first.sleep}", series),
-        series,
-        PERCENT if has_length else labelled(ticks(most)),
-        label,
-    )
+    what = f"{label} over the course of the run, sleep {first.sleep}"
+    plot = _over_time(_alt(what, series), series, label)
     if first.reference and has_length:
-        plot.across(min(1.0, first.reference.utilisation), "line then")
+        then = min(1.0, first.reference.utilisation)
+        plot.axes.axhline(then, label=f"2009, mean: {then:.0%} of the workers", **OF_2009)
     _earliest_end(plot, series[0])
     for each in reversed(series):
-        curves = _timeline(each)
-        unit = each.run.workers if has_length else 1
-        values = [min(plot.y.high, value / unit) for value in curves.running]
+        edges, values = _edges(each), _timeline(each).running
+        if has_length:
+            values = [min(1.0, value / each.run.workers) for value in values]
         if len(series) == 1:
-            plot.area(_edges(each), values, each.kind)
-        plot.stairs(_edges(each), values, each.kind)
-    return plot.markup()
+            plot.area(edges, values, each.number)
+        plot.stairs(edges, values, each.number, label=label)
+    if has_length:
+        plot.percents("y")
+    else:
+        plot.numbers("y")
+    return plot
 
 
-def dispatched(series: Sequence[PlottedRun]) -> str:
-    """Tasks started a second over the seconds of each run, the limit of the first, and 2009."""
+@drawing()
+def dispatched(series: Sequence[PlottedRun]) -> Plot:
+    """Draws tasks started a second over the time of each run, the limit of the first, and 2009."""
     return _rates("dispatched", series, lambda curves: curves.dispatched)
 
 
-def finished(series: Sequence[PlottedRun]) -> str:
-    """Tasks finished a second, likewise; of a run alone the rate of each bin is the area behind."""
+@drawing()
+def finished(series: Sequence[PlottedRun]) -> Plot:
+    """Draws tasks finished a second, likewise; a single run has the rate of each bin behind it."""
     return _rates("finished", series, lambda curves: curves.finished, bins=len(series) == 1)
+
+
+#: The figures of a run.
+OVER_TIME = (completed, running, dispatched, finished)
 
 
 def _rates(
@@ -112,93 +116,96 @@ def _rates(
     counts: Callable[[Timeline], list[int]],
     *,
     bins: bool = False,
-) -> str:
+) -> Plot:
     first = series[0]
-    limit = first.run.jobs / first.limit.seconds if first.limit else 0.0
     then = first.run.reference.tasks_per_second if first.run.reference else 0.0
-    smooth = [
-        _timeline(each).per_second(counts(_timeline(each)), each.run.window_seconds)
-        for each in series
-    ]
-    curves = _timeline(first)
-    behind = curves.per_second(counts(curves)) if bins else smooth[0]
     plot = _over_time(
         _alt(f"Tasks {what} a second over the course of the run, sleep {first.run.sleep}", series)
         + (f" In 2009: {then:,.0f} a second." if then else ""),
         series,
-        labelled(ticks(max(limit, then, max(behind), *map(max, smooth)))),
         f"tasks {what} per second",
     )
-    if limit:
-        plot.across(limit, "line bound")
+    if first.limit:
+        most = first.run.jobs / first.limit.seconds
+        bound = "bare process starts" if first.limit.of == "spawn" else "all workers busy"
+        plot.axes.axhline(most, label=f"{bound}: {most:,.0f}/s", **BOUND)
     if then:
-        plot.across(then, "line then")
-    if len(series) == 1:
-        plot.area(_edges(first), behind, first.kind)
-    for each, values in reversed(list(zip(series, smooth, strict=True))):
-        plot.stairs(_edges(each), values, each.kind)
-    return plot.markup()
+        plot.axes.axhline(then, label=f"2009, mean: {then:,.0f}/s", **OF_2009)
+    for each in reversed(series):
+        edges, curves, window = _edges(each), _timeline(each), each.run.window_seconds
+        smooth = curves.per_second(counts(curves), window)
+        if len(series) == 1:
+            behind = curves.per_second(counts(curves)) if bins else smooth
+            label = f"{what}, each {curves.bin_seconds:.3g} s" if bins else ""
+            plot.area(edges, behind, each.number, label=label)
+        label = f"{what}, mean of {window:.3g} s"
+        plot.stairs(edges, smooth, each.number, label=label)
+    plot.numbers("y")
+    return plot
 
 
 def in_figures(curves: Sequence[Curve]) -> list[Sequence[Curve]]:
-    """The curves of each figure: as many as can be told apart."""
+    """Splits curves into figures, each with as many as can be told apart."""
     return [curves[first : first + MOST_SERIES] for first in range(0, len(curves), MOST_SERIES)]
 
 
-def lengths_axis(curves: Sequence[Curve]) -> list[tuple[float, str]]:
-    """The ticks of an axis on which all their task lengths and knees are, in seconds."""
-    lengths = [seconds for curve in curves for seconds, _ in curve.points]
-    lengths += [curve.knee_seconds for curve in curves if curve.knee_seconds]
-    return [(tick, written_out(tick)) for tick in decades(min(lengths), max(lengths))]
+@drawing()
+def efficiency(curves: Sequence[Curve]) -> Plot:
+    """Draws utilisation against task length, one curve for each number of workers, with its knee.
 
-
-def efficiency(curves: Sequence[Curve]) -> str:
-    """Utilisation against task length, one curve for each number of workers, with its knee.
-
-    Diamonds mark the knees on top, each joined to its curve; rings mark where half was measured.
+    Diamonds mark the knees on top, each joined to its curve; rings mark where a half was measured.
     """
-    x_ticks = lengths_axis(curves)
-    top = 44 + 22 * sum(curve.knee_seconds is not None for curve in curves)
-    plot = Plot.with_axes(
+    knees = [curve.knee_seconds for curve in curves if curve.knee_seconds]
+    plot = Plot(
         "Efficiency against task length. " + " ".join(map(_in_words, curves)),
-        x_ticks=x_ticks,
-        y_ticks=PERCENT,
-        x_label=LENGTHS,
-        y_label="",
-        x_range=(x_ticks[0][0], x_ticks[-1][0]),
-        logarithmic=True,
-        top=top,
-        plot_height=270,
+        x_label="length of a task, seconds",
+        y_label="share of the workers' time spent in tasks",
+        top=44 + _KNEE_ROW * len(knees),
+        plot_height=_EFFICIENCY_HEIGHT,
     )
-    plot.text(0, 14, "share of the workers' time spent in tasks", "soft")
-    plot.across(0.5, "line half")
-    rows = _rows(curves, (plot.x.low * plot.x.high) ** 0.5)
+    lengths = [seconds for curve in curves for seconds, _ in curve.points] + knees
+    plot.decades(min(lengths), max(lengths))
+    plot.percents("y")
+    plot.axes.axhline(HALF, label=f"{HALF:.0%} of the time", **HALF_LINE)
+    low, high = plot.axes.get_xlim()
+    middle = (low * high) ** 0.5
+    rows = _rows(curves, middle)
     for number, curve in enumerate(curves):
         if curve.knee_seconds:
-            level = 1 + (20 + 22 * rows.index(curve)) / (plot.y.start - plot.y.end)
-            plot.upright(curve.knee_seconds, 0, level, f"line thin s{number}")
-            plot.diamond(curve.knee_seconds, level, f"s{number}")
-            left = plot.x(curve.knee_seconds) > WIDTH / 2
-            plot.text(
-                plot.x(curve.knee_seconds) + (-13 if left else 13),
-                plot.y(level) + 5,
-                f"{curve.workers:,} workers: knee {length(curve.knee_seconds)}",
-                "halo end" if left else "halo",
-            )
-        plot.polyline(curve.points, f"curve s{number}")
-        for seconds, share in curve.points:
-            plot.dot(seconds, share, f"s{number}")
+            level = 1 + (20 + _KNEE_ROW * rows.index(curve)) / _EFFICIENCY_HEIGHT
+            _knee(plot, curve, number, level, left=curve.knee_seconds > middle)
+        plot.curve(curve.points, number, label=f"{curve.workers:,} workers")
+        plot.dots(curve.points, number)
     for number, curve in enumerate(curves):
         if curve.half_seconds:
-            plot.dot(curve.half_seconds, 0.5, f"open s{number}", radius=6.5)
-    return plot.markup()
+            plot.ring(curve.half_seconds, HALF, number, 13)
+    return plot
+
+
+def _knee(plot: Plot, curve: Curve, number: int, level: float, *, left: bool) -> None:
+    """Draws an upright line to a diamond above the axes, and what it is on one of its sides."""
+    assert curve.knee_seconds
+    colour = SERIES_COLOURS[number]
+    ends = [curve.knee_seconds, curve.knee_seconds], [0, level]
+    plot.axes.plot(*ends, **{**END, "color": colour})
+    plot.diamond(curve.knee_seconds, level, colour)
+    plot.axes.annotate(
+        f"{curve.workers:,} workers: knee {length(curve.knee_seconds)}",
+        (curve.knee_seconds, level),
+        xytext=(-13 if left else 13, 0),
+        textcoords="offset points",
+        ha="right" if left else "left",
+        va="center",
+        annotation_clip=False,
+        bbox={"fc": PAPER, "ec": "none", "pad": 1},
+    )
 
 
 def _rows(curves: Sequence[Curve], middle: float) -> list[Curve]:
-    """Curves with a knee from the lowest label up, so that no upright line cuts a label.
+    """Sorts curves with a knee from the lowest label up, so that no upright line cuts a label.
 
-    Labels right of the middle extend to the left: there, lines of higher ones are further right.
-    Left of it, it is the other way round.
+    Labels right of the middle extend to the left, so the lines of higher labels are further right.
+    Left of the middle it is the other way round.
     """
     known = [(curve.knee_seconds, curve) for curve in curves if curve.knee_seconds]
     known.sort(key=lambda pair: pair[0])
@@ -207,60 +214,58 @@ def _rows(curves: Sequence[Curve], middle: float) -> list[Curve]:
     return [*right, *reversed(left)]
 
 
-def latency(groups: Mapping[str, Sequence[PlottedRun]]) -> str:
-    """What dispatch added to a task: median and 99th percentile, a row for each run of a group."""
+@drawing()
+def latency(groups: Mapping[str, Sequence[PlottedRun]]) -> Plot:
+    """Draws what dispatch added to a task: median and 99th percentile, one row for each run."""
     series = [each for group in groups.values() for each in group]
-    pairs = [each.run.dispatch_latency_ms for each in series]
-    span = decades(
-        max(0.01, min(pair.p50 for pair in pairs)), max(0.01, *(pair.p99 for pair in pairs))
+    words = [
+        f"{name}, {each.label}: {_ms(latency.p50)} and {_ms(latency.p99)} ms"
+        for name, group in groups.items()
+        for each in group
+        for latency in (each.run.dispatch_latency_ms,)
+    ]
+    plot = Plot.of_rows(
+        f"Latency of dispatch, median and 99th percentile. {'; '.join(words)}.",
+        len(series),
+        left=160,
+        right=122,
     )
-    bottom = 8 + _ROW * len(series)
-    x = Scale(span[0], span[-1], 160, WIDTH - 122, logarithmic=True)
-    plot = Plot("", x, Scale(0, len(series), 8, bottom), bottom + 26)
-    every = ceil(_LABEL_WIDTH / (x(span[1]) - x(span[0])))
-    for place, tick in enumerate(span):
-        plot.upright(tick, 0, len(series), "grid")
-        if place % every == 0:
-            plot.text(x(tick), bottom + 20, written_out(tick), "middle")
-    words = []
+    pairs = [each.run.dispatch_latency_ms for each in series]
+    plot.decades(max(0.01, min(pair.p50 for pair in pairs)), max(pair.p99 for pair in pairs))
     row = 0.5
     for name, group in groups.items():
-        plot.text(0, plot.y(row) + 5, name)
+        plot.beside(row, name)
         for each in group:
             low, high = each.run.dispatch_latency_ms.p50, each.run.dispatch_latency_ms.p99
-            plot.polyline(((low, row), (high, row)), f"curve thick {each.kind}")
-            plot.dot(low, row, each.kind, radius=5.5)
-            plot.dot(high, row, f"open {each.kind}", radius=5.5)
-            plot.text(WIDTH, plot.y(row) + 5, f"{_ms(low)} / {_ms(high)}", "end")
-            words.append(f"{name}, {each.label}: {_ms(low)} and {_ms(high)} ms")
+            low, high = max(0.01, low), max(0.01, high)
+            plot.span(low, high, row, each.number)
+            plot.dots([(low, row)], each.number, 11)
+            plot.ring(high, row, each.number)
+            plot.beside(row, f"{_ms(low)} / {_ms(high)}", right=True)
             row += 1
-    plot.alt = f"Latency of dispatch, median and 99th percentile. {'; '.join(words)}."
-    return plot.markup()
+    return plot
 
 
 def _ms(milliseconds: float) -> str:
     return f"{milliseconds:,.1f}" if milliseconds < 100 else f"{milliseconds:,.0f}"
 
 
-def _over_time(
-    alt: str, series: Sequence[PlottedRun], y_ticks: Sequence[tuple[float, str]], y_label: str
-) -> Plot:
-    """Axes over the seconds of the longest run, and to the earliest possible end of the first."""
+def _over_time(alt: str, series: Sequence[PlottedRun], y_label: str) -> Plot:
+    """Makes axes up to the end of the longest run, or the earliest possible end of the first."""
+    plot = Plot(alt, x_label="seconds since submission", y_label=y_label)
+    plot.numbers("x", _longest(series))
+    return plot
+
+
+def _longest(series: Sequence[PlottedRun]) -> float:
     limit = series[0].limit
-    longest = max(limit.seconds if limit else 0.0, *(_edges(each)[-1] for each in series))
-    return Plot.with_axes(
-        alt,
-        x_ticks=[tick for tick in labelled(ticks(longest)) if tick[0] <= longest],
-        y_ticks=y_ticks,
-        x_label="seconds since submission",
-        y_label=y_label,
-        x_range=(0.0, longest),
-    )
+    return max(limit.seconds if limit else 0.0, *(_edges(each)[-1] for each in series))
 
 
 def _earliest_end(plot: Plot, series: PlottedRun) -> None:
     if series.limit:
-        plot.upright(series.limit.seconds, plot.y.low, plot.y.high, "line thin bound")
+        label = f"earliest possible end: {series.limit.seconds:,.1f} s"
+        plot.axes.axvline(series.limit.seconds, label=label, **END)
 
 
 def _edges(series: PlottedRun) -> list[float]:

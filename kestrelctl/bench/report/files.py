@@ -12,7 +12,7 @@ from kestrelctl.errors import UsageError
 
 @contextlib.contextmanager
 def writing(place: Path) -> Iterator[None]:
-    """Says of whatever fails in the `with` that this place cannot be written. UsageError if so."""
+    """Turns an OSError in the `with` into a UsageError that this place cannot be written."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Pieces of HTML that report pages are made of; what goes in is escaped here, but for `body`s."""
+"""The pieces of HTML that report pages are made of; all input but a `body` is escaped here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from html import escape
 
 from kestrelctl.bench.machine import BenchMachine
 
-CSS = """
+#: Those of the page and of its plots, in light and in dark.
+COLOURS = """
 :root {
   color-scheme: light dark;
   --paper: #f6f7f7; --card: #ffffff; --ink: #1d2226; --soft: #56606a; --line: #dfe3e6;
@@ -21,7 +22,10 @@ CSS = """
     --s0: #56b4e9; --s1: #f08a3c; --s2: #2fc79a; --s3: #e09ac4; --s4: #e0c341; --s5: #9ad4f5;
   }
 }
-* { box-sizing: border-box; }
+"""
+CSS = (
+    COLOURS
+    + """* { box-sizing: border-box; }
 body {
   margin: 0; background: var(--paper); color: var(--ink);
   font: 1.0625rem/1.55 Inter, "Segoe UI", "Helvetica Neue", Roboto, "Liberation Sans", Arial,
@@ -54,7 +58,6 @@ pre, .card, figure, .tile {
 .s0 { --c: var(--s0); } .s1 { --c: var(--s1); } .s2 { --c: var(--s2); }
 .s3 { --c: var(--s3); } .s4 { --c: var(--s4); } .s5 { --c: var(--s5); }
 .then { --c: var(--then); } .bound { --c: var(--bound); }
-.s1 { --d: 9 3; } .s2 { --d: 3 3; } .s3 { --d: 12 3 3 3; } .s4 { --d: 6 6; } .s5 { --d: 1 4; }
 
 .keys { display: flex; flex-wrap: wrap; gap: .1rem 1.5rem; max-width: none; }
 .key { display: inline-block; width: 1.1rem; height: .8rem; margin-right: .45rem;
@@ -102,24 +105,8 @@ td:last-child, thead th:last-child { padding-right: 0; }
 .wide > .card p { width: 0; min-width: 100%; }  /* its table alone says how wide it wants to be */
 figure { margin: 0; padding: 1.25rem 1.5rem; min-width: 0; }
 figcaption { margin-top: .5rem; }
-svg { display: block; width: 100%; height: auto; fill: none; font-size: 16.5px; }
-svg text { fill: var(--ink); font-variant-numeric: tabular-nums; }
-svg .halo { paint-order: stroke; stroke: var(--card); stroke-width: 6px; }
-svg .soft { fill: var(--soft); }
-svg .middle { text-anchor: middle; }
-svg .end { text-anchor: end; }
-.grid { stroke: var(--line); }
-.axis { stroke: var(--soft); }
-.curve { stroke: var(--c); stroke-width: 2.4; stroke-dasharray: var(--d); stroke-linejoin: round; }
-.begun { stroke-width: 1.1; stroke-dasharray: none; }
-.area { fill: var(--c); opacity: .16; }
-.line { stroke: var(--c); stroke-width: 2; stroke-dasharray: 6 4; }
-.line.then { stroke-width: 3; stroke-dasharray: 2 4; }
-.line.half { --c: var(--soft); stroke-width: 1; stroke-dasharray: 2 3; }
-.line.thin { stroke-width: 1.2; stroke-dasharray: 3 3; }
-.thick { stroke-width: 4; stroke-dasharray: none; opacity: .45; }
-.dot { fill: var(--c); stroke: var(--card); stroke-width: 1; }
-.dot.open { fill: var(--card); stroke: var(--c); stroke-width: 2.4; }
+svg { display: block; width: 100%; height: auto; font-size: 16.5px; stroke-linejoin: round; }
+svg text { font-variant-numeric: tabular-nums; }
 dt { font-weight: 650; margin-top: .9rem; }
 dd { margin: 0; }
 .facts { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1.5rem; }
@@ -152,10 +139,11 @@ dd { margin: 0; }
   .block, figure, .card, .tile, tr { break-inside: avoid; }
 }
 """
+)
 
 
 def document(title: str, body: str) -> str:
-    """A whole page that needs no network and no other file."""
+    """Makes a whole page that needs no network and no other file."""
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -174,13 +162,13 @@ def document(title: str, body: str) -> str:
 
 
 def over(machine: BenchMachine) -> str:
-    """What stands over a title: what was measured, when and where."""
+    """Makes the line over a title: what was measured, when and where."""
     return f"""<p class="over">Kestrel {escape(machine.kestrel)} · {escape(machine.date[:10])} ·
 {machine.cores} cores, {escape(machine.cpu_model)}</p>"""
 
 
 def facts(machine: BenchMachine, more: Mapping[str, str], command: str | None) -> str:
-    """A machine, more facts, and the command that made a result."""
+    """Lists the facts of a machine, more facts, and the command that made a result."""
     listed = {
         "Processor": f"{machine.cpu_model}, {machine.cores} cores",
         "Memory": f"{machine.memory_mb:,} MB",
@@ -197,7 +185,7 @@ def facts(machine: BenchMachine, more: Mapping[str, str], command: str | None) -
 
 
 def tile(over: str, figure: str, unit: str, below: str) -> str:
-    """A figure to be seen from afar, and what it is."""
+    """Shows a figure in large type, and what it is."""
     return (
         f'<div class="tile"><div class="soft">{escape(over)}</div>'
         f'<div class="big">{escape(figure)}</div>'
@@ -206,10 +194,10 @@ def tile(over: str, figure: str, unit: str, below: str) -> str:
 
 
 def keys(entries: Iterable[tuple[str, str]]) -> str:
-    """A legend: (kind, text) of each entry.
+    """Makes a legend: (kind, text) of each entry.
 
-    The kind makes a line of the square: `dash` one as of limits and of 2009, `curve` one that has
-    the dashes of its curve.
+    The kind can turn the square into a line: `dash` into one like those of limits and of 2009,
+    `curve` into one with the dashes of its curve.
     """
     listed = "".join(
         f'<span><i class="key {kind}"></i>{escape(text)}</span>' for kind, text in entries
@@ -229,9 +217,9 @@ def bars(
 
     Args:
         rows: (label, value, kind) of each bar; the kind names its colour.
-        limit: a line over all of them; 0 for none.
+        limit: the value of a line over all bars; 0 for none.
         unit: how a value is written, for `str.format`.
-        full: the value that fills the width, if it is more than all that is shown.
+        full: the value that fills the width, if it is larger than all that are shown.
     """
     full = max(full, limit, *(value for _, value, _ in rows))
     tick = f'<i class="tick" style="left:{limit / full:.2%}"></i>' if limit else ""
@@ -246,7 +234,7 @@ def bars(
 
 
 def table(caption: str, columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A table whose rows have a heading each; lost and duplicate tasks stand out."""
+    """Makes a table in which each row has a heading; lost and duplicate tasks stand out."""
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
     body = "".join(f"<tr>{_cells(columns, line)}</tr>" for line in lines)
     return (

@@ -41,17 +41,20 @@ COST_COLUMNS = (
 
 
 class Named(NamedTuple):
-    """A result, and what the page calls it."""
+    """A result, and its name on the page."""
 
     label: str
     result: BenchResult
 
 
 def page(results: Sequence[Named]) -> str:
-    """The whole page. The first result leads; the others are drawn over it.
+    """Makes the whole page. The first result leads; the others are drawn over it.
 
     Runs of a sweep have as many tasks as fit in their time, so they show in the figure of
     efficiency and in tables, but not beside others' makespans.
+
+    Raises:
+        MissingTool: matplotlib is not installed.
     """
     plain = [
         [PlottedRun(label, number, run, result.limit(run)) for run in result.runs]
@@ -72,9 +75,9 @@ def page(results: Sequence[Named]) -> str:
 
 
 def _matched(series: Iterable[PlottedRun]) -> list[list[PlottedRun]]:
-    """Runs of the same sleep time and executor together, in the order of their first.
+    """Groups runs of the same sleep time and executor, in the order of the first of each.
 
-    A result that has several of these puts the first one beside the first of the others, and so on.
+    If results have several such runs, the first is put beside the first of the others, and so on.
     """
     groups: dict[tuple[str, str, int], list[PlottedRun]] = {}
     seen: Counter[tuple[int, str, str]] = Counter()
@@ -86,13 +89,13 @@ def _matched(series: Iterable[PlottedRun]) -> list[list[PlottedRun]]:
 
 
 def _order(groups: Iterable[tuple[str, str, int]]) -> Callable[[tuple[str, str, int]], int]:
-    """Where a group stands: groups of one sleep time follow each other."""
+    """Makes the sort key of groups: groups of one sleep time follow each other."""
     kinds = list(dict.fromkeys((sleep, executor) for sleep, executor, _ in groups))
     return lambda key: kinds.index((key[0], key[1]))
 
 
 def _names(matched: Sequence[Sequence[PlottedRun]]) -> list[str]:
-    """What each group is called: by its sleep time, and by what tells it from others of that."""
+    """Names each group by its sleep time, and by what tells it from others of that sleep time."""
     plain = [f"sleep {series[0].run.sleep}" for series in matched]
     names = [
         name if plain.count(name) == 1 else f"{name} on {series[0].run.size} workers"
@@ -183,7 +186,7 @@ def _knee_tiles(result: BenchResult) -> str:
 
 
 def _knee_words(curve: Curve) -> str:
-    """The knee, and how busy workers were with tasks of that length."""
+    """Names the knee, and says how busy workers were with tasks of that length."""
     if not curve.knee_seconds:
         return ""
     share = curve.share_at(curve.knee_seconds)
@@ -192,7 +195,7 @@ def _knee_words(curve: Curve) -> str:
 
 
 def drawn_curves(result: BenchResult) -> list[Curve]:
-    """The curves of efficiency that are drawn of a result, on the page and as images."""
+    """The curves of efficiency of a result that are drawn, on the page and as images."""
     found = curves(result.runs)
     most = max((len(curve.points) for curve in found), default=0)
     return found if most >= (1 if result.sweep else 3) else []  # two points are no curve
@@ -226,7 +229,7 @@ def _efficiency_figure(shown: Sequence[Curve]) -> str:
         marks += " Diamonds: the knee, W/R."
     if any(curve.half_seconds for curve in shown):
         marks += " Rings: half of the time in tasks, as measured."
-    return f"""<figure>{figures.efficiency(shown)}
+    return f"""<figure>{figures.efficiency(shown).markup()}
 <figcaption>{legend}<p class="soft">{marks}</p></figcaption></figure>"""
 
 
@@ -272,7 +275,7 @@ messages cross no network, but all processes are started by the cores of this ma
 
 
 def _makespans(name: str, series: Sequence[PlottedRun]) -> str:
-    """Bars of those with as many tasks as the first, and the least that the first one needs."""
+    """Draws bars of the runs with as many tasks as the first, and the least the first one needs."""
     first = series[0]
     jobs = first.run.jobs
     shown = [
@@ -287,7 +290,7 @@ def _makespans(name: str, series: Sequence[PlottedRun]) -> str:
 
 
 def _rates(name: str, series: Sequence[PlottedRun]) -> str:
-    """Bars of all, and the most that the first one could do."""
+    """Draws bars of all runs, and the most that the first one could do."""
     first = series[0]
     shown = [
         (place, each.run.tasks_per_second, each.kind)
@@ -307,7 +310,7 @@ def _mixed(series: Sequence[PlottedRun]) -> bool:
 
 
 def _places(series: Sequence[PlottedRun]) -> list[str]:
-    """What the results are called, with their numbers of workers unless these are all the same."""
+    """The names of the results, with their numbers of workers unless these are all the same."""
     mixed = _mixed(series)
     return [f"{s.label} on {s.run.size}" if mixed else s.label for s in series]
 
@@ -332,10 +335,9 @@ def _curves(matched: Sequence[Sequence[PlottedRun]]) -> str:
             what = "bare process starts" if first.limit.of == "spawn" else "all workers busy"
             end = f"the earliest possible end: {first.limit.seconds:,.1f} s"
             legend.append(("dash bound", f"{what}: {rate:,.0f}/s; {end}"))
-        drawn = (figures.completed, figures.running, figures.dispatched, figures.finished)
         parts.append(
             f'<div class="block"><h3>{escape(name)}</h3>{keys(legend)}<div class="pair">'
-            + "".join(f"<figure>{draw(series)}</figure>" for draw in drawn)
+            + "".join(f"<figure>{draw(series).markup()}</figure>" for draw in figures.OVER_TIME)
             + "</div></div>"
         )
     if not parts:
@@ -347,7 +349,7 @@ mean over time, the area behind it what each moment had.</p>{"".join(parts)}</se
 
 
 def _latency(results: Sequence[Named]) -> str:
-    """Latency of every run, and beside it what the system itself used of the processors."""
+    """Draws the latency of every run, and beside it the CPU time that the system itself used."""
     series = [
         PlottedRun(label, number, run, None)
         for number, (label, result) in enumerate(results)
@@ -370,11 +372,11 @@ def _latency(results: Sequence[Named]) -> str:
     return f"""<section><h2>Latency{" and cost" if cost else ""}</h2>
 <div class="pair"><figure>{"<h3>Latency</h3>" if cost else ""}<p class="soft">What dispatch added to
 a task: filled, the median; open, the 99th percentile; in milliseconds.</p>
-{figures.latency(groups)}</figure>{cost}</div></section>"""
+{figures.latency(groups).markup()}</figure>{cost}</div></section>"""
 
 
 def _cost_bars(groups: Mapping[str, Sequence[PlottedRun]]) -> str:
-    """All on one scale; nothing if it was not measured, as on a given pool."""
+    """Draws the CPU time per task, all on one scale; empty if not measured, as on a given pool."""
     most = max((_cpu_ms(each) for group in groups.values() for each in group), default=0.0)
     if not most:
         return ""
@@ -409,7 +411,7 @@ def _tables(results: Sequence[Named]) -> str:
 
 
 def _lines(result: BenchResult) -> list[list[str]]:
-    """The rows of the table in the terminal, with the latency before what is said of 2009."""
+    """The rows of the table in the terminal, with the latency before the columns of 2009."""
     place = len(TABLE_COLUMNS) - 1
     found = []
     for run, cells in zip(result.runs, rows(result), strict=True):

@@ -1,4 +1,4 @@
-"""What the report page, and the end of a bench, say of its numbers."""
+"""The words of the report page, and of the end of a bench, about its numbers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ BEYOND_LIMIT = (
 
 
 def share_of_limit(share: float) -> str:
-    """`74%`; a share above one only says that the limit was measured too low."""
+    """Writes a share: `74%`; one above 1 only says that the limit was measured too low."""
     return f"{share:.0%}" if share < 1.005 else ">100%"
 
 
 def closing(result: BenchResult) -> list[str]:
-    """What limits this machine, and how far from it the runs were: two sentences at most.
+    """Says what limits this machine, and how close the runs came to it: at most two sentences.
 
-    None of a sweep, which has knees to tell of, of a bench that ended early, and of runs that no
-    known limit holds for.
+    Empty for a sweep, which has knees instead, for a bench that ended early, and for runs without a
+    known limit.
     """
     limits = [(run, limit) for run in result.runs if (limit := result.limit(run))]
     if result.sweep or result.ended_early or not limits:
@@ -55,7 +55,7 @@ def closing(result: BenchResult) -> list[str]:
 
 
 def _shares(limits: list[tuple[BenchRun, Limit]], of: str) -> list[str]:
-    """How much of this limit runs reached that it holds for."""
+    """Lists the shares of this limit that its runs reached."""
     found = []
     for run, limit in limits:
         if limit.of == of:
@@ -70,7 +70,7 @@ def _and(words: list[str]) -> str:
 
 
 def announcement(expected: Expectation) -> str:
-    """What is to come, and how long it will take."""
+    """Announces the runs that are to come, and how long they will take."""
     runs = ", ".join(
         f"sleep {run.sleep} on {run.size} workers {duration(run.seconds)}" for run in expected.runs
     )

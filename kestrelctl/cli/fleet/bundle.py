@@ -1,4 +1,4 @@
-"""`kestrelctl fleet bundle`: what is needed to find out what is wrong, without any secret."""
+"""`kestrelctl fleet bundle`: an archive of what helps to find a fault, without any secret."""
 
 from __future__ import annotations
 

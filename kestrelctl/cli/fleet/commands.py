@@ -16,7 +16,8 @@ from kestrelctl.cli.fleet.bundle import bundle
 from kestrelctl.cli.fleet.hosts import choose, data_of, host_options, in_order, reason, state_of
 from kestrelctl.cli.fleet.logs import logs
 from kestrelctl.cli.fleet.restart import restart
-from kestrelctl.cli.show.command_output import Column, CommandOutput, Listing
+from kestrelctl.cli.show.command_output import CommandOutput, Listing
+from kestrelctl.cli.show.grid import Column
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError
@@ -116,7 +117,7 @@ class AsData(CommandOutput):
 
 
 class Runs(CommandOutput):
-    """What a command wrote on each host, in the order in which they came to an end."""
+    """The output of a command on each host, in the order in which the hosts finished it."""
 
     many = True
 
@@ -141,7 +142,7 @@ class Runs(CommandOutput):
 
 
 def status_columns(now: float) -> list[Column[HostOutcome[HostStatus]]]:
-    """What a table of hosts shows."""
+    """The columns of a table of hosts."""
     return [
         Column("HOST", lambda o: o.host),
         Column("STATE", lambda o: state_of(_trouble(o))),
@@ -179,7 +180,7 @@ def _load(found: HostStatus) -> str:
 
 
 def _clock(found: HostStatus) -> str:
-    """How far the clock is ahead, if that is more than the error of the measurement."""
+    """Says how far the clock is ahead; only the error of the measurement, if that is not less."""
     offset = found.clock_offset_seconds
     if abs(offset) <= found.clock_error_seconds:
         return f"±{duration(found.clock_error_seconds)}"

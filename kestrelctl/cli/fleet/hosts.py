@@ -1,4 +1,4 @@
-"""What the commands of `kestrelctl fleet` have in common: which hosts, and the verdict on them."""
+"""The common parts of the `kestrelctl fleet` commands: which hosts, and the verdict on them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kestrelctl.cli.command import Invocation
 from kestrelctl.cli.show.screen import Mode
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import HostsFailed, KestrelError, Unreachable, Untrusted
-from kestrelctl.grammar.quantities import WholeNumber
+from kestrelctl.grammar.click_numbers import WholeNumber
 from kestrelctl.missing_package import missing_package
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _NAMED = 5
 
 
 def host_options(command: F) -> F:
-    """Adds the options that say which hosts."""
+    """Adds the options that choose hosts."""
     options = (
         click.option(
             "-i",
@@ -76,7 +76,7 @@ class Fleet:
         """Does the work on each of the hosts, and notes which fail.
 
         Args:
-            trouble: what is wrong although the work was done.
+            trouble: returns what is wrong although the work was done.
         """
         from kestrelctl.fleet.fan_out import each
 
@@ -94,11 +94,11 @@ class Fleet:
             self.failed[host] = error
 
     def judge(self) -> None:
-        """Raises what ends the command.
+        """Raises an error, which ends the command, if a host has failed.
 
         Raises:
             Unreachable: hosts could not be reached, whatever else failed.
-            HostsFailed: all were reached, but something failed on some.
+            HostsFailed: all hosts were reached, but something failed on some.
         """
         if not self.failed:
             return
@@ -116,7 +116,7 @@ class Fleet:
 
 
 def choose(invocation: Invocation, inventory: Path | None, limit: str | None, forks: int) -> Fleet:
-    """The hosts that the options of a command line mean.
+    """Returns the hosts that the options of a command line choose.
 
     Raises:
         MissingTool: Fabric or Ansible is not installed.
@@ -144,7 +144,7 @@ def _connect() -> Connect:
 async def in_order(
     outcomes: AsyncIterator[HostOutcome[T]], mode: Mode
 ) -> AsyncIterator[Sequence[HostOutcome[T]]]:
-    """Pages of outcomes: by name, or each as soon as it is known where order does not matter."""
+    """Yields outcomes sorted by name, or each as soon as it is known if order does not matter."""
     if mode is Mode.JSONL:
         async for outcome in outcomes:
             yield [outcome]
@@ -153,13 +153,13 @@ async def in_order(
 
 
 def data_of(outcome: HostOutcome[Any], kind: type[msgspec.Struct]) -> dict[str, object]:
-    """An outcome for programs: the host, its error, and every field of what it gave, or null."""
+    """Describes an outcome for programs: the host, its error, each field of its value, or null."""
     fields = {name: getattr(outcome.value, name, None) for name in kind.__struct_fields__}
     return {"host": outcome.host, "error": error_data(outcome.error), **fields}
 
 
 def error_data(error: KestrelError | None) -> dict[str, str | None] | None:
-    """An error for programs."""
+    """Describes an error for programs."""
     if error is None:
         return None
     known = {"message": error.message, "cause": error.cause, "hint": error.hint}
@@ -167,12 +167,12 @@ def error_data(error: KestrelError | None) -> dict[str, str | None] | None:
 
 
 def reason(error: KestrelError) -> str:
-    """What is wrong with a host, as one line of a table."""
+    """Says what is wrong with a host, in one line of a table."""
     return ": ".join(filter(None, (error.message, error.cause)))
 
 
 def state_of(error: KestrelError | None) -> str:
-    """`ok`, `unreachable` or `failed`."""
+    """Returns `ok`, `unreachable` or `failed`."""
     if error is None:
         return "ok"
     return "unreachable" if isinstance(error, Unreachable | Untrusted) else "failed"

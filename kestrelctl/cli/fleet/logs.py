@@ -14,10 +14,11 @@ import click
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.fleet.hosts import Fleet, choose, host_options, reason
 from kestrelctl.cli.show.command_output import CommandOutput
+from kestrelctl.cli.show.lines import aligned, text_width
 from kestrelctl.cli.show.screen import BOLD, CYAN, RED, Screen
 from kestrelctl.errors import KestrelError
+from kestrelctl.grammar.click_numbers import WholeNumber
 from kestrelctl.grammar.one_line import one_line
-from kestrelctl.grammar.quantities import WholeNumber
 
 if TYPE_CHECKING:
     from kestrelctl.fleet.journal import Entry
@@ -73,7 +74,9 @@ def logs(
         entries = _following(fleet, command, invocation.screen)
     else:
         entries = _merged(fleet, command)
-    asyncio.run(invocation.show(Journal(entries, max(len(host.name) for host in fleet.hosts))))
+    asyncio.run(
+        invocation.show(Journal(entries, max(text_width(host.name) for host in fleet.hosts)))
+    )
     fleet.judge()
 
 
@@ -84,7 +87,7 @@ class Journal(CommandOutput):
 
     def __init__(self, found: AsyncIterator[Entry], width: int) -> None:
         """Args:
-        width: of the longest name of a host.
+        width: the width of the longest name of a host.
         """
         self._entries = found
         self._width = width
@@ -100,8 +103,8 @@ class Journal(CommandOutput):
 
 
 def entry_lines(entry: Entry, width: int, screen: Screen) -> list[str]:
-    """An entry for people: each line of its message after the host, the time and the service."""
-    host = screen.paint(CYAN, f"{entry.host:<{width}}")
+    """Shows an entry: each line of its message after the host, the time and the service."""
+    host = screen.paint(CYAN, aligned(entry.host, width))
     at = datetime.fromtimestamp(entry.at).isoformat(" ", "milliseconds")
     service = entry.unit + (f"[{entry.pid}]" if entry.pid is not None else "")
     color = RED + BOLD if entry.priority <= _ERROR else None
@@ -111,7 +114,7 @@ def entry_lines(entry: Entry, width: int, screen: Screen) -> list[str]:
 
 
 async def _merged(fleet: Fleet, command: str) -> AsyncIterator[Entry]:
-    """The entries of all hosts by time."""
+    """Yields the entries of all hosts by time."""
 
     def work(shell: Shell) -> list[Entry]:
         found: list[Entry] = []
@@ -126,7 +129,7 @@ async def _merged(fleet: Fleet, command: str) -> AsyncIterator[Entry]:
 
 
 async def _following(fleet: Fleet, command: str, screen: Screen) -> AsyncIterator[Entry]:
-    """The entries of all hosts as they are written."""
+    """Yields the entries of all hosts as they are written."""
     from kestrelctl.fleet.fan_out import HostOutcome, stream
 
     def work(shell: Shell, say: Callable[[Entry], None]) -> None:

@@ -13,16 +13,18 @@ import msgspec
 
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.fleet.hosts import Fleet, choose, error_data, host_options, state_of
-from kestrelctl.cli.show.command_output import Column, Listing
+from kestrelctl.cli.show.command_output import Listing
+from kestrelctl.cli.show.grid import Column
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.quantities import WholeNumber, duration, parse_duration
+from kestrelctl.grammar.click_numbers import WholeNumber
+from kestrelctl.grammar.quantities import duration, parse_duration
 
 if TYPE_CHECKING:
     from kestrelctl.fleet.restart import RestartStep
 
 
 class Restarted(msgspec.Struct, frozen=True):
-    """What came of restarting a unit on a host: `done`, `failed`, `unreachable` or `skipped`."""
+    """The outcome of restarting a unit on a host: `done`, `failed`, `unreachable` or `skipped`."""
 
     host: str
     unit: str
@@ -107,7 +109,7 @@ def _confirm(steps: Sequence[RestartStep]) -> None:
     """Asks whether to go on.
 
     Raises:
-        UsageError: nobody is there to be asked.
+        UsageError: nobody is there to answer.
     """
     if not sys.stdin.isatty():
         raise UsageError("a restart asks first, and nobody can answer here", hint="--yes")
@@ -120,7 +122,7 @@ def _confirm(steps: Sequence[RestartStep]) -> None:
 async def _restarted(
     fleet: Fleet, steps: Sequence[RestartStep], timeout_seconds: float
 ) -> AsyncIterator[list[Restarted]]:
-    """What comes of each restart; after a failure the rest of that unit's hosts is left alone."""
+    """Yields the outcome of each restart; skips that unit's other hosts after a failure."""
     from kestrelctl.fleet.restart import restart as restart_unit
 
     stopped: set[str] = set()

@@ -1,4 +1,4 @@
-"""`kestrelctl flock …`: the pools that lend each other what is idle."""
+"""`kestrelctl flock …`: the pools that lend each other their idle machines."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 import click
 from msgspec.structs import replace
 
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
-from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.flock.policy import policy
 from kestrelctl.cli.redial import Redial
-from kestrelctl.cli.show.command_output import Column, CommandOutput, Listing, Record, Table, plain
-from kestrelctl.cli.show.grid import Grid
+from kestrelctl.cli.show.command_output import CommandOutput, Listing, Record, Table, plain
+from kestrelctl.cli.show.grid import Column
 from kestrelctl.core.model.plural import plural
 from kestrelctl.grammar.flock_words import free_words, round_trip
 from kestrelctl.grammar.quantities import ago, duration
@@ -52,10 +52,10 @@ def status(invocation: Invocation) -> None:
 
 
 def report(found: FlockView, now: float) -> Record:
-    """How a pool stands in its flock."""
+    """Reports the state of a pool in its flock."""
     member = "in no flock: it knows no other pool"
     if found.member:
-        # At each start, and some of these may never have answered.
+        # It joins through these at each start; some of them may never have answered.
         through = ", ".join(found.joined_through)
         member = f"a member, joins through {through}" if through else "a member"
     lends = free_words(found.free) if found.free else "nothing free now"
@@ -89,18 +89,16 @@ def _dropped(found: FlockView) -> str:
 
 
 def _loans(title: str, loans: list[LoanView], now: float) -> Table:
-    grid = Grid(
-        [
-            (title, False),
-            ("CLASS", False),
-            ("CPUS", True),
-            ("RUNNING", True),
-            ("SINCE", True),
-            ("ENDS IN", True),
-        ]
-    )
+    headings = [
+        (title, False),
+        ("CLASS", False),
+        ("CPUS", True),
+        ("RUNNING", True),
+        ("SINCE", True),
+        ("ENDS IN", True),
+    ]
     return Table(
-        grid,
+        headings,
         [
             [
                 loan.pool,

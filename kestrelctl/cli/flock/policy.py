@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import click
 
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
-from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.redial import Redial
-from kestrelctl.cli.show.command_output import Column, CommandOutput, Listing, Record
+from kestrelctl.cli.show.command_output import CommandOutput, Listing
+from kestrelctl.cli.show.grid import Column
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.core.model.flock_rule import DEFAULT_ORDER, FlockRule
 from kestrelctl.core.model.worker.isolation import RUNGS
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.quantities import Number, WholeNumber, duration, parse_duration
+from kestrelctl.grammar.click_numbers import Number, WholeNumber
+from kestrelctl.grammar.quantities import duration, parse_duration
 from kestrelctl.protocol.answers import FlockRules
 from kestrelctl.protocol.requests import ListFlockRules, RemoveFlockRule, SetFlockRule
 
@@ -138,12 +139,7 @@ def set_(
         requirements=requirements,
         lease_seconds=lease_seconds,
     )
-
-    async def work(redial: Redial) -> CommandOutput:
-        done = await redial.change(SetFlockRule(rule=rule), twice=True)
-        return Record(name, {"changed": done.what}, [f"rule {name} is in force"])
-
-    invocation.talk_again(work, as_admin=True)
+    invocation.change(SetFlockRule(rule=rule), lambda _: f"rule {name} is in force")
 
 
 @policy.command("remove", cls=CliCommand)
@@ -151,16 +147,11 @@ def set_(
 @pass_invocation
 def remove(invocation: Invocation, name: str) -> None:
     """Remove a rule. For admins."""
-
-    async def work(redial: Redial) -> CommandOutput:
-        done = await redial.change(RemoveFlockRule(name=name), twice=False)
-        return Record(name, {"changed": done.what}, [f"rule {name} is removed"])
-
-    invocation.talk_again(work, as_admin=True)
+    invocation.change(RemoveFlockRule(name=name), lambda _: f"rule {name} is removed")
 
 
 class _Rules(Listing[FlockRule]):
-    """Rules, and what becomes of what none of them fits."""
+    """The rules, and the decision on what no rule fits."""
 
     def __init__(self, found: FlockRules) -> None:
         columns: list[Column[FlockRule]] = [

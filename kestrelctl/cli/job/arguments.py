@@ -1,4 +1,4 @@
-"""The arguments of commands that say which jobs they are about."""
+"""The arguments that say which jobs a command is about."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from kestrelctl.access.connection import Connection
 from kestrelctl.cli.command import Invocation
-from kestrelctl.cli.connection import Connection
 from kestrelctl.cli.job.view import all_pages, one_job
 from kestrelctl.errors import NotFound
 from kestrelctl.grammar.id_ranges import LAST, parse_job, parse_jobs
@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def jobs_argument(*, unnamed: str | None = None) -> Callable[[F], F]:
-    """JOBS of a command, in any number of words: `1 2 5-9 last`; one selection for the pool.
+    """Adds JOBS, in any number of words: `1 2 5-9 last`; they become one selection for the pool.
 
     Args:
         unnamed: the selection that is meant if no job is named; None for none.
@@ -32,12 +32,12 @@ def jobs_argument(*, unnamed: str | None = None) -> Callable[[F], F]:
 
 
 def job_argument() -> Callable[[F], F]:
-    """JOB of a command that is about one job; the latest if none is named."""
+    """Adds JOB to a command that is about one job; the latest if none is named."""
     return click.argument("job", type=parse_job, default=LAST, required=False, metavar="[JOB]")
 
 
 async def view_told(connection: Connection, invocation: Invocation, job: str) -> JobView:
-    """The one job that is meant; if no job was named, which one that is, is told."""
+    """Returns the one job that is meant, and tells which one it is if none was named."""
     view = await one_job(connection, job)
     tell_which(invocation, view.job_id, view.name)
     return view
@@ -52,7 +52,7 @@ def tell_which(invocation: Invocation, job_id: int, name: str) -> None:
 
 
 async def ids_of(connection: Connection, jobs: str) -> list[str]:
-    """The jobs that a selection means, each as a selection of its own.
+    """Returns the jobs that a selection means, each as a selection of its own.
 
     Raises:
         NotFound: there is none.

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
 
+from kestrelctl.access.connection import Connection
 from kestrelctl.cli.command import Invocation, Noun, pass_invocation
-from kestrelctl.cli.connection import Connection
-from kestrelctl.cli.job import wait as waiting
 from kestrelctl.cli.job.arguments import ids_of, jobs_argument
-from kestrelctl.cli.job.explain import explain
-from kestrelctl.cli.job.fetch import fetch
-from kestrelctl.cli.job.graph import graph
-from kestrelctl.cli.job.history import history
-from kestrelctl.cli.job.logs import logs
-from kestrelctl.cli.job.on_end import OnEnd, on_end_option
-from kestrelctl.cli.job.outputs import output_of
-from kestrelctl.cli.job.story import story
-from kestrelctl.cli.job.tasks import tasks
 from kestrelctl.cli.job.view import all_pages, job_list, job_record, one_job, totals, why_waiting
-from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.show.changed import Changes
 from kestrelctl.cli.show.command_output import CommandOutput, Record, one_or_several
-from kestrelctl.cli.show.progress import Look
 from kestrelctl.core.model.job.hold import MAX_HOLD_REASON_CHARACTERS
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import TimedOut, UsageError
+from kestrelctl.grammar.click_numbers import WholeNumber
+from kestrelctl.grammar.click_options import click_option
 from kestrelctl.grammar.id_ranges import (
     LAST,
     is_moving,
@@ -37,8 +28,9 @@ from kestrelctl.grammar.id_ranges import (
     parse_tasks,
     ranges_of,
 )
+from kestrelctl.grammar.job_options import ON_END
 from kestrelctl.grammar.job_states import LISTED_STATES, chosen_states
-from kestrelctl.grammar.quantities import WholeNumber, parse_duration
+from kestrelctl.grammar.quantities import parse_duration
 from kestrelctl.protocol.answers import Changed
 from kestrelctl.protocol.requests import (
     CancelJobs,
@@ -50,6 +42,40 @@ from kestrelctl.protocol.requests import (
     ScaleJob,
 )
 
+if TYPE_CHECKING:
+    from kestrelctl.cli.redial import Redial
+
+#: Command -> (its module and name, what it does).
+MODULES = {
+    "history": (
+        "kestrelctl.cli.job.history:history",
+        "List jobs that have ended, the newest last, with what they took of the pool.",
+    ),
+    "tasks": (
+        "kestrelctl.cli.job.tasks:tasks",
+        "List the tasks of a job, in the order of their ids.",
+    ),
+    "logs": (
+        "kestrelctl.cli.job.logs:logs",
+        "Print what tasks wrote, unchanged.",
+    ),
+    "fetch": (
+        "kestrelctl.cli.job.fetch:fetch",
+        "Copy the files here that tasks left, as `submit --keep` asked.",
+    ),
+    "explain": (
+        "kestrelctl.cli.job.explain:explain",
+        "Explain why tasks of jobs wait, worker by worker, the closest fit first.",
+    ),
+    "graph": (
+        "kestrelctl.cli.job.graph:graph",
+        "Show which jobs wait for which: all that JOBS wait for, and all that wait for them.",
+    ),
+    "story": (
+        "kestrelctl.cli.job.story:story",
+        "Tell what happened to a job: to TASKs from beginning to end, or the latest of all.",
+    ),
+}
 _NAME = click.option(
     "--name",
     default="",
@@ -57,7 +83,7 @@ _NAME = click.option(
     help="Choose your jobs of this name instead of JOBS: 'night*'.",
 )
 _NOT_THERE = "these tasks have ended"
-#: So many jobs are retried by one request.
+#: The most jobs that one request retries.
 _PIECE = 500
 
 
@@ -146,6 +172,7 @@ def list_(
 @pass_invocation
 def info(invocation: Invocation, jobs: str) -> None:
     """Show all about jobs."""
+    from kestrelctl.cli.job.outputs import output_of
 
     async def record(connection: Connection, job_id: str) -> Record:
         view = await one_job(connection, job_id, details=True)
@@ -172,7 +199,7 @@ def info(invocation: Invocation, jobs: str) -> None:
     "--progress", is_flag=True, help="Show the progress: a bar, or a line every 10 seconds."
 )
 @click.option("--any", "any_one", is_flag=True, help="Return when the first of them has ended.")
-@on_end_option
+@click_option(ON_END)
 @pass_invocation
 def wait(
     invocation: Invocation,
@@ -183,6 +210,9 @@ def wait(
     on_end: str | None,
 ) -> None:
     """Wait until jobs have ended; the status is 0 if every task was done, else 3."""
+    from kestrelctl.cli.job import wait as waiting
+    from kestrelctl.cli.job.on_end import OnEnd
+    from kestrelctl.cli.show.progress import Look
 
     async def work(connection: Connection) -> None:
         ends = OnEnd(on_end, invocation.screen, invocation.pool)
@@ -298,14 +328,14 @@ def retry(invocation: Invocation, jobs: str, task_ids: list[int] | None, *, fail
 
 
 def _tell_left_alone(invocation: Invocation, task_ids: list[int], changed: int, why: str) -> None:
-    """Says how many of the tasks that were named were left as they are."""
+    """Says how many of the named tasks were left as they are."""
     left = len(set(task_ids)) - changed
     if changed and left > 0:
         invocation.screen.say(f"{left:,} of these {len(set(task_ids)):,} tasks {why}")
 
 
 async def _failed_among(connection: Connection, jobs: str) -> list[str]:
-    """Those of some jobs that have failed or lost tasks, in words for requests."""
+    """Selects the jobs that have failed or lost tasks; returns their ids in words for requests."""
     views, _ = await all_pages(connection, ListJobs(jobs=jobs), 0)
     ids = [str(view.job_id) for view in views if view.failed or view.lost]
     return [",".join(ids[start : start + _PIECE]) for start in range(0, len(ids), _PIECE)]
@@ -344,7 +374,7 @@ def forget(invocation: Invocation, jobs: str | None, name: str) -> None:
 async def _until_none_is_left(
     redial: Redial, request: CancelJobs | HoldJobs | ReleaseJobs | ForgetJobs
 ) -> Changed:
-    """Asks as often as it takes to change all jobs that are meant."""
+    """Repeats a request as often as it takes to change all jobs that are meant."""
     what: list[str] = []
     tasks = 0
     while True:
@@ -357,5 +387,4 @@ async def _until_none_is_left(
             request = replace(request, jobs=ranges_of(request.jobs))
 
 
-for command in (history, tasks, logs, fetch, explain, graph, story):
-    job.add_command(command)
+job.add_modules(MODULES)

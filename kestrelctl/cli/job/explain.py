@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import click
 
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.job.arguments import ids_of, jobs_argument
 from kestrelctl.cli.show.command_output import CommandOutput, Record, Table, one_or_several, plain
-from kestrelctl.cli.show.grid import Grid
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.worker.clause_count import ClauseCount
 from kestrelctl.grammar.flock_words import neighbour_words
@@ -35,7 +34,7 @@ def explain(invocation: Invocation, jobs: str) -> None:
 
 
 def report(explanation: JobExplanation) -> Record:
-    """The explanation as a table, and its conclusion."""
+    """Shows the explanation as a table, and its conclusion."""
     why, hint = conclusion(explanation)
     job = explanation.job
     name = f" ({job.name})" if job.name else ""
@@ -44,16 +43,16 @@ def report(explanation: JobExplanation) -> Record:
     blocks += [f"  {reason_text(each)}" for each in explanation.job_reasons]
     if explanation.obstacles:
         headings = [("WORKERS", True), ("FOR EXAMPLE", False), ("REASON", False)]
-        grid = Grid([*headings, ("WANTED", False), ("FOUND", False)])
-        blocks += ["", Table(grid, [_row(each) for each in explanation.obstacles]), ""]
+        headings += [("WANTED", False), ("FOUND", False)]
+        blocks += ["", Table(headings, [_row(each) for each in explanation.obstacles]), ""]
     for by in ("requirements", "start"):
         clauses = [each for each in explanation.clauses if each.by == by]
         if clauses:
             blocks += [_clauses(clauses), ""]
     if explanation.neighbours:
-        grid = Grid([("POOL", False), ("WHY IT DOES NOT RUN THERE", False)])
+        headings = [("POOL", False), ("WHY IT DOES NOT RUN THERE", False)]
         rows = [[each.pool, f"it {neighbour_words(each)}"] for each in explanation.neighbours]
-        blocks += [Table(grid, rows), ""]
+        blocks += [Table(headings, rows), ""]
     blocks.append(f"{why[:1].upper()}{why[1:]}.")
     if hint:
         blocks.append(f"hint: {hint}")
@@ -78,11 +77,11 @@ _FIELDS = (
 
 
 def _clauses(clauses: list[ClauseCount]) -> Table:
-    """Clauses with the workers that they leave, and the values at the one that comes closest."""
+    """Lists clauses with the workers that they leave, and the values at the closest worker."""
     headings = [("ALONE", True), ("SO FAR", True), ("UNDEFINED", True)]
-    grid = Grid([*headings, (clauses[0].by.upper(), False), ("AT THE CLOSEST", False)])
+    headings += [(clauses[0].by.upper(), False), ("AT THE CLOSEST", False)]
     return Table(
-        grid,
+        headings,
         [
             [
                 f"{each.alone:,} of {each.of:,}",

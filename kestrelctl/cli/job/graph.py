@@ -8,18 +8,18 @@ from pathlib import Path
 
 import click
 
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.job.arguments import jobs_argument
 from kestrelctl.cli.show.command_output import CommandOutput, Record, Table
-from kestrelctl.cli.show.grid import Grid, cut
+from kestrelctl.cli.show.lines import cut
 from kestrelctl.core.model.job.after import WantedEnd
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.grammar.id_ranges import LAST
 from kestrelctl.protocol.answers import GraphEdge, GraphNode, JobGraph
 from kestrelctl.protocol.requests import DrawGraph
 
-#: Deeper levels are not set in further: they would leave the screen.
+#: Deeper levels are not indented further: they would leave the screen.
 _DEEPEST = 10
 _LONGEST_NAME = 40
 _DRAW_SECONDS = 120.0
@@ -69,7 +69,7 @@ def graph(invocation: Invocation, jobs: str, dot: bool, svg: Path | None) -> Non
 
 
 def as_text(graph: JobGraph) -> Record:
-    """A line for each job, set in by how many come before it, with what it waits for."""
+    """Makes a line for each job, indented by its depth, with the jobs that it waits for."""
     after = _after(graph)
     depth: dict[int, int] = {}
     rows = []
@@ -88,13 +88,13 @@ def as_text(graph: JobGraph) -> Record:
             ]
         )
     headings = [("JOB", False), ("NAME", False), ("STATE", False), ("ENDED", True)]
-    table = Table(Grid([*headings, ("AFTER", False)]), rows)
+    table = Table([*headings, ("AFTER", False)], rows)
     name = ",".join(str(node.job_id) for node in graph.nodes)
     return Record(name, graph, [table])
 
 
 def dot_text(graph: JobGraph) -> str:
-    """The same in Graphviz's language: https://graphviz.org/doc/info/lang.html."""
+    """Writes the graph in Graphviz's language: https://graphviz.org/doc/info/lang.html."""
     ids = {node.job_id for node in graph.nodes}
     lines = ["digraph jobs {", '  node [shape=box, style="rounded,filled"];']
     lines += [f"  {node.job_id} [{_looks(node)}];" for node in graph.nodes]
@@ -118,7 +118,7 @@ def _after(graph: JobGraph) -> dict[int, list[GraphEdge]]:
 
 
 def _known(edge: GraphEdge, ids: dict[int, int] | set[int]) -> list[int]:
-    """Those of a range of parents that are in the drawing."""
+    """The parents in the range of an edge that are in the drawing."""
     return [each for each in range(edge.first, edge.last + 1) if each in ids]
 
 
@@ -128,10 +128,10 @@ def _words(edge: GraphEdge) -> str:
 
 
 async def _draw(program: str, text: str, path: Path) -> None:
-    """Has Graphviz draw a graph.
+    """Lets Graphviz draw a graph.
 
     Raises:
-        KestrelError: it could not.
+        KestrelError: Graphviz could not draw it.
     """
     process = await asyncio.create_subprocess_exec(
         program,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import click
 
+from kestrelctl.access.connection import Connection
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.cli.connection import Connection
 from kestrelctl.cli.job.arguments import jobs_argument
 from kestrelctl.cli.job.view import all_pages, job_name, memory, memory_time
-from kestrelctl.cli.show.command_output import Column, Listing
+from kestrelctl.cli.show.command_output import Listing
+from kestrelctl.cli.show.grid import Column
 from kestrelctl.core.model.plural import plural
+from kestrelctl.grammar.click_numbers import WholeNumber
 from kestrelctl.grammar.deadline_words import Since, parse_since
-from kestrelctl.grammar.quantities import WholeNumber, ago, duration
+from kestrelctl.grammar.quantities import ago, duration
 from kestrelctl.protocol.answers import JobView
 from kestrelctl.protocol.requests import ENDED_STATES, ListJobs
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.job.arguments import job_argument, tell_which, view_told
 from kestrelctl.cli.job.output_files import OutputFiles, check_pattern
-from kestrelctl.cli.job.stored_logs import StoredLogs
 from kestrelctl.cli.job.task_logs import ASK_SECONDS, Missing, TaskLog, TaskLogs, pieces, why_empty
 from kestrelctl.cli.show.command_output import Record
 from kestrelctl.cli.show.follow import MOST_FOLLOWED, follow
+from kestrelctl.client.stored_logs import StoredLogs
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.id_ranges import parse_tasks
 from kestrelctl.grammar.task_ranges import parse_array

@@ -1,12 +1,10 @@
-"""`--on-end COMMAND`: what is run here, at the submitter's side, when a job has ended."""
+"""`--on-end COMMAND`: a command that runs here, at the submitter's side, when a job has ended."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import Sequence
-
-import click
 
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.core.model.job.shell_text import SHELL
@@ -15,23 +13,16 @@ from kestrelctl.protocol.answers import JobView
 
 _STANDARD_ERROR = 2
 
-on_end_option = click.option(
-    "--on-end",
-    metavar="COMMAND",
-    help="Run a shell command on this machine when a job has ended; "
-    "it finds $KESTREL_JOB and $KESTREL_OUTCOME.",
-)
-
 
 class OnEnd:
     """Runs a command for each job that has ended, one after the other.
 
-    What the command prints goes to standard error: standard output is what scripts read. Its
-    failure is told and changes nothing else.
+    The output of the command goes to standard error, because scripts read standard output. If the
+    command fails, the user is told, and nothing else changes.
 
     Args:
-        command: a line for the shell; None for nothing to be run.
-        pool: which one the job is in, as the user said; empty if he did not.
+        command: a line for the shell; None if nothing is to be run.
+        pool: the pool of the job, as the user named it; empty if the user named none.
     """
 
     def __init__(self, command: str | None, screen: Screen, pool: str) -> None:
@@ -41,14 +32,14 @@ class OnEnd:
         self._last: asyncio.Task[None] | None = None
 
     def begin(self, view: JobView) -> None:
-        """A job has ended: its command runs as soon as those before it have."""
+        """Runs the command for a job that has ended, after the commands that began before."""
         self._begin(f"job {view.job_id}", variables(view))
 
     def begin_once(self, ids: str, views: Sequence[JobView]) -> None:
-        """The same of several jobs that were submitted as one, when the last of them has ended.
+        """Runs the command once for several jobs submitted as one, when the last has ended.
 
         Args:
-            ids: theirs, as commands take them.
+            ids: the ids of the jobs, as commands take them.
         """
         self._begin(f"jobs {ids}", variables_of_several(ids, views))
 
@@ -57,7 +48,7 @@ class OnEnd:
             self._last = asyncio.create_task(self._run(self._command, whose, found, self._last))
 
     async def finish(self) -> None:
-        """Waits until all of them have been run."""
+        """Waits until all commands have ended."""
         if self._last is not None:
             await self._last
 
@@ -90,7 +81,7 @@ class OnEnd:
 
 
 def variables(view: JobView) -> dict[str, str]:
-    """What the command finds of a job in its environment. `docs/cli.md` lists the variables."""
+    """The environment variables that tell the command about a job; `docs/cli.md` lists them."""
     return {
         "KESTREL_JOB": str(view.job_id),
         "KESTREL_JOB_NAME": view.name,
@@ -105,7 +96,7 @@ def variables(view: JobView) -> dict[str, str]:
 
 
 def variables_of_several(ids: str, views: Sequence[JobView]) -> dict[str, str]:
-    """The same of several jobs: their ids, what became of them together, and sums of counts."""
+    """The same for several jobs: their ids, their common outcome, and sums of their counts."""
     states = {view.state for view in views}
     bad = next((state for state in ("failed", "cancelled") if state in states), "done")
     together = JobView(

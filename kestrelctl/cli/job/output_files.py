@@ -1,13 +1,13 @@
-"""What tasks wrote, into files of whoever submits: `submit --stdout`, `job logs --to`."""
+"""Writes the output of tasks to files of the submitter: `submit --stdout`, `job logs --to`."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
 
-from kestrelctl.cli.connection import Connection
-from kestrelctl.cli.job.stored_logs import StoredLogs
+from kestrelctl.access.connection import Connection
 from kestrelctl.cli.job.task_logs import TaskLogs
+from kestrelctl.client.stored_logs import StoredLogs
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.grammar.file_patterns import IN_FILE_NAMES
@@ -18,7 +18,7 @@ NUMBER = "{n}"
 
 
 def check_pattern(pattern: str, tasks: int) -> None:
-    """UsageError if several tasks would have one file, or another one than was meant."""
+    """Raises UsageError if several tasks would share a file, or have another one than was meant."""
     other = IN_FILE_NAMES.search(pattern)
     if other is not None:
         raise UsageError(
@@ -37,15 +37,15 @@ def check_pattern(pattern: str, tasks: int) -> None:
 
 
 class OutputFiles:
-    """The files that were written.
+    """Writes the output of tasks to files.
 
     Args:
-        stored: for what is in the file share.
+        stored: reads the output that is in the file share.
 
     Attributes:
         stream: `stdout` or `stderr`.
         pattern: the name of a task's file, with `{n}` for its number.
-        tasks: how many files there are: one for each task that has started.
+        tasks: the number of files: one for each task that has started.
     """
 
     def __init__(self, stored: StoredLogs, stream: str, pattern: str) -> None:
@@ -55,11 +55,11 @@ class OutputFiles:
         self.tasks = 0
 
     async def write(self, connection: Connection, view: JobView) -> None:
-        """Writes the files of a job's tasks; what was there under these names is replaced.
+        """Writes the files of a job's tasks; files that had these names are replaced.
 
         Raises:
             KestrelError: a file cannot be written.
-            Incomplete: some of what tasks wrote cannot be had any more; the rest is written.
+            Incomplete: some of the output cannot be had any more; the rest is written.
         """
         logs = TaskLogs(connection, self._stored, view.job_id, self.stream)
         async for task_id, log in logs.each():
@@ -79,5 +79,5 @@ class OutputFiles:
         logs.missing.check()
 
     def sentence(self, job_id: int) -> str:
-        """What was written, for people."""
+        """Says what was written, for people."""
         return f"job {job_id}: {self.stream} of {plural(self.tasks, 'task')}, to {self.pattern}"

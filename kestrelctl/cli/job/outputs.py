@@ -1,10 +1,10 @@
-"""How much the tasks of a job wrote, and where that is."""
+"""Says how much the tasks of a job wrote, and where that is."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.core.model.end_reason import EndKind, EndReason
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.plural import plural
@@ -13,14 +13,14 @@ from kestrelctl.grammar.quantities import short_address, size
 from kestrelctl.protocol.answers import JobView, Tasks, TaskView
 from kestrelctl.protocol.requests import ListTasks
 
-#: How many tasks are looked at: those of one answer.
+#: The most tasks that are looked at: those of one answer.
 MOST_TASKS = 1000
 _MOST_WORKERS = 5
 
 
 async def output_of(connection: Connection, view: JobView) -> tuple[str, str]:
-    """A sentence on the output of a job's tasks that have ended, and one on the files that they
-    left; empty where there is nothing."""
+    """Returns a sentence on the output of a job's tasks that have ended, and one on the files that
+    they left; empty if there is nothing."""
     states = [TaskState.DONE, TaskState.FAILED, TaskState.LOST, TaskState.CANCELLED]
     request = ListTasks(job=str(view.job_id), states=states, limit=MOST_TASKS)
     page = await ask(connection, request, Tasks)
@@ -33,7 +33,7 @@ async def output_of(connection: Connection, view: JobView) -> tuple[str, str]:
 
 
 def describe_files(tasks: Sequence[TaskView], address: str = "") -> str:
-    """How many files they left, and what these take, or at which address they are."""
+    """Says how many files tasks left, and their size, or the address where they are."""
     left = [task for task in tasks if task.output_files]
     if not left:
         return ""
@@ -43,7 +43,7 @@ def describe_files(tasks: Sequence[TaskView], address: str = "") -> str:
 
 
 def describe(tasks: Sequence[TaskView]) -> str:
-    """How much they wrote, who has it, and what was cut off."""
+    """Says how much tasks wrote, who has it, and how many were cut off."""
     wrote = [task for task in tasks if task.stdout_bytes or task.stderr_bytes]
     if not wrote:
         return ""

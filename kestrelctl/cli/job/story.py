@@ -7,20 +7,22 @@ from collections.abc import Sequence
 
 import click
 
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.job.arguments import job_argument
 from kestrelctl.cli.show.command_output import CommandOutput, Record, plain
+from kestrelctl.cli.show.lines import aligned, text_width
 from kestrelctl.cli.show.screen import Mode
 from kestrelctl.core.model.job.hold import POOL
+from kestrelctl.grammar.click_numbers import WholeNumber
 from kestrelctl.grammar.id_ranges import parse_tasks
-from kestrelctl.grammar.quantities import WholeNumber, short_address
+from kestrelctl.grammar.quantities import short_address
 from kestrelctl.protocol.answers import Story, StoryEntry
 from kestrelctl.protocol.requests import TellStory
 
 _SHOWN = 200
-#: What happened, where {on} is ` on w3`, and {by} is ` by ada@example.org`. A cause that a sentence
-#: does not name follows in brackets unless it is the worker, then the detail.
+#: The sentence for each event; {on} is ` on w3`, and {by} is ` by ada@example.org`. A cause that a
+#: sentence does not name follows in brackets unless it is the worker, then the detail.
 _SENTENCES = {
     "submitted": "submitted{by}",
     "cancelled": "cancelled{by}",
@@ -51,7 +53,7 @@ _SENTENCES = {
     "queued": "waits at {worker} behind others",
     "running": "runs{on}",
 }
-#: What follows the loss or failure of an attempt if the task did not run again for it.
+#: The events after the loss or failure of an attempt that mean that the task did not run again.
 _NOT_AGAIN = ("ended", "found-again", "retried")
 
 
@@ -83,16 +85,16 @@ def story(invocation: Invocation, job: str, tasks: Sequence[list[int]], limit: i
 
 
 def report(told: Story, *, of_day: bool = False) -> Record:
-    """The story as lines.
+    """Writes the story as lines.
 
     Args:
-        of_day: whether each begins with the time of day, too.
+        of_day: whether each line begins with the time of day.
     """
     job = told.job
     attempts = {} if told.more else attempts_by_number(told.entries)
     since = [offset(entry.at - job.submitted_at) for entry in told.entries]
     whose = ["job" if entry.task_id is None else f"task {entry.task_id}" for entry in told.entries]
-    widths = [max(map(len, cells), default=0) for cells in (since, whose)]
+    at_width, who_width = (max(map(text_width, cells), default=0) for cells in (since, whose))
     name = f" ({job.name})" if job.name else ""
     blocks = [f"job {job.job_id}{name}, since {_local(job.submitted_at)}"]
     blocks += [f"task {task_id} has the item {item}" for task_id, item in told.items.items()]
@@ -102,7 +104,8 @@ def report(told: Story, *, of_day: bool = False) -> Record:
         attempt = attempts.get((entry.task_id, entry.number))
         said = (f"attempt {attempt} " if attempt else "") + sentence(entry)
         said += "; runs again" if goes_on else ""
-        blocks.append(f"{day}{at:>{widths[0]}}  {who:<{widths[1]}}  {said}")
+        at = aligned(at, at_width, right=True)
+        blocks.append(f"{day}{at}  {aligned(who, who_width)}  {said}")
     return Record(
         str(job.job_id),
         {
@@ -116,7 +119,7 @@ def report(told: Story, *, of_day: bool = False) -> Record:
 
 
 def sentence(entry: StoryEntry) -> str:
-    """What happened, without when and to which task."""
+    """Says what happened, but not when and to which task."""
     worker = short_address(entry.worker) or "?"
     pattern = _SENTENCES.get(entry.what, "{what}{on}")
     if entry.what == "lost" and entry.cause == "unable":
@@ -135,10 +138,10 @@ def sentence(entry: StoryEntry) -> str:
 
 
 def _run_again(entries: Sequence[StoryEntry]) -> list[bool]:
-    """For each entry, whether it is an attempt that came to nothing, and its task runs again.
+    """Tells of each entry whether it ends an attempt that came to nothing and is run again.
 
-    A failure or refusal is an entry only if its task runs again, unless that is ended first.
-    Whether a loss was the last that the task may have is told by what follows.
+    A failure or refusal is an entry only if its task runs again, unless the task is ended first.
+    The next entry of the task tells whether a loss was the last that the task may have.
     """
     following: dict[int | None, StoryEntry] = {}
     found: list[bool] = []
@@ -152,7 +155,7 @@ def _run_again(entries: Sequence[StoryEntry]) -> list[bool]:
 
 
 def attempts_by_number(entries: Sequence[StoryEntry]) -> dict[tuple[int | None, int], int]:
-    """Counts the attempts of each task that had several: 1, 2, ... by task and number.
+    """Counts the attempts of each task that had several: 1, 2, ..., by task and number.
 
     Later attempts have higher numbers. Empty if attempts may be missing.
     """
@@ -171,7 +174,7 @@ def attempts_by_number(entries: Sequence[StoryEntry]) -> dict[tuple[int | None, 
 
 
 def offset(seconds: float) -> str:
-    """A time since the submission: `+1.25 s`, `+2m 05s`, `+3h 00m 05s`, `+2d 03h 00m 05s`."""
+    """Writes a time since submission: `+1.25 s`, `+2m 05s`, `+3h 00m 05s`, `+2d 03h 00m 05s`."""
     sign = "-" if round(seconds, 2) < 0 else "+"
     size = abs(seconds)
     if size < 99.995:

@@ -1,4 +1,4 @@
-"""What tasks of a job wrote, fetched from the manager and from workers, in pieces."""
+"""Fetches the output of a job's tasks from the manager and from workers, in pieces."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.job.stored_logs import StoredLogs
-from kestrelctl.cli.job.wait import why_ended
+from kestrelctl.access.connection import Connection, ask
+from kestrelctl.cli.job.view import why_ended
 from kestrelctl.cli.show.command_output import CommandOutput
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.show.terminal_text import TerminalText
+from kestrelctl.client.stored_logs import StoredLogs
 from kestrelctl.core.model.job.task_state import FINAL_STATES, TaskState
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import FileDamaged, FileExpired, Incomplete, NotFound, Unreachable
@@ -23,13 +23,13 @@ from kestrelctl.protocol.answers import Log, LogPage, Tasks
 from kestrelctl.protocol.requests import AllLogs, ListTasks, Logs
 from kestrelctl.protocol.views import TaskOutput
 
-#: How long a piece of output is waited for: a worker may have to be asked for it.
+#: The time to wait for a piece of output: a worker may have to be asked for it.
 ASK_SECONDS = 60.0
-#: How many tasks an error names.
+#: The most tasks that an error names.
 _MOST_NAMED = 10
-#: Of so many long outputs the beginnings are fetched from their workers at a time.
+#: The most long outputs whose beginnings are fetched from their workers at a time.
 _MOST_AHEAD = 8
-#: So many outputs are held meanwhile: one that is slow to come does not gather all that follow it.
+#: The most outputs held meanwhile, so that a slow one does not gather all that follow it.
 _MOST_HELD = 1_000
 
 
@@ -42,7 +42,7 @@ _ENDED = {
 
 
 class Missing:
-    """What could not be shown."""
+    """The output that could not be shown."""
 
     def __init__(self) -> None:
         self._bytes = 0
@@ -56,11 +56,11 @@ class Missing:
             self.add_all_of(task_id, log.why_missing)
 
     def add_all_of(self, task_id: int, why: str) -> None:
-        """Notes a task of whose output nobody knows how much is missing."""
+        """Notes a task whose output is missing, nobody knows how much of it."""
         self._tasks.setdefault(task_id, why)
 
     def check(self) -> None:
-        """Incomplete if anything is missing."""
+        """Raises Incomplete if anything is missing."""
         if not self._tasks:
             return
         ids = ", ".join(map(str, list(self._tasks)[:_MOST_NAMED]))
@@ -77,7 +77,7 @@ class Missing:
 
 
 class LogPiece(NamedTuple):
-    """A piece of output, and what is said of it."""
+    """A piece of output, and the answer that describes it."""
 
     data: bytes
     log: Log
@@ -87,10 +87,10 @@ class TaskLog(CommandOutput):
     """A stream of one task.
 
     Args:
-        alone: whether it is the only one: then people are told where something is missing.
+        alone: whether it is the only one; then people are told where something is missing.
 
     Attributes:
-        is_empty: whether it was printed, and nothing was in it.
+        is_empty: whether it was printed and had nothing in it.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class TaskLog(CommandOutput):
         )
 
     async def data(self) -> AsyncIterator[bytes]:
-        """What it wrote, as far as it can be had, in pieces."""
+        """Yields the output of the task, as far as it can be had, in pieces."""
         async for piece in self._pieces:
             yield piece.data
 
@@ -163,7 +163,7 @@ class TaskLogs(CommandOutput):
     """A stream of many tasks, one after another.
 
     Attributes:
-        shown: how many of them were printed.
+        shown: the number of tasks whose output was printed.
     """
 
     many = True
@@ -194,7 +194,7 @@ class TaskLogs(CommandOutput):
         await self.tabulate(screen)
 
     async def each(self) -> AsyncIterator[tuple[int, TaskLog]]:
-        """The tasks that wrote something; of the next long outputs, the beginnings are fetched."""
+        """Yields the tasks that wrote something; fetches the starts of the next long outputs."""
         ahead: deque[tuple[TaskOutput, asyncio.Task[Log] | None]] = deque()
         fetching = 0
         try:
@@ -229,7 +229,7 @@ class TaskLogs(CommandOutput):
         return task_id, TaskLog(self._job_id, task_id, self._stream, pieces, alone=False)
 
     async def _outputs(self) -> AsyncIterator[TaskOutput]:
-        """What the manager has of each task; the next page is on its way while one is read."""
+        """Yields what the manager has of each task; asks for a page while the last one is read."""
 
         def next_page(after: int) -> asyncio.Task[LogPage]:
             request = AllLogs(job=str(self._job_id), stream=self._stream, after=after)
@@ -257,14 +257,14 @@ class TaskLogs(CommandOutput):
             found = pieces(self._connection, self._stored, await first, self._stream, self.missing)
             async for piece in found:
                 yield piece
-        except NotFound as error:  # of one that has just begun, or whose worker went away
+        except NotFound as error:  # the task has just begun, or its worker went away
             why = error.cause or error.message
             self.missing.add_all_of(task_id, why)
             yield LogPiece(b"", Log(id="", data=b"", size_bytes=0, why_missing=why))
 
 
 async def why_empty(connection: Connection, job_id: int, task_id: int, stream: str) -> str:
-    """That a task wrote nothing to a stream, and where to look instead: not where nothing is."""
+    """Says that a task wrote nothing to a stream, and where else to look if anything is there."""
     request = ListTasks(job=str(job_id), ids=[task_id])
     [task] = (await ask(connection, request, Tasks)).tasks
     if task.state not in FINAL_STATES:
@@ -282,11 +282,11 @@ async def why_empty(connection: Connection, job_id: int, task_id: int, stream: s
 async def pieces(
     connection: Connection, share: StoredLogs, first: Log, stream: str, missing: Missing
 ) -> AsyncIterator[LogPiece]:
-    """A task's output, from its start to its end: from the share, or what else has it.
+    """Yields a task's output, from its start to its end: from the share, or what else has it.
 
     Args:
         first: the first piece of it.
-        missing: is told what is missing of it.
+        missing: is told which parts of it are missing.
     """
     request = Logs(job=str(first.job_id), task_id=first.task_id, stream=stream)
     log = first

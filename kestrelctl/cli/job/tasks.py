@@ -8,33 +8,34 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import click
 import msgspec
 
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.job.arguments import job_argument, view_told
-from kestrelctl.cli.job.view import memory
-from kestrelctl.cli.job.wait import why_ended
-from kestrelctl.cli.show.command_output import Column, CommandOutput, Listing
+from kestrelctl.cli.job.view import memory, why_ended
+from kestrelctl.cli.show.command_output import CommandOutput, Listing
+from kestrelctl.cli.show.grid import Column
 from kestrelctl.core.model.job.task_state import TaskState
+from kestrelctl.grammar.click_numbers import WholeNumber
 from kestrelctl.grammar.id_ranges import LAST, parse_tasks
-from kestrelctl.grammar.quantities import WholeNumber, duration, short_address, size
+from kestrelctl.grammar.quantities import duration, short_address, size
 from kestrelctl.protocol.answers import Tasks, TaskView
 from kestrelctl.protocol.requests import ListTasks
 
-#: Of so many tasks that are named one answer holds all, with their items.
+#: The most named tasks that one answer can hold, with their items.
 _IDS_AT_ONCE = 250
 _ON_TERMINAL = 100
-#: What `job retry` runs again of itself.
+#: The states of the tasks that `job retry` runs again if none are named.
 _BAD = [TaskState.FAILED, TaskState.LOST]
 
 
 def _checkpoint(task: TaskView) -> str:
-    """Which one is the latest, and how old it is."""
+    """Shows the number of the latest checkpoint, and how old it is."""
     found = task.checkpoint
     return "" if found is None else f"{found.n} ({duration(found.age_seconds)} ago)"
 
 
 def _memory(task: TaskView) -> str:
-    """The most that it took, or what it has now; `-` if it has run and that is not known."""
+    """Shows the most memory it took, or has now; `-` if it has run and that is not known."""
     known = task.peak_bytes or task.memory_bytes
     return memory(known) if known or task.wall_seconds is not None else ""
 
@@ -57,7 +58,7 @@ _COLUMNS: list[Column[TaskView]] = [
     Column("ITEM", lambda t: t.item or "", sparse=True),
     Column("REASON", lambda t: why_ended(t.reason, t.exit_code, t.signal)),
 ]
-#: Of jobs that have stages.
+#: The column of jobs that have stages.
 _STAGE: Column[TaskView] = Column("STAGE", lambda t: t.stage)
 
 
@@ -110,7 +111,7 @@ def tasks(
 async def _pages(
     first: Tasks, others: AsyncIterator[Tasks], limit: int, on_cut: Callable[[], None]
 ) -> AsyncIterator[Sequence[TaskView]]:
-    """Pages of tasks, asked for as they are read.
+    """Yields pages of tasks, asked for as they are read.
 
     Args:
         limit: the most tasks in all; 0 for no limit.
@@ -128,7 +129,7 @@ async def _pages(
 
 
 async def _answers(connection: Connection, request: ListTasks) -> AsyncIterator[Tasks]:
-    """All pages: of the tasks with certain ids, piece by piece, or from the first to the last."""
+    """Yields all pages: of tasks with given ids, piece by piece, or from the first to the last."""
     replace = msgspec.structs.replace
     for start in range(0, len(request.ids), _IDS_AT_ONCE):
         part = replace(request, ids=request.ids[start : start + _IDS_AT_ONCE])

@@ -1,32 +1,31 @@
-"""How jobs are found and shown."""
+"""Finds and shows jobs."""
 
 from __future__ import annotations
 
 import asyncio
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.show.command_output import Column, Listing, Record, Table
-from kestrelctl.cli.show.grid import Grid, cut
-from kestrelctl.cli.submit.job_file import SCRATCH
-from kestrelctl.core.jobs.job import how_stopped
-from kestrelctl.core.model.job.checkpoint_rules import DEFAULT_SECONDS
-from kestrelctl.core.model.job.ending_rules import rules_text
-from kestrelctl.core.model.job.stage import Stage
+from kestrelctl.access.connection import Connection, ask
+from kestrelctl.cli.show.command_output import Listing, Record, Table
+from kestrelctl.cli.show.grid import Column
+from kestrelctl.cli.show.lines import cut
+from kestrelctl.core.model.end_reason import how_stopped
 from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.result import how_it_ended
 from kestrelctl.errors import KestrelError, NotFound
+from kestrelctl.grammar.job_options import NAMED_ASSETS, OPTIONS
 from kestrelctl.grammar.quantities import ago, duration, short_address, size
 from kestrelctl.grammar.why_waiting import conclusion
 from kestrelctl.protocol.answers import JobExplanation, JobLine, Jobs, JobView
 from kestrelctl.protocol.requests import ExplainJob, ListJobs
 
-#: What stands where the name or command of another user's job would.
+#: Stands in place of the name or command of another user's job.
 PRIVATE = "(private)"
-#: For how many waiting jobs a list says why they wait: each takes a request.
+#: The most waiting jobs for which a list says why they wait: each takes a request.
 _MOST_REASONS = 20
 _GIB_HOUR = 2**30 * 3600.0
 _SPREAD = {
@@ -40,10 +39,10 @@ _LONGEST_COMMAND = 60
 
 
 async def one_job(connection: Connection, job_id: str, *, details: bool = False) -> JobView:
-    """One job.
+    """Asks for one job.
 
     Args:
-        details: with what lists leave out.
+        details: whether to include what lists leave out.
 
     Raises:
         NotFound: there is none of that id.
@@ -57,10 +56,10 @@ async def one_job(connection: Connection, job_id: str, *, details: bool = False)
 async def all_pages(
     connection: Connection, request: ListJobs, limit: int
 ) -> tuple[list[JobView], int]:
-    """Jobs, newest last, and how many there are, however many were asked for.
+    """Returns jobs, the newest last, and how many there are, however many were asked for.
 
     Args:
-        limit: at most so many, the newest; 0 for all.
+        limit: the most jobs to return, the newest; 0 for all.
     """
     found: list[JobView] = []
     total: int | None = None
@@ -76,9 +75,9 @@ async def all_pages(
 
 
 async def why_waiting(connection: Connection, views: Sequence[JobView]) -> dict[int, str]:
-    """By job id: why nothing runs of an active job. Only for the newest twenty such jobs."""
+    """Says by job id why nothing runs of an active job, for the newest twenty such jobs."""
     stuck = [view for view in views if view.state == "active" and view.waiting and not view.running]
-    stuck = [view for view in stuck if view.whole]  # of others' jobs the pool does not say
+    stuck = [view for view in stuck if view.whole]  # the pool does not explain others' jobs
 
     async def why(view: JobView) -> str:
         try:
@@ -93,11 +92,11 @@ async def why_waiting(connection: Connection, views: Sequence[JobView]) -> dict[
 
 
 def job_list(views: Sequence[JobView], now: float, reasons: dict[int, str]) -> Listing[JobView]:
-    """A line for each job, however many tasks it has.
+    """Makes a line for each job, however many tasks it has.
 
     Args:
         now: seconds since the epoch.
-        reasons: by job id, why it waits.
+        reasons: the reasons why jobs wait, by job id.
     """
     columns: list[Column[JobView]] = [
         Column("JOB", lambda v: str(v.job_id), right=True),
@@ -120,20 +119,20 @@ def job_list(views: Sequence[JobView], now: float, reasons: dict[int, str]) -> L
 
 
 def job_name(view: JobView) -> str:
-    """What stands for a job in a list."""
+    """The name of a job in a list: its name or its command."""
     said = view.name or cut(_command(view), _LONGEST_COMMAND)
     return said or unnamed(view)
 
 
 def unnamed(job: JobView | JobLine) -> str:
-    """What stands for a job whose name and command are not for this user."""
+    """The name shown for a job whose name and command are not for this user."""
     if job.guest_of:
         return f"guest of {job.guest_of}: {short_address(job.owner)}"
     return PRIVATE
 
 
 def totals(views: Sequence[JobView], of: int = 0) -> str:
-    """One line for all of them.
+    """Sums up jobs in one line.
 
     Args:
         of: how many jobs there are, if these are only the newest.
@@ -149,29 +148,17 @@ def totals(views: Sequence[JobView], of: int = 0) -> str:
     return f"{jobs}; tasks: {', '.join(counts) or 'none'}"
 
 
-def _checkpoints(view: JobView) -> str:
-    program = view.spec.program
-    if not program.checkpoints:
-        return ""
-    every = duration(program.checkpoint_seconds or DEFAULT_SECONDS)
-    code = program.checkpoint_exit
-    goes_on = "" if code is None else f", and exit code {code} goes on"
-    used = f"; {plural(view.resumed, 'attempt')} went on from one"
-    return f"{shlex.join(program.checkpoints)} every {every}{goes_on}{used}"
-
-
 def job_record(view: JobView, now: float, reason: str, output: str, files: str) -> Record:
-    """Everything about a job.
+    """Shows everything about a job.
 
     Args:
         now: seconds since the epoch.
-        reason: why it waits, if it does.
-        output: how much its tasks wrote, and where that is.
-        files: how many its tasks left.
+        reason: says why it waits, if it does.
+        output: says how much its tasks wrote, and where that is.
+        files: says how many files its tasks left.
     """
-    spec, program = view.spec, view.spec.program
-    environment = program.environment
     span = f" ({view.ids})" if view.whole else ""
+    resumed = plural(view.resumed, "attempt") + " went on from a checkpoint"
     blocks: list[tuple[str, str] | Table] = [
         ("job", f"{view.job_id} {view.name}".rstrip()),
         ("state", ", ".join(filter(None, (_state(view), stop_words(view))))),
@@ -180,12 +167,8 @@ def job_record(view: JobView, now: float, reason: str, output: str, files: str) 
         ("owner", view.owner),
         ("guest of", view.guest_of),
         ("command", _command(view) or PRIVATE),
-        ("directory", (program.workdir or SCRATCH) if view.whole else ""),
         ("inputs", shlex.join(view.inputs or ())),
         ("standard input", view.stdin),
-        ("outputs", shlex.join(program.outputs)),
-        ("outputs go to", program.output_to),
-        ("checkpoints", _checkpoints(view)),
         ("tasks", f"{view.tasks:,}{span}"),
         ("", totals([view]).partition("tasks: ")[2]),
         ("submitted", ago(view.submitted_at, now)),
@@ -194,37 +177,9 @@ def job_record(view: JobView, now: float, reason: str, output: str, files: str) 
         ("time of a task", duration(view.mean_seconds)),
         ("output", output),
         ("files", files),
-        ("standard error", "into standard output" if program.join else ""),
-        ("logs", "kept in the file share" if program.keep_logs else ""),
-        ("priority", str(spec.priority)),
-        ("spans", f"{spec.span:,} workers at once" if spec.span > 1 else ""),
-        ("cpus", f"{spec.request.get('cpus', 0):g}"),
-        ("memory", size(int(spec.request.get("memory", 0)))),
-        ("disk", size(int(spec.request.get("disk", 0)))),
-        *((name, f"{n:.10g}") for name, n in sorted(spec.request.items()) if name not in _NAMED),
-        ("retry memory", ", then ".join(map(size, spec.retry_memory_bytes))),
-        ("requires", " ".join(spec.requires)),
-        ("requirements", spec.requirements),
-        ("rank", spec.rank),
-        ("environment", environment.of if environment else ""),
-        ("neighbours", "none: it stays on the pool's own workers" if spec.stays else ""),
-        ("max running", str(spec.max_running or "")),
-        ("max failures", str(spec.max_failures) if view.whole else ""),
-        ("endings", rules_text(spec)),
-        ("back-off", _pauses(view)),
-        ("after each", f"task of job {spec.after_each}" if spec.after_each else ""),
-        ("hold after", f"{plural(spec.hold_after, 'failure')} in a row" if spec.hold_after else ""),
-        ("stop after", plural(spec.stop_after, "failed task") if spec.stop_after else ""),
-        ("max losses", str(spec.max_losses) if view.whole else ""),
-        ("on worker lost", spec.on_worker_lost.value if view.whole else ""),
-        ("time limit", duration(program.time_limit_seconds)),
-        ("time request", duration(spec.time_request_seconds)),
         ("deadline", _deadline(view, now)),
-        ("stop signal", f"SIG{program.stop_signal}" if program.stop_signal else ""),
-        ("stop grace", duration(program.stop_grace_seconds)),
-        ("variables", shlex.join(f"{name}={value}" for name, value in program.env.items())),
-        ("cleanup", shlex.join(program.cleanup)),
-        *((f"stage {stage.name}", _stage(stage)) for stage in program.stages),
+        *_asked(view),
+        ("resumed", resumed if view.resumed else ""),
         ("running now", _running(view, now)),
         ("attempts", f"{view.attempts:,} with results" if view.attempts else ""),
         ("processor time", duration(view.cpu_seconds)),
@@ -237,8 +192,16 @@ def job_record(view: JobView, now: float, reason: str, output: str, files: str) 
     return Record(str(view.job_id), view, blocks)
 
 
-#: Assets with a line of their own.
-_NAMED = ("cpus", "memory", "disk")
+#: The options of a job that everybody sees.
+_OF_ANYBODY = ("priority", *NAMED_ASSETS, "asset")
+
+
+def _asked(view: JobView) -> Iterator[tuple[str, str]]:
+    """Yields the options of the job that are shown, with their titles."""
+    for option in OPTIONS:
+        if option.row is not None and (view.whole or option.name in _OF_ANYBODY):
+            title = option.row.title or option.name.replace("-", " ")
+            yield title, option.row.shows(view.spec)
 
 
 def memory(peak_bytes: int | None) -> str:
@@ -256,7 +219,7 @@ def memory_time(byte_seconds: float | None, attempts: int | None = None) -> str:
     """Memory over time, in gibibyte hours, or in a smaller unit times seconds; empty for none.
 
     Args:
-        attempts: how many it is of. `-` if there are some and it is not known.
+        attempts: the number of attempts it is of; `-` if there are some and it is not known.
     """
     if byte_seconds is None and attempts:
         return "-"
@@ -267,7 +230,7 @@ def memory_time(byte_seconds: float | None, attempts: int | None = None) -> str:
 
 
 def _running(view: JobView, now: float) -> str:
-    """What tasks use that have run for a while."""
+    """Says what the tasks that have run for a while use."""
     use = view.running_use
     if use is None:
         return ""
@@ -279,7 +242,7 @@ def _running(view: JobView, now: float) -> str:
 
 
 def _spread(view: JobView) -> list[tuple[str, str] | Table]:
-    """The percentiles of what ended tasks took."""
+    """Shows the percentiles of what ended tasks took."""
     if not view.spread:
         return []
     of = plural(view.spread_tasks, "ended task")
@@ -295,24 +258,24 @@ def _spread(view: JobView) -> list[tuple[str, str] | Table]:
     headings = [("OF A TASK", False), ("P50", True), ("P90", True), ("P99", True), ("MOST", True)]
     return [
         ("percentiles", f"of {'a sample of ' if view.sampled else ''}{of}"),
-        Table(Grid(headings), rows),
+        Table(headings, rows),
     ]
 
 
 def stop_words(view: JobView) -> str:
-    """What stopped a job that nobody cancelled; empty if nothing did."""
+    """Says what stopped a job that nobody cancelled; empty if nothing did."""
     return how_stopped(view.stopped_by, view.failed + view.lost) if view.stopped_by else ""
 
 
 def _state(view: JobView) -> str:
-    """The state; of a service that runs, that it is one; of a job on hold, that it is held."""
+    """The state of a job; `service` for an active service, `held` for a job on hold."""
     if view.hold is not None:
         return "held"
     return "service" if view.spec.service and view.state == "active" else view.state
 
 
 def _hold(view: JobView, now: float) -> str:
-    """Who holds it, since when and why."""
+    """Says who holds the job, since when and why."""
     if view.hold is None:
         return ""
     why = f": {view.hold.reason}" if view.hold.reason else ""
@@ -320,7 +283,7 @@ def _hold(view: JobView, now: float) -> str:
 
 
 def _stage_sums(view: JobView) -> list[Table]:
-    """How the stages of ended tasks went."""
+    """Shows the mean times and repetitions of the stages of ended tasks."""
     if not view.stage_sums:
         return []
     headings = [("STAGE", False), ("TASKS", True), ("MEAN", True), ("REPEATED", True)]
@@ -328,15 +291,7 @@ def _stage_sums(view: JobView) -> list[Table]:
         [each.name, f"{each.tasks:,}", duration(each.mean_seconds), f"{each.repeated:,}"]
         for each in view.stage_sums
     ]
-    return [Table(Grid(headings), rows)]
-
-
-def _stage(stage: Stage) -> str:
-    """Its command, and what is said of its tries."""
-    limit = f"{duration(stage.time_limit_seconds)} a try" if stage.time_limit_seconds else ""
-    tries = f"up to {plural(stage.tries, 'try', 'tries')}" if stage.tries > 1 else ""
-    rules = ", ".join(filter(None, (limit, tries)))
-    return shlex.join(stage.argv) + (f" ({rules})" if rules else "")
+    return [Table(headings, rows)]
 
 
 def _deadline(view: JobView, now: float) -> str:
@@ -347,11 +302,12 @@ def _deadline(view: JobView, now: float) -> str:
     return f"{moment}, in {duration(left)}" if left > 0 else f"{moment}, over"
 
 
-def _pauses(view: JobView) -> str:
-    longest = duration(view.spec.max_backoff_seconds)
-    words = (duration(view.spec.backoff_seconds), f"at most {longest}" if longest else "")
-    return ", ".join(filter(None, words))
-
-
 def _command(view: JobView) -> str:
     return shlex.join(view.spec.program.argv)
+
+
+def why_ended(reason: str, exit_code: int | None, signal: int) -> str:
+    """Says why a task ended as it did, in a few words; empty if there is nothing to say."""
+    if not (reason or signal or exit_code):
+        return ""
+    return how_it_ended(reason, signal, exit_code or 0)

@@ -1,4 +1,4 @@
-"""Waiting for jobs to end: for `job wait` and `submit --wait`."""
+"""Waits for jobs to end: for `job wait` and `submit --wait`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 
-from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.job.view import stop_words
+from kestrelctl.access.connection import Connection, ask
+from kestrelctl.cli.job.view import stop_words, why_ended
 from kestrelctl.cli.show.progress import Look, shown
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.core.model.job.hold import Hold
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.plural import plural
-from kestrelctl.core.model.result import how_it_ended
 from kestrelctl.errors import (
     KestrelError,
     NotAllowed,
@@ -28,14 +27,15 @@ from kestrelctl.grammar.why_waiting import conclusion
 from kestrelctl.protocol.answers import Ended, JobExplanation, Jobs, JobView, Tasks, TaskView
 from kestrelctl.protocol.requests import ExplainJob, ListTasks, Watch
 
-#: How often the pool is asked again; the end itself is pushed, and known at once.
+#: The time between two questions to the pool; the end itself is pushed, and known at once.
 INTERVAL_SECONDS = 2.0
 PROGRESS_INTERVAL_SECONDS = 0.5
-#: How long a pool may be silent (a manager being restarted, say) before waiting is given up.
+#: The longest silence of a pool (while its manager restarts, say) before waiting is given up.
 PATIENCE_SECONDS = 120.0
-#: So many jobs one request can ask about.
+#: The most jobs that one request can ask about.
 MOST_AT_ONCE = 500
-#: How often it is asked whether jobs of which nothing runs could run at all, and of how many.
+#: The time between two checks whether jobs of which nothing runs could run at all, and the most
+#: jobs that one checks.
 LOOK_SECONDS = 10.0
 _MOST_EXPLAINED = 5
 _ASK_SECONDS = 10.0
@@ -56,22 +56,22 @@ async def until_ended(
     """Waits until all selected jobs have ended.
 
     Args:
-        jobs: a selection; what it means is settled at the start.
+        jobs: a selection; its jobs are settled at the start.
         look: where to show how far they are.
-        any_one: until the first of them has ended.
+        any_one: whether to wait only until the first of them has ended.
         pieces: the same jobs as several selections, if they are more than one request can name.
         on_ended: is told of each of them once, as soon as it has ended.
 
-    Of a job of which no task can ever run it is said so, and why; waiting goes on, because a worker
-    may join.
+    If no task of a job can ever run, it says so, and why; waiting goes on, because a worker may
+    join.
 
     Returns:
-        The jobs as they ended, in the order of their ids; of any one that which ended first.
+        The jobs as they ended, in the order of their ids; with `any_one` the one that ended first.
 
     Raises:
         KestrelError: the selection was refused.
-        NotFound: any one is waited for, and there is none.
-        UsageError: all of these jobs are services, which end by a cancel alone.
+        NotFound: `any_one` is set, and there is no job.
+        UsageError: all of these jobs are services, which end only by a cancel.
         Unreachable: the pool did not answer for two minutes.
     """
     views: dict[int, JobView] = {}
@@ -131,20 +131,20 @@ async def until_ended(
 
 
 def _part(active: list[int], turn: int) -> list[int]:
-    """As many jobs as one request can name: each time the next ones of all, in turn."""
+    """Returns as many jobs as one request can name, in each turn the next ones of all."""
     parts = -(-len(active) // MOST_AT_ONCE)
     start = turn % parts * MOST_AT_ONCE
     return active[start : start + MOST_AT_ONCE]
 
 
 def pieces_of(first: int, last: int) -> list[str]:
-    """Jobs with ids in a row as selections that requests can name."""
+    """Splits jobs with consecutive ids into selections that requests can name."""
     starts = range(first, last + 1, MOST_AT_ONCE)
     return [f"{start}-{min(last, start + MOST_AT_ONCE - 1)}" for start in starts]
 
 
 def sentences(views: Sequence[JobView]) -> list[str]:
-    """How jobs have ended: a line each; of many, one for all and one for each that was not done."""
+    """Says how jobs ended: a line each; if many, one for all and one for each that was not done."""
     if len(views) <= MOST_AT_ONCE:
         return [sentence(view) for view in views]
     bad = [view for view in views if view.state != "done"]
@@ -154,7 +154,7 @@ def sentences(views: Sequence[JobView]) -> list[str]:
 
 
 def _tell_holds(views: Sequence[JobView], told: dict[int, Hold | None], screen: Screen) -> None:
-    """Says of each job that is on hold that it is, once for each hold."""
+    """Warns of each job that is on hold, once for each hold."""
     for view in views:
         if view.hold is not None and told.get(view.job_id) != view.hold:
             why = f": {view.hold.reason}" if view.hold.reason else ""
@@ -167,7 +167,7 @@ def _tell_holds(views: Sequence[JobView], told: dict[int, Hold | None], screen: 
 
 
 class _Hopes:
-    """Says of jobs that no worker could ever run that it is so: waiting may never end."""
+    """Warns of jobs that no worker could ever run: waiting may never end."""
 
     def __init__(self, connection: Connection, screen: Screen) -> None:
         self._connection = connection
@@ -176,7 +176,7 @@ class _Hopes:
         self._next_at = 0.0
 
     async def look(self, views: Sequence[JobView]) -> None:
-        """Asks about those that wait, now and then; of each it tells once, unless why changes."""
+        """Asks about waiting jobs now and then; warns of each once, unless the reason changes."""
         now = asyncio.get_running_loop().time()
         if self._screen.quiet or now < self._next_at:
             return
@@ -206,7 +206,7 @@ async def check(connection: Connection, views: Sequence[JobView]) -> None:
     """Passes if every task of every job was done.
 
     Raises:
-        TasksFailed: how many were not, and the reasons of the first.
+        TasksFailed: says how many were not, and the reasons of the first.
     """
     bad = [view for view in views if view.state != "done"]
     if not bad:
@@ -241,15 +241,8 @@ def _failure(task: TaskView) -> str:
     return f"task {task.task_id}{worker}: {why}" if why else ""
 
 
-def why_ended(reason: str, exit_code: int | None, signal: int) -> str:
-    """Why a task ended as it did, in a few words; empty if there is nothing to say."""
-    if not (reason or signal or exit_code):
-        return ""
-    return how_it_ended(reason, signal, exit_code or 0)
-
-
 def sentence(view: JobView) -> str:
-    """`job 7 done: 1,000 tasks in 12 s`."""
+    """Says how a job ended: `job 7 done: 1,000 tasks in 12 s`."""
     took = (view.ended_at or view.submitted_at) - view.submitted_at
     return f"job {view.job_id} {view.state}: {plural(view.tasks, 'task')} in {duration(took)}"
 
@@ -273,7 +266,7 @@ def _update(views: dict[int, JobView], fresh: Sequence[JobView]) -> None:
 async def _ask_patiently(
     connection: Connection, active: Sequence[int], screen: Screen
 ) -> list[JobView]:
-    """How far jobs are; a pool that is away is given time to come back."""
+    """Asks how far jobs are; a pool that is away is given time to come back."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + PATIENCE_SECONDS
     request = Watch(jobs=",".join(map(str, active)))

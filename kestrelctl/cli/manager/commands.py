@@ -1,4 +1,4 @@
-"""`kestrelctl manager …`: be the manager of a pool, and keep copies of what it knows."""
+"""`kestrelctl manager …`: runs the manager of a pool, and copies its store."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from kestrelctl.core.model.neighbour import RECLAIM_MINUTES
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.worker.isolation import RUNGS
 from kestrelctl.errors import NotFound, UsageError
-from kestrelctl.grammar.quantities import Number, WholeNumber, parse_digits, parse_duration
+from kestrelctl.grammar.click_numbers import Number, WholeNumber
+from kestrelctl.grammar.quantities import parse_digits, parse_duration
 
 if TYPE_CHECKING:
     from kestrelctl.store.backup import Copy
 
 
-#: Ended jobs are kept for so long at least.
+#: The shortest time for which ended jobs are kept.
 SHORTEST_KEEP_SECONDS = 60.0
 
 _copied_data_dir = click.option(
@@ -44,7 +45,7 @@ _copied_data_dir = click.option(
 
 
 def parse_usage_interval(text: str) -> float:
-    """Seconds; 0 for `never`."""
+    """Reads an interval in seconds; 0 for `never`."""
     if text.strip() == "never":
         return 0.0
     seconds = parse_duration(text)
@@ -57,7 +58,7 @@ def parse_usage_interval(text: str) -> float:
 
 
 def parse_half_life(text: str) -> float:
-    """Seconds."""
+    """Reads a half-life in seconds."""
     seconds = parse_duration(text)
     if seconds < SHORTEST_HALF_LIFE_SECONDS:
         raise UsageError(
@@ -68,7 +69,7 @@ def parse_half_life(text: str) -> float:
 
 
 def parse_starving_time(text: str) -> float:
-    """Seconds."""
+    """Reads a time in seconds."""
     seconds = parse_duration(text)
     if seconds < SHORTEST_STARVING_SECONDS:
         raise UsageError(
@@ -79,7 +80,7 @@ def parse_starving_time(text: str) -> float:
 
 
 def parse_keep_time(text: str) -> float | None:
-    """Seconds; None for `forever`."""
+    """Reads a time in seconds; None for `forever`."""
     if text.strip() == "forever":
         return None
     try:
@@ -96,7 +97,7 @@ def parse_keep_time(text: str) -> float | None:
 
 
 def parse_keep_number(text: str) -> int | None:
-    """How many; None for `all`."""
+    """Reads a number of jobs; None for `all`."""
     if text.strip() == "all":
         return None
     number = parse_digits(text.strip(), (1 << 62) - 1)
@@ -450,17 +451,17 @@ def _default_data_dir() -> Path:
 
 
 def _store_of(invocation: Invocation, data_dir: Path | None) -> Path:
-    """Where a manager on this machine keeps its store, whether it runs or not.
+    """Finds the directory where a manager on this machine keeps its store, whether it runs or not.
 
     Args:
-        data_dir: as `--data-dir` says; None for the directory of the pool that is named, or else
-            the manager's default directory, or else that of the usual pool of `up`.
+        data_dir: the directory of `--data-dir`; None for the directory of the pool that is named,
+            or else the manager's default directory, or else that of the usual pool of `up`.
 
     Raises:
         NotFound: there is no such pool.
         UsageError: there are several, or both options name one.
     """
-    from kestrelctl.cli.context import named_local_pool, usual_local_pool
+    from kestrelctl.access.context import named_local_pool, usual_local_pool
     from kestrelctl.local.pool_state import known_pools, manager_directory
 
     if data_dir is not None:

@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def mail_options(command: F) -> F:
-    """Adds `--smtp` and what belongs to it to a command."""
+    """Adds `--smtp` and the options that belong to it to a command."""
     for option in (
         click.option("--mail-from", default="", metavar="ADDRESS", help="Sender of the mail."),
         click.option(
@@ -50,7 +50,7 @@ def mail_options(command: F) -> F:
 
 
 def mail_words(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """The values of these options as words for `manager run`.
+    """Returns the values of these options as words for `manager run`.
 
     Raises:
         UsageError: see `mail_server`.

@@ -1,4 +1,4 @@
-"""The option that says who may read metrics; of whatever serves some."""
+"""The option that says who may read metrics, for each program that serves them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kestrelctl.grammar.quantities import split_words
 def _readers(
     _ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """The addresses, one by one. UsageError if one is none."""
+    """Returns the addresses, one by one. Raises UsageError if one is no address."""
     from kestrelctl.metrics.readers import Readers
 
     addresses = split_words(given)

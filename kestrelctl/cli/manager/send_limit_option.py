@@ -18,11 +18,11 @@ HINT = "write all=10 for 10 messages a second, work=100,1M for 1 MiB a second, t
 
 
 def parse_send_limits(given: tuple[str, ...]) -> dict[SendKind, SendLimit]:
-    """Limits by kind.
+    """Reads limits by kind.
 
     Args:
-        given: `KIND=MESSAGES`, `KIND=MESSAGES,SIZE` or `KIND=,SIZE`, each a second; of several of
-            one kind the last counts.
+        given: `KIND=MESSAGES`, `KIND=MESSAGES,SIZE` or `KIND=,SIZE`, each a second; if there are
+            several of one kind, the last one counts.
     """
     return dict(map(_limit, given))
 

@@ -1,15 +1,15 @@
-"""`kestrelctl pool asset …`: what the whole pool has, such as licences."""
+"""`kestrelctl pool asset …`: assets of the whole pool, such as licences."""
 
 from __future__ import annotations
 
 import click
 
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
-from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.redial import Redial
-from kestrelctl.cli.show.command_output import Column, CommandOutput, Listing, Record
+from kestrelctl.cli.show.command_output import CommandOutput, Listing
+from kestrelctl.cli.show.grid import Column
 from kestrelctl.core.model.validate import MOST_TOKENS
-from kestrelctl.grammar.quantities import WholeNumber
+from kestrelctl.grammar.click_numbers import WholeNumber
 from kestrelctl.protocol.answers import Assets
 from kestrelctl.protocol.requests import ListAssets, RemoveAsset, SetAsset
 from kestrelctl.protocol.views import AssetView
@@ -30,12 +30,8 @@ def set_(invocation: Invocation, name: str, total: int) -> None:
     Tasks ask for them with `submit --asset NAME=1`. If more are held than that, nothing is stopped:
     none are handed out until enough came back.
     """
-
-    async def work(redial: Redial) -> CommandOutput:
-        done = await redial.change(SetAsset(name=name, total=total), twice=True)
-        return Record(name, {"changed": done.what}, [f"the pool has {total:,} {name}"])
-
-    invocation.talk_again(work, as_admin=True)
+    request = SetAsset(name=name, total=total)
+    invocation.change(request, lambda _: f"the pool has {total:,} {name}")
 
 
 @asset.command("remove", cls=CliCommand)
@@ -46,12 +42,7 @@ def remove(invocation: Invocation, name: str) -> None:
 
     What holds some goes on. Tasks that ask for it wait for a worker that offers it.
     """
-
-    async def work(redial: Redial) -> CommandOutput:
-        done = await redial.change(RemoveAsset(name=name), twice=False)
-        return Record(name, {"changed": done.what}, [f"the pool has no {name} any more"])
-
-    invocation.talk_again(work, as_admin=True)
+    invocation.change(RemoveAsset(name=name), lambda _: f"the pool has no {name} any more")
 
 
 @asset.command("list", cls=CliCommand)

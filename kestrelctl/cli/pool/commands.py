@@ -6,8 +6,8 @@ import asyncio
 
 import click
 
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import Invocation, Noun, pass_invocation
-from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.pool.asset import asset
 from kestrelctl.cli.pool.events import events
 from kestrelctl.cli.pool.policy import policy
@@ -59,7 +59,7 @@ def status(invocation: Invocation) -> None:
 @pass_invocation
 def chat(invocation: Invocation, show_password: bool) -> None:
     """Show how to reach the pool with a chat client: address, server, account."""
-    from kestrelctl.cli.context import read_password
+    from kestrelctl.access.context import read_password
 
     context = invocation.find_context(invocation.pool)
     account = context.user
@@ -127,7 +127,7 @@ def metrics(invocation: Invocation, text: bool) -> None:
 
 
 def _page(url: str) -> str:
-    """A page of this machine, whatever proxies the environment names."""
+    """Reads a page of this machine, whatever proxies the environment names."""
     import urllib.request
 
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -140,7 +140,7 @@ def _page(url: str) -> str:
 
 
 def report(found: PoolSummary, now: float) -> Record:
-    """A pool, for people and for programs.
+    """Describes a pool, for people and for programs.
 
     Args:
         now: seconds since the epoch.
@@ -181,7 +181,7 @@ def report(found: PoolSummary, now: float) -> Record:
 
 
 def _used(found: PoolSummary, name: str) -> str:
-    """How much of an asset is taken: `cpus 3 of 8`."""
+    """Says how much of an asset is taken: `cpus 3 of 8`."""
     whole = found.capacity[name]
     used = whole - found.free.get(name, 0.0)
     if name in ("memory", "disk"):

@@ -1,4 +1,4 @@
-"""`kestrelctl pool events`: what became of workers."""
+"""`kestrelctl pool events`: the events of workers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from datetime import datetime
 
 import click
 
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.show.command_output import Column, Listing
+from kestrelctl.cli.show.command_output import Listing
 from kestrelctl.cli.show.follow import INTERVAL_SECONDS, PATIENCE_SECONDS
+from kestrelctl.cli.show.grid import Column
 from kestrelctl.core.membership.event import EventQuery, MembershipEvent
 from kestrelctl.core.model.member_change import MEMBER_KINDS
 from kestrelctl.errors import Busy, TimedOut, Unreachable, UsageError
@@ -32,7 +33,7 @@ _COLUMNS: list[Column[MembershipEvent]] = [
 
 
 def shown_time(at: float) -> str:
-    """A moment, in the time of this machine: `2026-11-24 03:11:07`."""
+    """Writes a moment in the time of this machine: `2026-11-24 03:11:07`."""
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -45,7 +46,7 @@ def shown_time(at: float) -> str:
     "--kind",
     default="",
     type=click.Choice(["", *MEMBER_KINDS]),
-    help="Show only these; repeatable.",
+    help="Show only events of this kind.",
     metavar="KIND",
 )
 @click.option(
@@ -103,7 +104,7 @@ async def _pages(
 async def _followed(
     connection: Connection, invocation: Invocation, request: ListEvents
 ) -> AsyncIterator[list[MembershipEvent]]:
-    """Pages as they come; a pool that is away is given time to come back."""
+    """Yields pages as they come; a pool that is away is given time to come back."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + PATIENCE_SECONDS
     while True:

@@ -1,4 +1,4 @@
-"""`kestrelctl pool policy …`: what tasks are charged on which workers."""
+"""`kestrelctl pool policy …`: rules for what tasks are charged on which workers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TextIO
 
 import click
 
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
-from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.redial import Redial
-from kestrelctl.cli.show.command_output import Column, CommandOutput, Listing, Record
+from kestrelctl.cli.show.command_output import CommandOutput, Listing, Record
+from kestrelctl.cli.show.grid import Column
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.protocol.answers import Policies
@@ -43,13 +43,11 @@ def set_(invocation: Invocation, name: str, file: TextIO, workers: str) -> None:
         text = file.read()
     except UnicodeDecodeError as error:
         raise UsageError(f"{file.name} is no text", cause=str(error)) from None
-
-    async def work(redial: Redial) -> CommandOutput:
-        done = await redial.change(SetPolicy(name=name, workers=workers, text=text), twice=True)
-        data = {"changed": done.what, "workers": done.tasks}
-        return Record(name, data, [f"policy {name} is in force for {plural(done.tasks, 'worker')}"])
-
-    invocation.talk_again(work, as_admin=True)
+    invocation.change(
+        SetPolicy(name=name, workers=workers, text=text),
+        lambda done: f"policy {name} is in force for {plural(done.tasks, 'worker')}",
+        counts_workers=True,
+    )
 
 
 @policy.command("remove", cls=CliCommand)
@@ -57,12 +55,7 @@ def set_(invocation: Invocation, name: str, file: TextIO, workers: str) -> None:
 @pass_invocation
 def remove(invocation: Invocation, name: str) -> None:
     """Remove a policy. For admins."""
-
-    async def work(redial: Redial) -> CommandOutput:
-        done = await redial.change(RemovePolicy(name=name), twice=False)
-        return Record(name, {"changed": done.what}, [f"policy {name} is removed"])
-
-    invocation.talk_again(work, as_admin=True)
+    invocation.change(RemovePolicy(name=name), lambda _: f"policy {name} is removed")
 
 
 @policy.command("list", cls=CliCommand)

@@ -1,4 +1,4 @@
-"""What it means that the manager cannot write its store."""
+"""Explains what it means that the manager cannot write its store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 
 def store_trouble(error: str, since: float | None) -> str:
-    """What a store that cannot be written means for the pool; empty if it can."""
+    """Says what a store that cannot be written means for the pool; empty if it can be written."""
     if not error:
         return ""
     begun = "" if since is None else time.strftime(" since %H:%M:%S", time.localtime(since))

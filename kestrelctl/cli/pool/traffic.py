@@ -1,4 +1,4 @@
-"""`kestrelctl pool traffic`: what advertisements cost the network, predicted and measured."""
+"""`kestrelctl pool traffic`: the network traffic of advertisements, predicted and measured."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from math import ceil
 import click
 import msgspec
 
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.show.command_output import CommandOutput, Record, Table, plain
-from kestrelctl.cli.show.grid import Grid
 from kestrelctl.core.counting.traffic import (
     CondorTraffic,
     HeartbeatTraffic,
@@ -24,14 +23,15 @@ from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.use import Use
 from kestrelctl.errors import Unreachable
-from kestrelctl.grammar.quantities import Number, WholeNumber, duration
+from kestrelctl.grammar.click_numbers import Number, WholeNumber
+from kestrelctl.grammar.quantities import duration
 from kestrelctl.protocol import codec
 from kestrelctl.protocol import workers as work
 from kestrelctl.protocol.answers import Traffic
 from kestrelctl.protocol.requests import PoolTraffic
 from kestrelctl.xmpp import stanza
 
-#: An ordinary worker in an ordinary pool.
+#: The addresses and the ad of an ordinary worker in an ordinary pool.
 _POOL = "pool@pool.internal"
 _WORKER = "node-0001@workers.pool.internal/node-0001"
 _AD = WorkerAd(
@@ -44,17 +44,17 @@ _AD = WorkerAd(
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes of a stanza without TLS and TCP: as a worker sends it, and as the manager gets it."""
+    """Bytes of stanzas without TLS and TCP: as a worker sends them, as the manager gets them."""
 
     ad_sent: int
     ad_received: int
     heartbeat_sent: int
     heartbeat_received: int
-    usage_received: int  #: of one that tells of as many tasks as one does on average
+    usage_received: int  #: for a message that tells of the average number of tasks
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
-    """What the manager saw of one kind of message; bytes are those of the JSON text."""
+    """The rate of one kind of message at the manager; bytes are those of the JSON text."""
 
     kind: str
     direction: str
@@ -63,7 +63,7 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """A live pool over `seconds`, beside what its workers should send when they have no tasks."""
+    """A live pool over `seconds`, beside the traffic that is predicted for its workers."""
 
     seconds: float
     workers: int
@@ -73,7 +73,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """What `pool traffic` says; rates are those at the manager, all that workers send together."""
+    """The result of `pool traffic`; rates are those at the manager, of all workers together."""
 
     cores: int
     idle: HeartbeatTraffic
@@ -130,11 +130,11 @@ def traffic(
 
 
 def forecast(workers: int, cores: int, running: int) -> Forecast:
-    """The traffic of a pool of that size.
+    """Predicts the traffic of a pool of that size.
 
     Args:
-        cores: of each worker; here they make no difference.
-        running: tasks that run, and have for long.
+        cores: processors of each worker; here they make no difference.
+        running: tasks that run, and have run for long.
     """
     idle = heartbeat_traffic(workers, Config())
     usage = usage_traffic(workers, running, Config().usage_seconds)
@@ -152,10 +152,10 @@ def forecast(workers: int, cores: int, running: int) -> Forecast:
 
 
 def sizes(tasks: int = 1) -> Sizes:
-    """How large an ad, a sign of life, and what tasks use are on the wire.
+    """Measures how large an ad, a sign of life, and a usage report of tasks are on the wire.
 
     Args:
-        tasks: that one message tells of.
+        tasks: the tasks that one usage report tells of.
     """
     uses = [Use((3 << 40) + n, 86_400.125, 172_800.25, 1 << 30) for n in range(tasks)]
     usage = codec.encode(work.RunningUsage(uses=uses))
@@ -171,7 +171,7 @@ def sizes(tasks: int = 1) -> Sizes:
 
 
 async def watch(connection: Connection, seconds: float) -> Measured:
-    """What a manager received and sent in that time.
+    """Measures what a manager receives and sends in that time.
 
     Raises:
         Unreachable: the manager was started anew meanwhile.
@@ -207,7 +207,7 @@ async def watch(connection: Connection, seconds: float) -> Measured:
 
 
 def report(told: Forecast) -> Record:
-    """The forecast, and what was measured, for people and for programs."""
+    """Shows the forecast, and what was measured, for people and for programs."""
     idle, condor = told.idle, told.condor
     blocks: list[tuple[str, str] | Table | str] = [
         ("workers", f"{idle.workers:,}, of {told.cores} cores: one ad each, whatever the cores"),
@@ -251,5 +251,5 @@ def report(told: Forecast) -> Record:
             for r in measured.rates
         ]
         if rows:
-            blocks.append(Table(Grid(headings), rows))
+            blocks.append(Table(headings, rows))
     return Record(f"{told.messages_per_second:.1f}", plain(told), blocks)

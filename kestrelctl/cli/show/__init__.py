@@ -1,1 +1,1 @@
-"""How commands show what they have to say."""
+"""Shows the output of commands."""

@@ -1,4 +1,4 @@
-"""What a request changed, for the commands that change something."""
+"""Shows what a request changed, for the commands that change something."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kestrelctl.core.model.plural import plural
 from kestrelctl.grammar.quantities import short_address
 from kestrelctl.protocol.answers import Changed
 
-#: More are only counted.
+#: The most that are named; more are only counted.
 _MOST_NAMED = 10
 
 
@@ -27,10 +27,10 @@ class Changes(CommandOutput):
         kept: str = "not ended yet",
     ) -> None:
         """Args:
-        verb: what happened to them, e.g. `cancelled`.
-        noun: what they are, e.g. `job`.
-        nothing: what to say if nothing was changed.
-        kept: why some were left as they are.
+        verb: the word for the change, e.g. `cancelled`.
+        noun: the word for one of them, e.g. `job`.
+        nothing: the remark if nothing was changed.
+        kept: the reason why some were left as they are.
         """
         self._changed = changed
         self._verb = verb

@@ -1,7 +1,7 @@
 """The values that commands produce, and how each is printed in each mode (`-o`).
 
-A command returns a `CommandOutput`, and cannot forget a mode: what it returns knows its names
-(quiet), its data (json, jsonl) and its table.
+A command returns a `CommandOutput`, which knows its names (quiet), its data (json, jsonl) and its
+table, so no command can forget a mode.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from kestrelctl.cli.show.grid import Grid
+from kestrelctl.cli.show.grid import Column, Grid, cell_columns
+from kestrelctl.cli.show.lines import aligned, text_width
 from kestrelctl.cli.show.screen import Mode, Screen
 from kestrelctl.grammar.one_line import one_line
 
@@ -23,18 +24,18 @@ T = TypeVar("T")
 
 
 class CommandOutput(abc.ABC):
-    """What a command found."""
+    """The result of a command."""
 
     #: Whether there are several entries: a JSON array instead of an object.
     many = False
 
     @abc.abstractmethod
     def entries(self) -> AsyncIterator[tuple[str, object]]:
-        """The name (quiet) and the data (json) of each thing found."""
+        """Yields the name (quiet) and the data (json) of each thing found."""
 
     @abc.abstractmethod
     async def tabulate(self, screen: Screen) -> None:
-        """Prints it for people."""
+        """Prints the result for people."""
 
     async def name(self, screen: Screen) -> None:
         """Prints the bare names, one on each line."""
@@ -62,23 +63,6 @@ async def show(output: CommandOutput, screen: Screen) -> None:
         await output.tabulate(screen)
 
 
-@dataclass(frozen=True, slots=True)
-class Column(Generic[T]):
-    """A column of a table.
-
-    Attributes:
-        right: numbers line up at their right ends.
-        wide: only with `-o wide`.
-        sparse: only where the first page has something for it.
-    """
-
-    title: str
-    cell: Callable[[T], str]
-    right: bool = False
-    wide: bool = False
-    sparse: bool = False
-
-
 class Listing(CommandOutput, Generic[T]):
     """Several things of a kind, one on each line; they may come in pages."""
 
@@ -95,9 +79,9 @@ class Listing(CommandOutput, Generic[T]):
     ) -> None:
         """Args:
         pages: the things, or an iterator over pages of them.
-        name: what identifies one (quiet).
-        nothing: what to say if there are none.
-        remarks: what to say after all of them.
+        name: returns what identifies one (quiet).
+        nothing: the remark if there are none.
+        remarks: the remarks after all of them.
         """
         self._pages = _one_page(pages) if isinstance(pages, Sequence) else pages
         self._columns = columns
@@ -112,13 +96,13 @@ class Listing(CommandOutput, Generic[T]):
 
     async def tabulate(self, screen: Screen) -> None:
         columns = [c for c in self._columns if not c.wide or screen.mode is Mode.WIDE]
-        grid: Grid | None = None
+        grid: Grid[T] | None = None
         async for page in self._pages:
             if page:
                 if grid is None:
                     columns = [c for c in columns if not c.sparse or any(map(c.cell, page))]
-                    grid = Grid([(c.title, c.right) for c in columns])
-                grid.print([[c.cell(thing) for c in columns] for thing in page], screen)
+                    grid = Grid(columns)
+                grid.print(page, screen)
         if grid is None:
             screen.say(self._nothing)
         for remark in self._remarks:
@@ -132,9 +116,10 @@ class Record(CommandOutput):
         self, name: str, data: object, blocks: Sequence[tuple[str, str] | Table | str]
     ) -> None:
         """Args:
-        name: what identifies it (quiet).
-        data: what json shows.
-        blocks: in order: pairs of label and value (left out if empty), tables, sentences.
+        name: the name that identifies it (quiet).
+        data: the data that json shows.
+        blocks: the parts as they follow: pairs of label and value (left out if empty), tables,
+            sentences.
         """
         self._name = name
         self._data = data
@@ -144,14 +129,14 @@ class Record(CommandOutput):
         yield self._name, self._data
 
     async def tabulate(self, screen: Screen) -> None:
-        width = max((len(b[0]) for b in self._blocks if isinstance(b, tuple)), default=0)
+        width = max((text_width(b[0]) for b in self._blocks if isinstance(b, tuple)), default=0)
         for block in self._blocks:
             if isinstance(block, Table):
-                block.grid.print(block.rows, screen)
+                Grid(cell_columns(block.headings)).print(block.rows, screen)
             elif isinstance(block, str):
                 screen.write(f"{one_line(screen.for_people(block))}\n")
             elif block[1]:
-                screen.write(f"{block[0]:<{width}}  {one_line(block[1])}\n")
+                screen.write(f"{aligned(block[0], width)}  {one_line(block[1])}\n")
 
 
 class Records(CommandOutput):
@@ -174,20 +159,24 @@ class Records(CommandOutput):
 
 
 def one_or_several(records: Sequence[Record]) -> CommandOutput:
-    """The record, if there is one; an array in JSON, if there are several."""
+    """Returns the record if there is one; an array in JSON if there are several."""
     return records[0] if len(records) == 1 else Records(records)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A finished table inside a record."""
+    """A finished table inside a record.
 
-    grid: Grid
+    Attributes:
+        headings: (title, right-aligned) of each column.
+    """
+
+    headings: Sequence[tuple[str, bool]]
     rows: Sequence[Sequence[str]]
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON knows it: every field of a struct by its name, defaults included."""
+    """Returns a value as JSON has it: every field of a struct by its name, defaults included."""
     if isinstance(value, msgspec.Struct):
         return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""`kestrelctl job logs -f`: what tasks write while they run, attempt after attempt."""
+"""`kestrelctl job logs -f`: the output of tasks while they run, attempt after attempt."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.job.stored_logs import StoredLogs
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.show.terminal_text import TerminalText
+from kestrelctl.client.stored_logs import StoredLogs
 from kestrelctl.core.model.job.task_state import FINAL_STATES
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import Busy, Incomplete, KestrelError, TimedOut, Unreachable
@@ -19,15 +19,15 @@ from kestrelctl.protocol.answers import Log
 from kestrelctl.protocol.requests import FollowLogs, Logs
 from kestrelctl.protocol.views import AttemptOutput, FollowedLog
 
-#: So many tasks are followed at once: each asks by itself.
+#: The most tasks that are followed at once: each asks by itself.
 MOST_FOLLOWED = 16
-#: How often each is asked for, and how much less often for each that is followed besides.
+#: The pause between two requests for a task, and what each further task adds to it.
 INTERVAL_SECONDS = 0.5
 _MORE_SECONDS = 0.1
-#: How long a pool may be silent before it is given up.
+#: The longest silence of a pool before it is given up.
 PATIENCE_SECONDS = 120.0
 _ASK_SECONDS = 60.0
-#: A line that has become so long is written though it has not ended.
+#: A line that is longer than this is written although it has not ended.
 _LONGEST_LINE_BYTES = 65_536
 
 
@@ -39,10 +39,10 @@ async def follow(
     task_ids: Sequence[int],
     stream: str,
 ) -> None:
-    """Writes what tasks write until all of them have ended; of several, line by line.
+    """Writes the output of tasks until all of them have ended; line by line if there are several.
 
     Args:
-        stored: for what their workers do not give any more.
+        stored: reads the output that their workers do not give any more.
 
     Raises:
         Incomplete: some of it could not be had.
@@ -77,7 +77,7 @@ async def follow(
 
 
 class _Sheet:
-    """Where the output of one task is written: as it is, or with a prefix before each line."""
+    """Writes the output of one task as it is, or with a prefix before each line."""
 
     def __init__(self, screen: Screen, prefix: str) -> None:
         self._screen = screen
@@ -87,11 +87,11 @@ class _Sheet:
         self._at_start = True
 
     def add(self, data: bytes) -> None:
-        """The next piece."""
+        """Writes the next piece."""
         self._write(data if self._text is None else self._text.add(data).encode())
 
     def end(self) -> None:
-        """The output of an attempt is over: what follows begins a line of its own."""
+        """Ends the output of an attempt: what follows begins a line of its own."""
         if self._text is not None:
             self._write(self._text.end().encode())
             self._text = TerminalText()
@@ -123,7 +123,7 @@ class _Followed:
         first: asks for its output from the beginning.
 
     Attributes:
-        missing_bytes, why_missing: what could not be had of it.
+        missing_bytes, why_missing: how much of its output could not be had, and why.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class _Followed:
         self._pause_seconds = pause_seconds
         self._task = f"task {first.task_id}"
         self._reading = 0  # the attempt that is read; 0 for none
-        self._besides = 0  # the one before, of which all was read
+        self._besides = 0  # the attempt before it, which was read to its end
         self._offsets: dict[int, int] = {}
         self._worker = ""
         self._told_that_it_waits = False
@@ -151,7 +151,7 @@ class _Followed:
         self.why_missing = ""
 
     async def until_ended(self) -> None:
-        """Writes what it writes, until it has a final state and all was read."""
+        """Writes the output of the task until it has a final state and all was read."""
         while True:
             answer = await self._ask()
             piece = answer.piece
@@ -159,7 +159,7 @@ class _Followed:
                 known = piece.attempt in self._offsets
                 self._turn_to(piece)
                 if known:
-                    continue  # not from its beginning: that was read before
+                    continue  # this piece is its beginning, which was read before
             if piece is not None:
                 self._read(await self._with_what_is_stored(piece))
                 if piece.more:
@@ -185,7 +185,7 @@ class _Followed:
         self._offsets.setdefault(piece.attempt, 0)
 
     async def _with_what_is_stored(self, piece: AttemptOutput) -> AttemptOutput:
-        """Writes what is missing before a piece, as far as it is in the file share; the rest."""
+        """Writes what is missing before a piece if the file share has it; returns what is left."""
         if not (piece.skipped_bytes and piece.over):
             return piece
         first = self._first
@@ -224,7 +224,7 @@ class _Followed:
         self._besides, self._reading = self._reading, 0
 
     async def _ask(self) -> FollowedLog:
-        """What there is now; a pool that is away is given time to come back."""
+        """Asks for what there is now; a pool that is away is given time to come back."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + PATIENCE_SECONDS
         request = FollowLogs(

@@ -1,4 +1,4 @@
-"""What was seen of a pool so far: its latest overview, and how fast things go."""
+"""Keeps what was seen of a pool so far: its latest overview, and its rates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kestrelctl.protocol.answers import JobLine, JobView, Overview
 
 #: Cancelled tasks do not count as work: a big job would show as millions of tasks a second.
 _FINISHED = ("tasks_done", "tasks_failed", "tasks_lost")
-#: Short: of a pool people want to see what happens now, of a job when it will be done.
+#: It is short: people want to see what a pool does now, but when a job will be done.
 _POOL_WINDOW_SECONDS = 3.0
 
 
@@ -15,7 +15,7 @@ class History:
     """Overviews in the order in which they came.
 
     Attributes:
-        latest: the last one.
+        latest: the latest overview.
         finished, sent: tasks that ended but were not cancelled, and attempts that were handed out.
     """
 
@@ -30,7 +30,7 @@ class History:
         self._jobs: dict[int, Series] = {}
 
     def add(self, overview: Overview) -> None:
-        """A further one. Rates outlast a restart of the manager, unless its clock went back."""
+        """Adds an overview. Rates outlast a restart of the manager, unless its clock went back."""
         before, self.latest = self.latest, overview
         if overview.at < before.at:
             self._begin()
@@ -51,10 +51,10 @@ class History:
 
 
 def finished_tasks(job: JobLine | JobView) -> int:
-    """Tasks of a job that ended of themselves: of these a rate is made."""
+    """Counts the tasks of a job that ended by themselves; rates count these."""
     return job.done + job.failed + job.lost
 
 
 def ended_tasks(job: JobLine | JobView) -> int:
-    """Tasks of a job that have a final state."""
+    """Counts the tasks of a job that have a final state."""
     return finished_tasks(job) + job.cancelled

@@ -1,22 +1,49 @@
-"""Lines of coloured text that keep to a width, and tables of them, for views that are redrawn."""
+"""Lines of coloured text that keep to a width. How wide a character is, rich knows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
-
-from kestrelctl.cli.show.grid import cut, text_width
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from rich.text import Text
-
-T = TypeVar("T")
 
 Line: TypeAlias = list[tuple[str, str]]
 """Pieces of a line: (text, style); a style is a colour, `bold`, `dim` or nothing."""
 
 GAP = 2
+
+
+def text_width(text: str) -> int:
+    """Counts the columns of a text on a terminal: East Asian characters two, accents none."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # here: most output is ASCII, and starts sooner
+
+    return cell_len(text)
+
+
+def cut(text: str, width: int) -> str:
+    """Returns the text, or as much of its beginning as fits before an ellipsis.
+
+    Args:
+        width: the columns that there are, one at least.
+    """
+    if text_width(text) <= width:
+        return text
+    if width <= 1:
+        return "…"
+    if text.isascii():
+        return f"{text[: width - 1]}…"
+    from rich.cells import chop_cells
+
+    return f"{chop_cells(text, width - 1)[0]}…"
+
+
+def aligned(text: str, width: int, *, right: bool = False) -> str:
+    """Returns the text with spaces after it, or before it, up to a width."""
+    space = " " * (width - text_width(text))
+    return space + text if right else text + space
 
 
 def line_text(line: Line) -> str:
@@ -25,7 +52,7 @@ def line_text(line: Line) -> str:
 
 
 def rich_text(lines: Sequence[Line]) -> Text:
-    """Lines as rich shows them."""
+    """Turns lines into a text for rich."""
     from rich.text import Text
 
     text = Text(no_wrap=True, overflow="crop", end="")
@@ -37,7 +64,7 @@ def rich_text(lines: Sequence[Line]) -> Text:
 
 
 def crop(line: Line, width: int) -> Line:
-    """As much of a line as fits; an ellipsis says that there is more."""
+    """Returns as much of a line as fits; an ellipsis says that there is more."""
     fitting: Line = []
     for text, style in line:
         wide = text_width(text)
@@ -56,7 +83,7 @@ def _ellipsis(line: Line) -> Line:
 
 
 def spread(left: Line, right: Line, width: int) -> Line:
-    """Two parts at the two ends of a line; the left one gives way."""
+    """Puts two parts at the two ends of a line; the left one gives way."""
     right = crop(right, width)
     room = width - _width(right)
     left = crop(left, max(0, room - GAP))
@@ -68,74 +95,6 @@ def _width(line: Line) -> int:
 
 
 def bar(share: float, width: int) -> str:
-    """How much of a whole is there: `██████░░░░`."""
+    """Draws a share of a whole: `██████░░░░`."""
     full = round(min(1.0, max(0.0, share)) * width)
     return "█" * full + "░" * (width - full)
-
-
-@dataclass(frozen=True, slots=True)
-class FittedColumn(Generic[T]):
-    """A column of a table.
-
-    Attributes:
-        right: numbers line up at their right ends.
-        width: it is at least so wide; one that `gives` is made narrower down to this.
-        drop: where there is no room, columns go in this order; 0 stays.
-    """
-
-    title: str
-    cell: Callable[[T], str]
-    right: bool = False
-    width: int = 0
-    gives: bool = False
-    drop: int = 0
-    style: Callable[[T], str] = lambda _: ""
-
-
-def table(columns: Sequence[FittedColumn[T]], things: Sequence[T], width: int) -> list[Line]:
-    """A heading and a line for each thing, none wider than `width`."""
-    cells = {column.title: [column.cell(thing) for thing in things] for column in columns}
-    wanted = {
-        column.title: max(column.width, *map(text_width, [column.title, *cells[column.title]]))
-        for column in columns
-    }
-    shown = list(columns)
-    if sum(wanted[c.title] + GAP for c in shown) - GAP > width:
-        # An empty column takes no room from a name.
-        shown = [c for c in shown if not c.drop or any(cells[c.title])]
-    while (excess := sum(wanted[c.title] + GAP for c in shown) - GAP - width) > 0:
-        giving = [c for c in shown if c.gives]
-        dropping = [c for c in shown if c.drop]
-        if excess <= sum(wanted[c.title] - _narrowest(c) for c in giving) or not dropping:
-            _narrow(giving, wanted, excess)
-            break
-        shown.remove(min(dropping, key=lambda c: c.drop))
-    heading: Line = []
-    lines: list[Line] = [[] for _ in things]
-    for column in shown:
-        room = wanted[column.title]
-        gap = " " * GAP if column is not shown[-1] else ""
-        heading.append((_aligned(column.title, room, column.right) + gap, "bold"))
-        for line, thing, cell in zip(lines, things, cells[column.title], strict=True):
-            line.append((_aligned(cell, room, column.right), column.style(thing)))
-            line.append((gap, ""))
-    return [crop(line, width) for line in [heading, *lines]]
-
-
-def _narrowest(column: FittedColumn[T]) -> int:
-    return max(column.width, len(column.title))
-
-
-def _narrow(columns: Sequence[FittedColumn[T]], wanted: dict[str, int], excess: int) -> None:
-    """Takes columns' room away, the widest one's first."""
-    for _ in range(excess):
-        able = [c for c in columns if wanted[c.title] > _narrowest(c)]
-        if not able:
-            return
-        wanted[max(able, key=lambda c: wanted[c.title]).title] -= 1
-
-
-def _aligned(cell: str, room: int, right: bool) -> str:
-    shown = cut(cell, room)
-    space = " " * (room - text_width(shown))
-    return space + shown if right else shown + space

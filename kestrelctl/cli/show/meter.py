@@ -1,4 +1,4 @@
-"""How far the runs of a bench are: bars on a terminal, a line now and then elsewhere."""
+"""Shows how far the runs of a bench are: bars on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Show = Callable[[str, int, int], None]
 
 
 class _Rate(ProgressColumn):
-    """Tasks a second of late."""
+    """The recent rate in tasks a second."""
 
     def render(self, task: Task) -> Text:
         return Text(f"{task.speed:,.1f}/s" if task.speed else "")
@@ -38,13 +38,13 @@ class Bars:
     """A bar for each run.
 
     Args:
-        keep: whether bars stay when they are full. Those of runs that get a row in a table go.
+        keep: whether bars stay when they are full; not if each run gets a row in a table.
     """
 
     def __init__(self, screen: Screen, *, keep: bool) -> None:
         console = Console(stderr=True, no_color=not screen.color)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate())
-        # What is printed on standard output meanwhile stays there, also if that is a file.
+        # Output to standard output meanwhile stays there, even if that is a file.
         self._progress = Progress(
             *columns, TimeRemainingColumn(), console=console, transient=not keep,
             redirect_stdout=False,
@@ -53,21 +53,21 @@ class Bars:
         self._bars: dict[str, TaskID] = {}
 
     def show(self, run: str, tasks: int, done: int) -> None:
-        """How far a run is."""
+        """Shows how far a run is."""
         if run not in self._bars:
             self._bars[run] = self._progress.add_task(f"sleep {run}", total=tasks)
         self._progress.start()
         self._progress.update(self._bars[run], completed=done)
 
     def make_room(self) -> None:
-        """Lets something be printed, which full bars give way to."""
+        """Removes the bars, unless they are kept, so that something can be printed."""
         if not self._keep:
             self.end()
             while self._bars:
                 self._progress.remove_task(self._bars.popitem()[1])
 
     def end(self) -> None:
-        """No more bars."""
+        """Ends the display of bars."""
         self._progress.stop()
 
 

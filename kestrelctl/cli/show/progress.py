@@ -1,4 +1,4 @@
-"""How far jobs are, on standard error: a bar on a terminal, a line now and then elsewhere."""
+"""Shows on standard error how far jobs are: a bar on a terminal, else a line now and then."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kestrelctl.grammar.one_line import one_line
 from kestrelctl.grammar.quantities import duration
 from kestrelctl.protocol.answers import JobView
 
-#: How often a line is printed where standard error is no terminal.
+#: The time between two lines if standard error is no terminal.
 LINE_SECONDS = 10.0
 _NARROWEST_BAR = 8
 _WIDEST_BAR = 50
 
 
 class Look(enum.Enum):
-    """Where it is shown how far jobs are."""
+    """The places where progress of jobs is shown."""
 
     NONE = "none"
     TERMINAL = "terminal"
@@ -32,7 +32,7 @@ class Look(enum.Enum):
 
 
 class JobsProgress:
-    """How far jobs are.
+    """The progress of jobs.
 
     Args:
         clock: seconds that only grow.
@@ -44,7 +44,7 @@ class JobsProgress:
         self._jobs: dict[int, Series] = {}
 
     def lines(self, views: Sequence[JobView], width: int) -> list[Line]:
-        """A line for all of the jobs, and if there are several one for that at work; with bars."""
+        """Makes a line with a bar for all jobs, and if there are several one for a job at work."""
         self._note(views)
         found = [_barred(*self._facts(views), width)]
         active = [view for view in views if view.state in ("active", "cancelling")]
@@ -54,7 +54,7 @@ class JobsProgress:
         return found
 
     def sentence(self, views: Sequence[JobView]) -> str:
-        """The same in words."""
+        """Says the same in words."""
         self._note(views)
         title, _, facts = self._facts(views)
         return f"{title}: {', '.join(text for text, _ in facts)}"
@@ -66,7 +66,7 @@ class JobsProgress:
             self._jobs.setdefault(view.job_id, Series()).add(now, finished_tasks(view))
 
     def _facts(self, views: Sequence[JobView]) -> tuple[str, float, Line]:
-        """What jobs are called, which share of them has ended, and what is known."""
+        """Returns a title of the jobs, the share of their tasks that has ended, and the facts."""
         one = views[0] if len(views) == 1 else None
         series = self._jobs[one.job_id] if one else self._whole
         tasks, ended = sum(view.tasks for view in views), sum(map(ended_tasks, views))
@@ -90,7 +90,7 @@ class JobsProgress:
 
 
 def _barred(title: str, share: float, facts: Line, width: int) -> Line:
-    """Title, bar and facts on one line: the bar takes the room that is left, if there is enough."""
+    """Puts title, bar and facts on one line; the bar takes the room that is left, if enough is."""
     title = one_line(title)
     text = "  ".join(words for words, _ in facts)
     percent = f"{int(100 * share):>3} %"
@@ -106,10 +106,10 @@ def _barred(title: str, share: float, facts: Line, width: int) -> Line:
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """Shows jobs as they were when they were looked at.
+    """Shows jobs as they were at the latest look.
 
     Attributes:
-        lively: somebody watches it.
+        lively: whether somebody watches it.
     """
 
     show: Callable[[Sequence[JobView]], None] = lambda _: None
@@ -118,7 +118,7 @@ class Meter:
 
 @contextlib.contextmanager
 def shown(screen: Screen, look: Look) -> Iterator[Meter]:
-    """Shows how far jobs are, for the length of a `with`, if it is wanted and can be."""
+    """Shows how far jobs are, for the time of a `with`, if that is wanted and possible."""
     if look is Look.NONE or screen.quiet or screen.mode.is_json:
         yield Meter()
     elif sys.stderr.isatty():

@@ -1,4 +1,4 @@
-"""What a command prints, and where: data on standard output, everything else on standard error."""
+"""Prints for a command: data on standard output, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from dataclasses import dataclass, field
 
 from kestrelctl.errors import KestrelError, UsageError
 
-#: The beginning of a command that talks to a pool. These do not, and have no such option or one
-#: that means something else, or name the pool themselves.
+#: The beginning of a command that talks to a pool. The ones excluded here do not talk to a pool,
+#: have no `--pool` or one with another meaning, or name the pool themselves.
 _TALKS = re.compile(
     r"\bkestrelctl (?=[a-z])"
-    r"(?!(?:up|down|manager|fleet|bench|dashboards|worker (?:environment|join|run|service))"
+    r"(?!(?:up|down|manager|fleet|bench|dashboards|context|worker (?:environment|join|run|service))"
     r"(?![a-z-]))"
 )
-#: The beginning of any command. These are for another machine, which has no such checkout.
+#: The beginning of any command. The ones excluded are for another machine, without this checkout.
 _CALLED = re.compile(r"\bkestrelctl (?=[a-z-])(?!worker (?:environment|join)(?![a-z-]))")
 
 
 def as_called(text: str, program: str, pool: str) -> str:
-    """A text whose commands begin as the user's own did.
+    """Rewrites the commands in a text so that they begin as the user's own did.
 
     Args:
-        program: as what the user called it, quoted for a shell.
-        pool: as the user named it; empty for the usual one.
+        program: the name the user called the program by, quoted for a shell.
+        pool: the pool as the user named it; empty for the usual one.
     """
     if pool:
         text = _TALKS.sub(lambda found: f"{found[0]}--pool {shlex.quote(pool)} ", text)
     return _CALLED.sub(lambda _: f"{program} ", text)
 
 
-#: The command, as it is called if nothing else is said.
+#: The usual name of the command.
 PROGRAM = "kestrelctl"
 #: Select Graphic Rendition (ECMA-48, 8.3.117).
 BOLD, DIM, RED, GREEN, YELLOW, CYAN = (f"\x1b[{number}m" for number in (1, 2, 31, 32, 33, 36))
@@ -44,11 +44,11 @@ _PLAIN = "\x1b[0m"
 
 
 class NobodyReads(Exception):
-    """Standard output was closed at its other end. No OSError, which click takes for its own."""
+    """Says that nobody reads standard output now. No OSError, which click takes for its own."""
 
 
 class Mode(enum.StrEnum):
-    """How data are printed (`-o`)."""
+    """The ways in which data are printed (`-o`)."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -62,7 +62,7 @@ class Mode(enum.StrEnum):
 
 
 def parse_mode(text: str) -> Mode:
-    """The mode of that name.
+    """Returns the mode of that name.
 
     Raises:
         UsageError: there is none.
@@ -77,14 +77,14 @@ def parse_mode(text: str) -> Mode:
 
 @dataclass(slots=True)
 class Screen:
-    """Where a command prints.
+    """The place where a command prints.
 
     Attributes:
-        quiet: nothing on standard error but errors.
-        verbose: more on standard error, tracebacks included.
-        pool: the one that was asked for, which commands in texts for people ask, too; empty for the
-            usual one.
-        program: as what the user called the program, in a form that can be pasted into a shell.
+        quiet: whether it prints nothing but errors on standard error.
+        verbose: whether it prints more on standard error, tracebacks included.
+        pool: the pool that was asked for, which commands in texts for people name too; empty for
+            the usual one.
+        program: the name the user called the program by, in a form that can be pasted into a shell.
     """
 
     mode: Mode = Mode.TABLE
@@ -98,14 +98,14 @@ class Screen:
 
     @classmethod
     def of_environment(cls) -> Screen:
-        """What `KESTREL_OUTPUT` and `NO_COLOR` (https://no-color.org) ask for."""
+        """Makes the screen that `KESTREL_OUTPUT` and `NO_COLOR` (https://no-color.org) ask for."""
         screen = cls(color=not os.environ.get("NO_COLOR"))
         if mode := os.environ.get("KESTREL_OUTPUT"):
             screen.mode = parse_mode(mode)
         return screen
 
     def write(self, text: str) -> None:
-        """Data.
+        """Writes data.
 
         Raises:
             NobodyReads: whoever read them has gone.
@@ -118,7 +118,7 @@ class Screen:
             self._is_mid_line = not line.endswith("\n")
 
     def write_bytes(self, data: bytes) -> None:
-        """Data that need not be text.
+        """Writes data that need not be text.
 
         Raises:
             NobodyReads: whoever read them has gone.
@@ -132,8 +132,15 @@ class Screen:
         if data:
             self._is_mid_line = not data.endswith(b"\n")
 
+    def write_error_bytes(self, data: bytes) -> None:
+        """Passes on what something else has written to its standard error."""
+        with contextlib.suppress(OSError):  # nobody reads it
+            sys.stderr.flush()
+            sys.stderr.buffer.write(data)
+            sys.stderr.buffer.flush()
+
     def begin_line(self) -> None:
-        """Ends the line of the data before, if they do not.
+        """Ends the line of the data before, if they did not end it.
 
         Raises:
             NobodyReads: whoever read them has gone.
@@ -142,30 +149,28 @@ class Screen:
             self.write("\n")
 
     def for_people(self, text: str) -> str:
-        """A text in which commands are called as the user called this one, for the same pool."""
+        """Rewrites a text: its commands begin as the user's own did, and are for the same pool."""
         if not self.pool and self.program == PROGRAM:
             return text
-        pass  # not for `--help` either
-
         return as_called(text, self.program, self.pool)
 
     def say(self, text: str) -> None:
-        """A remark for people; programs that read JSON are not bothered with it."""
+        """Makes a remark to people; programs that read JSON are not bothered with it."""
         if not self.quiet and not self.mode.is_json:
             self._remark(self.for_people(text))
 
     def detail(self, text: str) -> None:
-        """A remark for those who asked for more (`-v`)."""
+        """Makes a remark to users who asked for more (`-v`)."""
         if self.verbose:
             self._remark(_paint(DIM, text, self.color and sys.stderr.isatty()))
 
     def warn(self, message: str, *, cause: str | None = None, hint: str | None = None) -> None:
-        """Something that is probably not as wanted, though it is no error."""
+        """Warns of something that is probably not as wanted, though it is no error."""
         if not self.quiet:
             self._trouble("warning", YELLOW, {"message": message, "cause": cause, "hint": hint})
 
     def fail(self, error: KestrelError) -> None:
-        """An error, as `error:`, `cause:` and `hint:`, or as one JSON object."""
+        """Prints an error, as `error:`, `cause:` and `hint:`, or as one JSON object."""
         fields = {"message": error.message, "cause": error.cause, "hint": error.hint}
         self._trouble("error", RED, {"code": error.code, **fields})
 
@@ -180,14 +185,14 @@ class Screen:
         return sys.stdout.isatty()
 
     def paint(self, color: str, text: str) -> str:
-        """Data in colour, if somebody looks at them and wants it."""
+        """Colours data, if somebody looks at them and wants that."""
         return _paint(color, text, self.color and self.is_terminal)
 
     def _trouble(self, kind: str, color: str, fields: dict[str, str | None]) -> None:
         if self.mode.is_json:
             self._remark(json.dumps({kind: fields}))
             return
-        from kestrelctl.grammar.one_line import one_line  # not for `--help`, which has no trouble
+        from kestrelctl.grammar.one_line import one_line  # here: `--help` does not need it
 
         label = _paint(color, f"{kind}:", self.color and sys.stderr.isatty())
         lines = [f"{label} {one_line(fields['message'] or '')}"]
@@ -200,10 +205,10 @@ class Screen:
         self._remark("\n".join(lines))
 
     def _remark(self, text: str) -> None:
-        """Lines for standard error: below the data before them, where both are read in one place,
-        and beginning at the start of a line.
+        """Writes lines to standard error: after the data before them, if both go to one place, and
+        from the start of a line.
         """
-        with contextlib.suppress(OSError):  # it is told when the command ends
+        with contextlib.suppress(OSError):  # the error is reported when the command ends
             sys.stdout.flush()
         if self._is_mid_line and _are_one_file():
             sys.stderr.write("\n")

@@ -1,4 +1,4 @@
-"""How fast a count grows, and how long the rest of it will take: from counts seen now and then."""
+"""Estimates, from counts seen now and then, how fast a count grows and how long the rest takes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Series:
     """A count that only grows, as it was seen.
 
     Between two sightings it is taken to have grown evenly. If it is smaller than before, somebody
-    began to count anew: nothing is taken away then.
+    began to count anew; nothing is subtracted then.
 
     Args:
-        window_seconds: a rate is that of so much of the recent past at least.
+        window_seconds: the least time of the recent past that a rate is taken over.
     """
 
     def __init__(self, window_seconds: float = 10.0, enough: float = 30.0) -> None:
@@ -29,7 +29,7 @@ class Series:
         """Adds a sighting; one that is not later than the last is ignored.
 
         Args:
-            anew: it was counted from 0 since the last sighting.
+            anew: whether it was counted from 0 since the last sighting.
         """
         if not self._seen:
             self._seen.append((at, 0.0))
@@ -71,12 +71,12 @@ class Series:
         return (total - self._count_at(start)) / (now - start)
 
     def seconds_for(self, more: int) -> float | None:
-        """How long it will take to grow by so much more; None if that cannot be told."""
+        """Estimates the time to grow by so much more; None if that cannot be told."""
         rate = self.per_second
         return more / rate if rate else None
 
     def bars(self, n: int, seconds: float) -> list[float | None]:
-        """The rates of the last n spans of so many seconds, the latest last.
+        """Returns the rates of the last n spans of so many seconds, the latest last.
 
         Spans begin at multiples of their length, so that bars keep their heights as they move on;
         the last one may not be over yet. None before the first sighting.
@@ -108,7 +108,7 @@ class Series:
 
 
 def sparkline(bars: list[float | None]) -> str:
-    """A character for each bar, the highest one full; spaces where nothing is known."""
+    """Draws a character for each bar, the highest one full; spaces where nothing is known."""
     highest = max((bar for bar in bars if bar is not None), default=0.0)
 
     def block(bar: float | None) -> str:
@@ -120,7 +120,7 @@ def sparkline(bars: list[float | None]) -> str:
 
 
 def rate(per_second: float | None) -> str:
-    """`1,234/s`, `12.3/s`, `0.05/s`, `0/s`; a dash if it is not known."""
+    """Writes a rate: `1,234/s`, `12.3/s`, `0.05/s`, `0/s`; a dash if it is not known."""
     if per_second is None:
         return "—"
     if per_second >= 99.95:

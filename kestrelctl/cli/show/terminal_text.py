@@ -1,4 +1,4 @@
-"""What tasks wrote, made fit for a terminal."""
+"""Makes the output of tasks safe for a terminal."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ _AS_IT_WAS = "\x1b[0m"
 class TerminalText:
     """Turns bytes into text that shows colours and lines, and tells the terminal nothing else.
 
-    A task can write what renames a window, fills its clipboard, rewrites lines above, or has the
-    terminal answer as if somebody had typed. Such characters are shown as escapes: `\\x1b`.
+    A task can write characters that rename a window, fill its clipboard, rewrite lines above, or
+    make the terminal answer as if somebody had typed. Such characters are shown as escapes:
+    `\\x1b`.
     """
 
     def __init__(self) -> None:
@@ -25,11 +26,11 @@ class TerminalText:
         self._colored = False
 
     def add(self, data: bytes) -> str:
-        """The text of the next piece. A character that is cut off waits for the one after."""
+        """Returns the text of the next piece. A character that is cut off waits for its rest."""
         return _CONTROL.sub(self._shown, self._decoder.decode(data))
 
     def end(self) -> str:
-        """What is left, and the terminal's own colours if the text has changed them."""
+        """Returns what is left, and resets the terminal's colours if the text has changed them."""
         left = self._decoder.decode(b"", final=True)
         return left + _AS_IT_WAS if self._colored else left
 

@@ -1,8 +1,8 @@
 """`submit --export`: variables of the submitter's environment that go along with a job.
 
-By name, or all; `sbatch` has the same option (sbatch(1), `--export`), HTCondor calls it `getenv`
-(condor_submit). Both send whatever the environment holds. Here all is without what looks like a
-secret: a job's environment is stored, and shown to admins.
+They are given by name, or all at once; `sbatch` has the same option (sbatch(1), `--export`),
+HTCondor calls it `getenv` (condor_submit). Both send whatever the environment holds. Here `ALL`
+leaves out what looks like a secret: a job's environment is stored, and shown to admins.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from kestrelctl.grammar.quantities import split_words
 
 #: Stands for the whole environment.
 ALL = "ALL"
-#: How many names a warning or an error gives.
+#: The most names that a warning or an error gives.
 _MOST_NAMED = 20
-#: Anywhere in a name, whatever its case: rather one variable too few than a secret too many.
+#: Words of secrets, anywhere in a name, in any case: rather one variable too few than a secret too
+#: many.
 _SECRET_WORDS = re.compile(
     r"TOKEN|SECRET|PASSW|PASSPHRASE|PASSFILE|CREDENTIAL|KEY|COOKIE|PRIVATE"
     r"|(?:^|_)(?:PASS|PWD|PAT|AUTH|PIN)(?:_|$)"
@@ -29,8 +30,8 @@ _SECRET_WORDS = re.compile(
 )
 #: A user name and a password before the host of an address (RFC 3986, 3.2.1).
 _PASSWORD_IN_ADDRESS = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
-#: What is true of the submitter's terminal, session, shell or account, and of no task: the
-#: worker's own account has its home and its name.
+#: Variables about the submitter's terminal, session, shell or account, which are wrong for a task:
+#: the worker's account has its own home and name.
 _OF_HERE = re.compile(
     r"PWD|OLDPWD|SHLVL|_|HOST|HOSTNAME|HOME|USER|LOGNAME|SHELL|MAIL|TMPDIR|TMP|TEMP|EDITOR|VISUAL"
     r"|TERM|TERM_.*|TERMINFO|COLORTERM|COLUMNS|LINES|TTY|PS[0-4]|PROMPT.*|HIST.*"
@@ -41,11 +42,11 @@ _OF_HERE = re.compile(
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """What of an environment goes along with a job.
+    """The part of an environment that goes along with a job.
 
     Attributes:
         variables: their values by name.
-        kept_back: names that all would mean, but for what they look like.
+        kept_back: names that `ALL` would include if they did not look like secrets.
     """
 
     variables: dict[str, str]
@@ -53,14 +54,14 @@ class Exported(msgspec.Struct, frozen=True):
 
 
 def exported(given: Iterable[str], environment: Mapping[str, str]) -> Exported:
-    """What an option `--export` takes along.
+    """Selects the variables of an option `--export`.
 
     Args:
         given: names with commas between them; `ALL` for the whole environment.
         environment: the submitter's.
 
     Raises:
-        UsageError: one that is named is not set, or is no text.
+        UsageError: a variable that is named is not set, or is no text.
     """
     names = split_words(given)
     found: dict[str, str] = {}
@@ -95,7 +96,7 @@ def exported(given: Iterable[str], environment: Mapping[str, str]) -> Exported:
 
 
 def names_text(names: Iterable[str]) -> str:
-    """The first of these names, and how many more there are."""
+    """Lists the first of these names, and says how many more there are."""
     every = list(names)
     more = len(every) - _MOST_NAMED
     shown = ", ".join(every[:_MOST_NAMED])

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.submit.job_file import GraphFile, JobFile
-from kestrelctl.cli.submit.upload import items_bytes, pieces
+from kestrelctl.client.upload import items_bytes, pieces
 from kestrelctl.core.model.job.after import After, problem_with_parents
 from kestrelctl.core.model.job.placeholders import has_braces
 from kestrelctl.core.model.job.spec import JobSpec
@@ -32,14 +32,14 @@ FileWords: TypeAlias = tuple[str | None, ...]
 
 
 class Made(NamedTuple):
-    """A job that options describe, checked, still without its files; and the words for these."""
+    """A checked job that options describe, still without its files, and the words for the files."""
 
     spec: JobSpec
     files: FileWords
 
 
 class Described(NamedTuple):
-    """A job of several, still without its files; and the words for these."""
+    """One of several jobs, still without its files, and the words for the files."""
 
     job: GraphJob
     files: FileWords
@@ -54,13 +54,13 @@ def jobs_of(
     make: Making,
     last: Callable[[], int],
 ) -> list[Described]:
-    """The jobs that a file describes, parents first.
+    """Returns the jobs that a file describes, parents first.
 
-    Jobs with the same options have these parsed once: a file may have thousands.
+    Jobs with the same options share one parsing of them: a file may have thousands of jobs.
 
     Args:
-        parsed: the values of all options of `submit`, given those that a file sets.
-        last: the id of the latest job of whoever submits.
+        parsed: returns the values of all options of `submit`, given those that a file sets.
+        last: returns the id of the latest job of the submitter.
 
     Raises:
         UsageError: they are too many, wait for each other, or the pool would not take them.
@@ -101,7 +101,7 @@ def _job(
     spec = found.spec
     after = _both(spec.after, placed)
     outside = placed.outside_each or spec.after_each
-    inputs = options.get("inputs", ())
+    inputs = options.get("input", ())
     left = parse_parent_files(inputs, outside, last, places.get, placed.after_each)
     changed = msgspec.structs.replace(
         spec,
@@ -117,7 +117,7 @@ def _job(
 
 
 def _both(given: tuple[After, ...], placed: Placed) -> tuple[After, ...]:
-    """The jobs that are there already and that a job waits for: by its options, and by its file."""
+    """Merges the existing jobs that a job waits for: those of its options and those of its file."""
     if not given or not placed.outside:
         return given or placed.outside
     both = tuple(sorted({*given, *placed.outside}, key=lambda each: each.first))
@@ -128,7 +128,7 @@ def _both(given: tuple[After, ...], placed: Placed) -> tuple[After, ...]:
 
 
 def lines_of(jobs: list[GraphJob]) -> list[str]:
-    """What is sent of each job.
+    """Returns a line of JSON to send for each job.
 
     Raises:
         UsageError: one is too large for a message.
@@ -160,7 +160,7 @@ async def send_graph(connection: Connection, lines: list[str], key: str) -> Grap
 
 
 def summary(answer: GraphSubmitted) -> str:
-    """What was submitted, in a line."""
+    """Says in a line what was submitted."""
     last = answer.job_id + answer.jobs - 1
     return (
         f"jobs {answer.job_id}-{last}: {plural(answer.jobs, 'job')}, {plural(answer.tasks, 'task')}"
@@ -168,7 +168,7 @@ def summary(answer: GraphSubmitted) -> str:
 
 
 def as_data(answer: GraphSubmitted) -> Mapping[str, object]:
-    """The same for programs."""
+    """Returns the same for programs."""
     return {
         "job_id": answer.job_id,
         "jobs": answer.jobs,

@@ -1,4 +1,4 @@
-"""What the tasks of a job differ in: lines of a file, elements of a JSON array."""
+"""Reads the items of a job's tasks: lines of a file, elements of a JSON array."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kestrelctl.errors import UsageError
 
 
 def read_lines(file: Path) -> tuple[str, ...]:
-    """The lines of a file, without their ends; empty lines count, so that line n+1 is task n.
+    """Reads the lines of a file without their ends; empty lines count, so that line n+1 is task n.
 
     Args:
         file: `-` for standard input.
@@ -27,7 +27,7 @@ def read_lines(file: Path) -> tuple[str, ...]:
 
 
 def read_elements(file: Path) -> tuple[str, ...]:
-    """The elements of a JSON array: strings as they are, anything else as compact JSON.
+    """Reads the elements of a JSON array: strings as they are, anything else as compact JSON.
 
     Raises:
         UsageError: the file cannot be read, or is no JSON array with elements.

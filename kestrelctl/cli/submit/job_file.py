@@ -8,15 +8,13 @@ requires = ["LINUX"]                  cleanup=./cleanup.sh
                                       requires=FOO BAR
 
 A TOML file with tables `[job.NAME]` describes several jobs that are submitted as one: each has its
-own command, and `after` with names of others; what stands before the tables holds for all of them.
+own command, and `after` with names of others; keys before the tables hold for all of them.
 """
 
 from __future__ import annotations
 
-import configparser
 import os
 import shlex
-import tomllib
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -29,119 +27,71 @@ from kestrelctl.core.model.job.shell_text import SHELL, numbered
 from kestrelctl.core.model.job.stage_rules import COMMANDED
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.after_words import split_ending
-from kestrelctl.grammar.job_options import JOB_FILE_SUFFIXES
+from kestrelctl.grammar.job_options import FORMER_KEEP, JOB_FILE_SUFFIXES, OPTIONS
 from kestrelctl.grammar.nearest import did_you_mean
+from kestrelctl.grammar.option import (
+    Command,
+    File,
+    Flag,
+    JobNames,
+    Option,
+    Pairs,
+    Ranges,
+    Words,
+)
 from kestrelctl.grammar.parent_file_words import PREFIX, parents_named
 from kestrelctl.grammar.stage_words import OPTION_OF
 
-#: Keys of a TOML file besides `command`: options of `submit`.
-OPTIONS = (
-    "array",
-    "each-line",
-    "from-json",
-    "paste-items",
-    "name",
-    "priority",
-    "cpus",
-    "memory",
-    "disk",
-    "gpus",
-    "asset",
-    "retry-memory",
-    "requires",
-    "isolation",
-    "requirements",
-    "rank",
-    "environment",
-    "no-flock",
-    "max-running",
-    "max-failures",
-    "success-exit",
-    "retry-on",
-    "no-retry-on",
-    "backoff",
-    "max-backoff",
-    "max-losses",
-    "time-limit",
-    "span",
-    "service",
-    "copies",
-    "time-request",
-    "deadline",
-    "after",
-    "after-each",
-    "if-parent-fails",
-    "hold",
-    "hold-after",
-    "stop-after",
-    "stop-signal",
-    "stop-grace",
-    "on-worker-lost",
-    "output",
-    "output-to",
-    "checkpoint",
-    "checkpoint-every",
-    "checkpoint-exit",
-    "join",
-    "keep-logs",
-    "env",
-    "export",
-    "notify",
-    "workdir",
-    "input",
-    "stdin",
-    "cleanup",
-    "stage",
-)
-#: What a table `[stage.NAME]` says.
+#: Keys of a TOML file that describe a job: its command, options of `submit`, and its stages.
+_KEYS = {option.name: option for option in OPTIONS if option.in_file}
+_STAGES = "stage"
+#: The keys of a table `[stage.NAME]`.
 _STAGE_KEYS = ("command", "time-limit", "tries")
-#: The directory of a task that is a scratch directory of its own.
-SCRATCH = "scratch"
-#: Options that may be a list.
-_SEVERAL = (
-    "after", "array", "requires", "env", "export", "assets", "inputs", "outputs", "checkpoints",
-    "stage-limit", "stage-tries",
-)  # fmt: skip
-#: What runs scripts with such names, unless their first line says it.
+#: The programs that run scripts with such names, unless their first line names one.
 _INTERPRETERS = {
     **dict.fromkeys(("", ".sh", ".bash", ".slurm", ".sbatch", ".pbs"), "sh"),
     ".py": "python3",
 }
 _FIRST_LINE_BYTES = 256
-#: Options that are true or false.
-_FLAGS = ("service", "hold", "join", "keep-logs", "no-flock", "paste-items")
 _INI_KEYS = ("queue", "command", "cleanup", "requires")
 
 
 class JobFile(msgspec.Struct, frozen=True):
-    """What a job file says.
+    """The contents of a job file.
 
     Attributes:
         argv: the command.
-        options: values by name of the option of `submit`; several are a list, a command is a tuple
-            of its words.
+        options: values by `Option.dest` of the options of `submit`; several are a list, a command
+            is a tuple of its words.
+        warnings: remarks on what should be written otherwise.
     """
 
     argv: tuple[str, ...]
     options: dict[str, Any]
+    warnings: tuple[str, ...] = ()
 
 
 class GraphFile(msgspec.Struct, frozen=True):
-    """What a job file with several jobs says.
+    """The contents of a job file with several jobs.
 
     Attributes:
-        jobs: by name; each has the option `name`.
-        after: for each, the words that say what it waits for.
-        after_each: for those of which each task waits for one of another, the word for that.
+        jobs: the jobs by name; each has the option `name`.
+        after: for each job, the words that say what it waits for.
+        after_each: for each job whose tasks each wait for one of another job, the word for that.
     """
 
     jobs: dict[str, JobFile]
     after: dict[str, list[str]]
     after_each: dict[str, str]
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Remarks on what should be written otherwise, each once."""
+        return tuple(dict.fromkeys(each for job in self.jobs.values() for each in job.warnings))
+
 
 def looks_like_job_file(word: str) -> bool:
-    """Whether the first word after `submit` names a job file and does not begin a command."""
+    """Whether the first word after `submit` names a job file and begins no command."""
     path = Path(word)
     try:
         return path.suffix in JOB_FILE_SUFFIXES or path.is_file()
@@ -150,10 +100,10 @@ def looks_like_job_file(word: str) -> bool:
 
 
 def read_job_file(path: Path, hint: str | None = None) -> JobFile | GraphFile:
-    """Reads a job file: TOML if its name ends so, otherwise INI.
+    """Reads a job file: TOML if its name ends in `.toml`, otherwise INI.
 
     Args:
-        hint: what to do if it is no job file at all.
+        hint: the hint of the error if it is no job file at all.
 
     Raises:
         UsageError: it cannot be read, or says something unknown or wrong.
@@ -168,10 +118,10 @@ def read_job_file(path: Path, hint: str | None = None) -> JobFile | GraphFile:
 
 
 def as_command(options: Sequence[str], words: Sequence[str]) -> str:
-    """How a file that is there is run as a command, in words for a hint.
+    """Says how to run an existing file as a command, in words for a hint.
 
     Args:
-        options: of `submit`, before the command.
+        options: the options of `submit`, before the command.
         words: the file, and its arguments.
     """
     name, *rest = words
@@ -186,16 +136,16 @@ def as_command(options: Sequence[str], words: Sequence[str]) -> str:
     told = f"to run it as a command: {submit('--', shlex.join(program(name)), *rest)}"
     if head.startswith(b"\x7fELF"):
         return told
-    # What is sent along is read, and may not be executed.
+    # A file that is sent along is read by its interpreter: it may not be executable.
     copied = submit("--input", quoted, "--", by, shlex.quote(Path(name).name), *rest)
     return f"{told}; where tasks begin in a directory of their own: {copied}"
 
 
 def program(name: str) -> tuple[str, ...]:
-    """The words of a command that runs a file where it is.
+    """Returns the words of a command that runs a file where it is.
 
     Args:
-        name: of a file that is there.
+        name: the name of an existing file.
     """
     head = _head(name)
     if head.startswith((b"#!", b"\x7fELF")) and os.access(name, os.X_OK):
@@ -204,7 +154,7 @@ def program(name: str) -> tuple[str, ...]:
 
 
 def _head(name: str) -> bytes:
-    """How a file begins; nothing if it cannot be read."""
+    """Reads the first bytes of a file; empty if it cannot be read."""
     try:
         with open(name, "rb") as file:
             return file.read(_FIRST_LINE_BYTES)
@@ -213,13 +163,15 @@ def _head(name: str) -> bytes:
 
 
 def _interpreter(head: bytes, suffix: str) -> str:
-    """What runs a script: by its first line, or else by its name."""
+    """Returns the program that runs a script: by its first line, or else by its name."""
     line = head.partition(b"\n")[0]
     words = os.fsdecode(line[2:]).split() if line.startswith(b"#!") else []
     return shlex.join(words) or _INTERPRETERS.get(suffix, "PROGRAM")
 
 
 def _read_toml(path: Path, text: str) -> JobFile | GraphFile:
+    import tomllib  # most jobs are not in a file
+
     try:
         fields = tomllib.loads(text)
     except ValueError as error:  # a TOMLDecodeError, or a number of too many digits
@@ -240,35 +192,29 @@ def _several(path: Path, fields: dict[str, Any]) -> GraphFile:
     after_each: dict[str, str] = {}
     for name, table in tables.items():
         own = fields | {"name": name} | _typed(path, f"job.{name}", table, dict)
-        if "stage" in fields and "stage" in table:  # a stage of all, unless the job has it itself
+        if "stage" in fields and "stage" in table:  # a job's own stages replace those of all jobs
             of_all = _typed(path, "stage", fields["stage"], dict)
             own["stage"] = of_all | _typed(path, "stage", table["stage"], dict)
-        words = _words(path, own.pop("after", []))
+        words = _words(path, "after", own.pop("after", []))
         if "after-each" in own:
             after_each[name] = str(_scalar(path, "after-each", own.pop("after-each")))
         job = jobs[name] = _one(path, own, f"job {name}: ")
-        parents = parents_named(job.options.get("inputs", ()))
+        parents = parents_named(job.options.get("input", ()))
         missing = [each for each in parents if each != after_each.get(name)]
         after[name] = _with_parents(words, missing)
     return GraphFile(jobs, after, after_each)
 
 
 def _with_parents(words: list[str], parents: list[str]) -> list[str]:
-    """What a job waits for that wants files of some: these, too."""
+    """Adds the jobs whose files a job wants to the words that say what it waits for."""
     named = [split_ending(word)[0] for word in words]
     missing = [each for each in parents if not any(fnmatchcase(each, glob) for glob in named)]
     return words + list(dict.fromkeys(missing))
 
 
-def _words(path: Path, value: object) -> list[str]:
-    """What a job waits for: a word, or a list of them; ids may be numbers."""
-    return [str(_scalar(path, "after", each)) for each in _as_list(value)]
-
-
-def _beside(path: Path, word: str) -> str:
-    """A file that a job file names, relative to that; addresses and other jobs as they are."""
-    as_it_is = is_address(word) or word.startswith(PREFIX)
-    return word if as_it_is else str(path.parent / word)
+def _words(path: Path, key: str, value: object) -> list[str]:
+    """Reads what a job waits for: a word, or a list of them; ids may be numbers."""
+    return [str(_scalar(path, key, each)) for each in _as_list(value)]
 
 
 def _as_list(value: object) -> list[object]:
@@ -276,63 +222,62 @@ def _as_list(value: object) -> list[object]:
 
 
 def _one(path: Path, fields: dict[str, Any], which: str = "") -> JobFile:
-    """What the fields of one job say.
+    """Reads the fields of one job.
 
     Args:
-        which: of several jobs, for messages.
+        which: names the job in messages, if there are several.
     """
-    _refuse_unknown(path, fields, ("command", *OPTIONS))
+    warnings: tuple[str, ...] = ()
+    if FORMER_KEEP in fields and "keep" not in fields:
+        fields["keep"] = fields.pop(FORMER_KEEP)
+        warnings = (f"{path}: `{FORMER_KEEP}` is called `keep` now",)
+    _refuse_unknown(path, fields, ("command", *_KEYS, _STAGES))
     argv = _command(path, "command", fields.pop("command", []))
     if not argv:
         raise UsageError(
             f"{path}: {which}there is no command", hint='write command = ["./run", "{}"]'
         )
-    if "cleanup" in fields:
-        fields["cleanup"] = _command(path, "cleanup", fields["cleanup"])
-    for key in ("each-line", "from-json", "stdin"):
-        if key in fields:
-            fields[key] = _beside(path, _typed(path, key, fields[key], str))
-    if fields.get("workdir", SCRATCH) != SCRATCH:
-        fields["workdir"] = str(path.parent / _typed(path, "workdir", fields["workdir"], str))
-    if "input" in fields:
-        given = _as_list(fields.pop("input"))
-        fields["inputs"] = [_beside(path, _typed(path, "input", word, str)) for word in given]
-    for key in ("requires", "export"):
-        if isinstance(fields.get(key), str):
-            fields[key] = fields[key].split()
-    if "after" in fields:
-        fields["after"] = _words(path, fields["after"])
-    if "after-each" in fields:
-        fields["after-each"] = str(_scalar(path, "after-each", fields["after-each"]))
-    if "array" in fields:
-        fields["array"] = [str(_scalar(path, "array", fields["array"]))]
-    if "env" in fields:
-        table = _typed(path, "env", fields["env"], dict)
-        fields["env"] = [f"{name}={_scalar(path, name, value)}" for name, value in table.items()]
-    if "asset" in fields:
-        table = _typed(path, "asset", fields["asset"], dict)
-        fields["assets"] = [f"{name}={_scalar(path, name, v)}" for name, v in table.items()]
-        del fields["asset"]
-    if "stage" in fields:
-        fields |= _stages(path, fields.pop("stage"))
-    for key in ("output", "checkpoint"):
-        if key in fields:
-            found = fields.pop(key)
-            fields[f"{key}s"] = [found] if isinstance(found, str) else found
-    for key, value in fields.items():
-        if key in _FLAGS and isinstance(value, bool):
-            continue
-        if isinstance(value, tuple):  # a command
-            continue
-        several = key in _SEVERAL and isinstance(value, list)
-        for each in value if several else [value]:
-            _scalar(path, key, each)
-    return JobFile(argv, fields)
+    stages = _stages(path, fields.pop(_STAGES)) if _STAGES in fields else {}
+    said = {_KEYS[key].dest: _said(path, _KEYS[key], value) for key, value in fields.items()}
+    return JobFile(argv, said | stages, warnings)
+
+
+def _said(path: Path, option: Option, value: object) -> Any:
+    """Converts a file's value of an option into what a command line would give."""
+    key = option.name
+    match option.value:
+        case Flag() if isinstance(value, bool):
+            return value
+        case Command():
+            return _command(path, key, value)
+        case File(stays=stays):
+            named = [_typed(path, key, each, str) for each in _as_list(value)]
+            found = [each if each and each == stays else _beside(path, each) for each in named]
+            return found if option.repeats else found[0]
+        case Words() if isinstance(value, str):
+            return value.split()
+        case Pairs():
+            table = _typed(path, key, value, dict)
+            return [f"{name}={_scalar(path, name, each)}" for name, each in table.items()]
+        case JobNames():
+            words = _words(path, key, value)
+            return words if option.repeats else words[0]
+        case Ranges():
+            return [str(_scalar(path, key, each)) for each in _as_list(value)]
+    if not option.repeats:
+        return _scalar(path, key, value)
+    return [_scalar(path, key, each) for each in _as_list(value)]
+
+
+def _beside(path: Path, word: str) -> str:
+    """Resolves a name relative to the job file; addresses and other jobs stay as they are."""
+    as_it_is = is_address(word) or word.startswith(PREFIX)
+    return word if as_it_is else str(path.parent / word)
 
 
 def _stages(path: Path, tables: object) -> dict[str, Any]:
-    """The options that tables `[stage.NAME]` stand for."""
-    found: dict[str, Any] = {"stage-limit": [], "stage-tries": []}
+    """Reads the options that tables `[stage.NAME]` stand for."""
+    found: dict[str, Any] = {"stage_limit": [], "stage_tries": []}
     for name, table in _typed(path, "stage", tables, dict).items():
         _refuse_unknown(path, {name: table}, COMMANDED)
         table = _typed(path, f"stage.{name}", table, dict)
@@ -342,13 +287,15 @@ def _stages(path: Path, tables: object) -> dict[str, Any]:
             hint = 'write command = ["./prepare"]'
             raise UsageError(f"{path}: the stage {name} has no command", hint=hint)
         found[OPTION_OF[name]] = argv
-        for key, option in (("time-limit", "stage-limit"), ("tries", "stage-tries")):
+        for key, option in (("time-limit", "stage_limit"), ("tries", "stage_tries")):
             if key in table:
                 found[option].append(f"{name}={_scalar(path, key, table[key])}")
     return found
 
 
 def _read_ini(path: Path, text: str, hint: str | None) -> JobFile:
+    import configparser  # most jobs are not in a file
+
     parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read_string(text)
@@ -376,7 +323,7 @@ def _read_ini(path: Path, text: str, hint: str | None) -> JobFile:
 
 
 def _command(path: Path, key: str, value: object) -> tuple[str, ...]:
-    """A command: a list of words, or one line for the shell."""
+    """Reads a command: a list of words, or one line for the shell."""
     if isinstance(value, str):
         return (*SHELL, value) if value.strip() else ()
     words = _typed(path, key, value, list)

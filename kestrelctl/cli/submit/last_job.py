@@ -1,17 +1,19 @@
-"""Which job `last` means to an option of a command that makes another one."""
+"""Resolves the job that `last` means in an option of a command that makes another job."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kestrelctl.cli.command import Invocation
-from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.id_ranges import LAST
-from kestrelctl.protocol.answers import Jobs
-from kestrelctl.protocol.requests import ListJobs
+
+if TYPE_CHECKING:
+    from kestrelctl.access.connection import Connection
 
 
 class LastJob:
-    """The latest job of whoever calls the command, asked for once and before anything is made."""
+    """The latest job of the caller of the command, asked for once and before anything is made."""
 
     def __init__(self, invocation: Invocation) -> None:
         self._invocation = invocation
@@ -20,7 +22,7 @@ class LastJob:
     def refuse_key(self, key: str | None) -> None:
         """Raises UsageError if there is a key, and an option meant the latest job.
 
-        That would be another one when the submission is repeated.
+        The latest job would be another one when the submission is repeated.
         """
         if key is not None and self._job_id is not None:
             raise UsageError(
@@ -30,10 +32,10 @@ class LastJob:
             )
 
     def __call__(self) -> int:
-        """Its id.
+        """Returns the id of the job.
 
         Raises:
-            NotFound: he has submitted none.
+            NotFound: the caller has submitted none.
             KestrelError: the pool cannot be reached.
         """
         if self._job_id is None:
@@ -42,5 +44,9 @@ class LastJob:
         return self._job_id
 
     async def _ask(self, connection: Connection) -> None:
+        from kestrelctl.access.connection import ask
+        from kestrelctl.protocol.answers import Jobs
+        from kestrelctl.protocol.requests import ListJobs
+
         answer = await ask(connection, ListJobs(jobs=LAST), Jobs)
         self._job_id = answer.jobs[-1].job_id

@@ -1,4 +1,4 @@
-"""`kestrelctl top`: a pool to look at while it works."""
+"""`kestrelctl top`: shows a pool while it works."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import click
 
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.show.command_output import CommandOutput, plain
 from kestrelctl.cli.show.history import History
 from kestrelctl.cli.show.lines import line_text, rich_text
@@ -22,7 +22,7 @@ from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.top.frame import View, frame, sheet
 from kestrelctl.cli.top.keyboard import keys_pressed
 from kestrelctl.errors import TimedOut, Unreachable
-from kestrelctl.grammar.quantities import Number
+from kestrelctl.grammar.click_numbers import Number
 from kestrelctl.protocol.answers import Overview
 from kestrelctl.protocol.requests import PoolOverview
 
@@ -35,7 +35,7 @@ _PIPE_COLUMNS = 100
 _PAGE = 10
 _STDIN = 0
 _SCROLL = {"j": 1, "down": 1, "k": -1, "up": -1, "page-down": _PAGE, "page-up": -_PAGE}
-#: The exit status for each signal that ends it; Ctrl-C is one way to quit.
+#: The exit status for each signal that ends `top`; Ctrl-C is one way to quit.
 _STATUS = {signal.SIGINT: 0, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 
@@ -79,7 +79,7 @@ async def _overview(connection: Connection, *, waits: bool = True) -> Overview:
 
 
 async def _look(connection: Connection, interval: float) -> History:
-    """One look; two if anything is going on, because that has rates."""
+    """Looks at the pool once; twice if anything is going on, to get rates."""
     history = History(await _overview(connection))
     if history.latest.running or history.latest.queued:
         await asyncio.sleep(interval)
@@ -88,7 +88,7 @@ async def _look(connection: Connection, interval: float) -> History:
 
 
 class _Sheet(CommandOutput):
-    """What one look found."""
+    """The result of one look."""
 
     def __init__(self, history: History, now: float, pool: str) -> None:
         self._history = history

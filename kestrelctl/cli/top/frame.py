@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from kestrelctl.cli.job.view import unnamed
 from kestrelctl.cli.pool.store_trouble import store_trouble
+from kestrelctl.cli.show.grid import STATE_STYLES, Column, Grid
 from kestrelctl.cli.show.history import History, ended_tasks, finished_tasks
-from kestrelctl.cli.show.lines import FittedColumn, Line, bar, crop, spread, table
+from kestrelctl.cli.show.lines import Line, aligned, bar, crop, spread
 from kestrelctl.cli.show.series import Series, rate, sparkline
 from kestrelctl.core.model.plural import plural
 from kestrelctl.grammar.one_line import one_line
@@ -19,37 +20,23 @@ from kestrelctl.protocol.answers import JobLine, Overview, WorkerLine
 #: From these heights on, less important lines are shown, too.
 ROOMY = 20
 SPACIOUS = 30
-#: Seconds that a character of a sparkline stands for, and how many there are at most.
+#: The seconds that a character of a sparkline stands for, and the most characters.
 BAR_SECONDS = 5.0
 MOST_BARS = 120
 _LABEL = 10
 _KEYS = "q quit  p pause  j/k scroll"
 _STATE_ORDER = ("busy", "idle", "draining", "quarantined", "unheard", "offline")
-_STYLES = {
-    "active": "cyan",
-    "busy": "cyan",
-    "idle": "green",
-    "done": "green",
-    "failed": "red",
-    "quarantined": "red",
-    "draining": "yellow",
-    "cancelling": "yellow",
-    "held": "yellow",
-    "unheard": "yellow",
-    "offline": "yellow",
-    "cancelled": "dim",
-}
 
 
 @dataclass(slots=True)
 class View:
-    """What the user has chosen to see.
+    """The view that the user has chosen.
 
     Attributes:
-        pool: as the user names it; empty to show its domain.
-        scroll: how many jobs are above the first one shown.
-        away_since: when the pool answered last, if it does not any more (seconds since the epoch).
-        away_why: what is known of the reason.
+        pool: the pool as the user names it; empty to show its domain.
+        scroll: the number of jobs above the first one shown.
+        away_since: the time of the pool's last answer, if it is away (seconds since the epoch).
+        away_why: the reason, as far as it is known.
     """
 
     pool: str = ""
@@ -60,9 +47,9 @@ class View:
 
 
 def frame(history: History, view: View, now: float, width: int, height: int) -> list[Line]:
-    """A screenful: exactly `height` lines, none wider than `width`.
+    """Draws a screenful: exactly `height` lines, none wider than `width`.
 
-    Scrolling too far is put right in `view`.
+    It corrects `view` if the user scrolled too far.
     """
     found = history.latest
     lines = _head(history, view, now, width, height)
@@ -87,10 +74,10 @@ def frame(history: History, view: View, now: float, width: int, height: int) -> 
 
 
 def sheet(history: History, now: float, width: int, pool: str = "") -> list[Line]:
-    """Everything, in as many lines as it takes, to be printed once.
+    """Draws everything, in as many lines as it takes, to be printed once.
 
     Args:
-        pool: as for a `View`.
+        pool: the same as for a `View`.
     """
     found = history.latest
     lines = _head(history, View(pool=pool), now, width, SPACIOUS)
@@ -154,14 +141,14 @@ def _problems(found: Overview, view: View, now: float) -> list[Line]:
 
 def _labelled(label: str, rest: str | Line) -> Line:
     pieces: Line = [(rest, "")] if isinstance(rest, str) else rest
-    return [(f"{label:<{_LABEL}}", "bold"), *pieces]
+    return [(aligned(label, _LABEL), "bold"), *pieces]
 
 
 def _states(found: Overview) -> Line:
     line: Line = [(f"{sum(found.workers.values()):,}", "")]
     for number, state in enumerate(s for s in _STATE_ORDER if found.workers.get(s)):
         line.append((", " if number else ": ", ""))
-        line.append((f"{found.workers[state]:,} {state}", _style(state)))
+        line.append((f"{found.workers[state]:,} {state}", STATE_STYLES[state]))
     return line
 
 
@@ -178,10 +165,6 @@ def _capacity(found: Overview, width: int) -> Line:
         line.append((bar(used / whole if whole else 0.0, bars), "cyan"))
         line.append((f" {amount}", ""))
     return line
-
-
-def _style(state: str) -> str:
-    return _STYLES.get(state, "")
 
 
 def _number(value: float) -> str:
@@ -205,7 +188,7 @@ def _speed(label: str, series: Series, found: Overview, width: int) -> Line:
 
 def _jobs(jobs: Sequence[JobLine], history: History, width: int) -> list[Line]:
     def name(job: JobLine) -> str:
-        return one_line(job.name or unnamed(job))
+        return job.name or unnamed(job)
 
     def per_second(job: JobLine) -> str:
         series = history.job(job)
@@ -220,29 +203,27 @@ def _jobs(jobs: Sequence[JobLine], history: History, width: int) -> list[Line]:
         return duration(seconds) or ("—" if series else "")
 
     def share(job: JobLine) -> float:
-        return finished_tasks(job) / max(1, job.tasks)  # what was cancelled was not done
+        return finished_tasks(job) / max(1, job.tasks)  # cancelled tasks do not count as done
 
     def bad(job: JobLine) -> str:
         return "red" if job.failed + job.lost else ""
 
-    columns: list[FittedColumn[JobLine]] = [
-        FittedColumn("JOB", lambda j: str(j.job_id), right=True, width=3),
-        FittedColumn("NAME", name, gives=True, width=12),
-        FittedColumn(
-            "OWNER", lambda j: one_line(short_address(j.owner)), gives=True, width=5, drop=3
-        ),
-        FittedColumn("STATE", lambda j: j.state, width=6, style=lambda j: _style(j.state), drop=5),
-        FittedColumn("PROGRESS", lambda j: bar(share(j), 10), drop=1),
-        FittedColumn("%", lambda j: str(int(100 * share(j))), right=True, width=3, drop=7),
-        FittedColumn("TASKS", lambda j: f"{j.tasks:,}", right=True, width=6, drop=2),
-        FittedColumn("DONE", lambda j: f"{j.done:,}", right=True, width=6),
-        FittedColumn("RUN", lambda j: f"{j.running:,}", right=True, width=3),
-        FittedColumn("WAIT", lambda j: f"{j.waiting:,}", right=True, width=4),
-        FittedColumn("FAIL", lambda j: f"{j.failed + j.lost:,}", right=True, width=4, style=bad),
-        FittedColumn("RATE", per_second, right=True, width=6, drop=4),
-        FittedColumn("LEFT", left, right=True, width=6, drop=6),
-    ]  # fmt: skip
-    return table(columns, jobs, width)
+    columns: list[Column[JobLine]] = [
+        Column("JOB", lambda j: str(j.job_id), right=True, width=3),
+        Column("NAME", name, width=12),
+        Column("OWNER", lambda j: short_address(j.owner), width=5, drop=3),
+        Column("STATE", lambda j: j.state, gives=False, width=6, drop=5),
+        Column("PROGRESS", lambda j: bar(share(j), 10), gives=False, drop=1),
+        Column("%", lambda j: str(int(100 * share(j))), right=True, width=3, drop=7),
+        Column("TASKS", lambda j: f"{j.tasks:,}", right=True, width=6, drop=2),
+        Column("DONE", lambda j: f"{j.done:,}", right=True, width=6),
+        Column("RUN", lambda j: f"{j.running:,}", right=True, width=3),
+        Column("WAIT", lambda j: f"{j.waiting:,}", right=True, width=4),
+        Column("FAIL", lambda j: f"{j.failed + j.lost:,}", right=True, width=4, style=bad),
+        Column("RATE", per_second, right=True, width=6, drop=4),
+        Column("LEFT", left, right=True, width=6, drop=6),
+    ]
+    return list(Grid(columns).lines(jobs, width))
 
 
 def _workers(workers: Sequence[WorkerLine], at: float, width: int) -> list[Line]:
@@ -255,16 +236,16 @@ def _workers(workers: Sequence[WorkerLine], at: float, width: int) -> list[Line]
             return f"{plural(worker.failures, 'fast failure')} in a row"
         return ""
 
-    columns: list[FittedColumn[WorkerLine]] = [
-        FittedColumn("WORKER", lambda w: one_line(short_address(w.worker)), gives=True, width=8),
-        FittedColumn("STATE", lambda w: w.state, width=6, style=lambda w: _style(w.state)),
-        FittedColumn("RUN", lambda w: f"{w.running:,}", right=True, width=3),
-        FittedColumn("QUEUED", lambda w: f"{w.queued:,}", right=True, drop=1),
-        FittedColumn("DONE", lambda w: f"{w.done:,}", right=True, width=6, drop=2),
-        FittedColumn("FAIL", lambda w: f"{w.failed:,}", right=True, width=4, drop=3),
-        FittedColumn("NOTE", note, gives=True, width=8, style=lambda w: "yellow", drop=4),
+    columns: list[Column[WorkerLine]] = [
+        Column("WORKER", lambda w: short_address(w.worker), width=8),
+        Column("STATE", lambda w: w.state, gives=False, width=6),
+        Column("RUN", lambda w: f"{w.running:,}", right=True, width=3),
+        Column("QUEUED", lambda w: f"{w.queued:,}", right=True, drop=1),
+        Column("DONE", lambda w: f"{w.done:,}", right=True, width=6, drop=2),
+        Column("FAIL", lambda w: f"{w.failed:,}", right=True, width=4, drop=3),
+        Column("NOTE", note, width=8, style=lambda w: "yellow", drop=4),
     ]
-    return table(columns, workers, width)
+    return list(Grid(columns).lines(workers, width))
 
 
 def _place(found: Overview, jobs: int, scroll: int, fitting: int) -> str:

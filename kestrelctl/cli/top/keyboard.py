@@ -1,4 +1,4 @@
-"""Keys as they are pressed, from a terminal that is put back as it was whatever happens."""
+"""Reads keys as they are pressed, and always puts the terminal back as it was."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-#: What terminals send for keys that have no letter (XTerm Control Sequences, "PC-Style Keys").
+#: Names of keys that have no letter, by what terminals send (XTerm Control Sequences, "PC-Style
+#: Keys").
 _NAMES = {
     b"\x1b[A": "up",
     b"\x1bOA": "up",
@@ -22,9 +23,9 @@ _UNFINISHED = re.compile(rb"\x1b(?:[\[O][0-9;]*)?\Z")
 
 
 def split_keys(data: bytes) -> tuple[list[str], bytes]:
-    """The keys in what a terminal sent, and the beginning of one that is not complete.
+    """Returns the keys in what a terminal sent, and the beginning of one that is not complete.
 
-    Letters are themselves, others have names; keys without one are left out.
+    Letters stand for themselves, other keys have names; keys without a name are left out.
     """
     rest = _UNFINISHED.search(data)
     whole = data[: rest.start()] if rest else data
@@ -35,13 +36,13 @@ def split_keys(data: bytes) -> tuple[list[str], bytes]:
 
 @contextmanager
 def keys_pressed(fd: int, on_key: Callable[[str], None]) -> Iterator[None]:
-    """Tells about every key for the length of a `with`, without an echo or waiting for a line.
+    """Tells about every key for the time of a `with`, without an echo or waiting for a line.
 
     Ctrl-C still interrupts; Ctrl-Z and Ctrl-backslash do nothing, since they would leave the
     terminal as it is now. If the terminal goes away, the key `q` is told.
 
     Args:
-        fd: of a terminal; nothing is done to anything else.
+        fd: the descriptor of a terminal; nothing is done to anything else.
     """
     if not os.isatty(fd):
         yield

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import click
 from msgspec.structs import replace
 
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
-from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.redial import Redial
-from kestrelctl.cli.show.command_output import Column, CommandOutput, Listing, Record
+from kestrelctl.cli.show.command_output import CommandOutput, Listing, Record
+from kestrelctl.cli.show.grid import Column
 from kestrelctl.cli.user.share_options import (
     bound,
     limits_shown,
@@ -106,12 +106,7 @@ def set_(
 ) -> None:
     """Make a group, or set its share and bounds; what is not named stays as it is. For admins."""
     request = ChangeGroup(name=name, change=share_change(weight, max_running, max_queued, limits))
-
-    async def work(redial: Redial) -> CommandOutput:
-        done = await redial.change(request, twice=True)
-        return Record(name, {"changed": done.what}, [f"group {name} is set"])
-
-    invocation.talk_again(work, as_admin=True)
+    invocation.change(request, lambda _: f"group {name} is set")
 
 
 @group.command("remove", cls=CliCommand)
@@ -119,9 +114,4 @@ def set_(
 @pass_invocation
 def remove(invocation: Invocation, name: str) -> None:
     """Remove a group that has no members. For admins."""
-
-    async def work(redial: Redial) -> CommandOutput:
-        done = await redial.change(RemoveGroup(name=name), twice=False)
-        return Record(name, {"changed": done.what}, [f"group {name} is removed"])
-
-    invocation.talk_again(work, as_admin=True)
+    invocation.change(RemoveGroup(name=name), lambda _: f"group {name} is removed")

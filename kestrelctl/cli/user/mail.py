@@ -1,19 +1,17 @@
-"""`kestrelctl user mail`: where a user is sent word of the ends of his jobs."""
+"""`kestrelctl user mail`: sets the address that is told when a user's jobs end."""
 
 from __future__ import annotations
 
 import click
 
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.cli.redial import Redial
-from kestrelctl.cli.show.command_output import CommandOutput, Record
 from kestrelctl.core.model.mail_address import problem_with_mail
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol.requests import ChangeUser
 
 
 def parse_mail(text: str) -> str:
-    """An address; empty for `none`.
+    """Reads an address; empty for `none`.
 
     Raises:
         UsageError: it is neither.
@@ -33,10 +31,10 @@ def mail(invocation: Invocation, address: str) -> None:
 
     It writes of jobs that failed, and of those that took longer than a minute.
     """
-
-    async def work(redial: Redial) -> CommandOutput:
-        done = await redial.change(ChangeUser(user="", mail=address), twice=True)
-        said = f"mail for {done.what[0]} goes to {address}" if address else "no mail any more"
-        return Record(done.what[0], {"changed": done.what}, [said])
-
-    invocation.talk_again(work)
+    invocation.change(
+        ChangeUser(user="", mail=address),
+        lambda done: (
+            f"mail for {done.what[0]} goes to {address}" if address else "no mail any more"
+        ),
+        as_admin=False,
+    )

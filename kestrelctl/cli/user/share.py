@@ -1,4 +1,4 @@
-"""`kestrelctl user list`, `info` and `set`: whose share of the pool is how large."""
+"""`kestrelctl user list`, `info` and `set`: the users' shares of the pool."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import click
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.redial import Redial
-from kestrelctl.cli.show.command_output import Column, CommandOutput, Listing, Record
+from kestrelctl.cli.show.command_output import CommandOutput, Listing, Record
+from kestrelctl.cli.show.grid import Column
 from kestrelctl.cli.user.mail import parse_mail
 from kestrelctl.cli.user.share_options import (
     bound,
@@ -175,10 +175,4 @@ def set_(
     )
     if request == ChangeUser(user=name, change=ShareChange()):
         raise UsageError("nothing to set", hint="kestrelctl user set --help")
-
-    async def work(redial: Redial) -> CommandOutput:
-        done = await redial.change(request, twice=True)
-        [account] = done.what
-        return Record(account, {"changed": done.what}, [f"user {account} is set"])
-
-    invocation.talk_again(work, as_admin=True)
+    invocation.change(request, lambda done: f"user {done.what[0]} is set")

@@ -1,4 +1,4 @@
-"""Options that `user set` and `group set` have in common, and how bounds are shown."""
+"""The options that `user set` and `group set` have in common, and how bounds are shown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def parse_bound(text: str) -> int | None:
-    """How many; None for `none`."""
+    """Reads a number of tasks; None for `none`."""
     if text.strip() == "none":
         return None
     if not text.strip().isdecimal() or len(text.strip()) > 18:
@@ -28,7 +28,7 @@ def parse_bound(text: str) -> int | None:
 
 
 def parse_byte_bound(text: str) -> int | None:
-    """Bytes; None for `none`.
+    """Reads a number of bytes; None for `none`.
 
     Raises:
         UsageError: it is no size, or more than any sum of sizes.
@@ -42,7 +42,7 @@ def parse_byte_bound(text: str) -> int | None:
 
 
 def parse_byte_limit(text: str) -> ByteLimit:
-    """The same, or `default`: what holds for all."""
+    """Reads the same, or `default` for the limit of all users."""
     return AS_FOR_ALL if text.strip() == AS_FOR_ALL else parse_byte_bound(text)
 
 
@@ -81,7 +81,7 @@ def share_options(command: F) -> F:
 def share_change(
     weight: float | None, max_running: str | None, max_queued: str | None, limits: tuple[str, ...]
 ) -> ShareChange:
-    """What these options say.
+    """Reads these options.
 
     Raises:
         UsageError: one of them makes no sense.
@@ -101,22 +101,22 @@ def _bound(text: str | None) -> int | UnsetType | None:
 
 
 def bound(number: int | None) -> str:
-    """A bound as a table shows it; empty for none."""
+    """Writes a bound as a table shows it; empty for none."""
     return "" if number is None else f"{number:,}"
 
 
 def byte_bound(size_bytes: int | None) -> str:
-    """A bound on bytes as a table shows it; empty for none."""
+    """Writes a bound on bytes as a table shows it; empty for none."""
     return "" if size_bytes is None else size(size_bytes) or "0 B"
 
 
 def limits_shown(limits: Mapping[str, float]) -> str:
-    """`4 gpus, 204800 MiB memory`; empty for none."""
+    """Writes limits: `4 gpus, 204800 MiB memory`; empty for none."""
     zeros = dict.fromkeys(limits, 0)
     return ", ".join(describe(name, n) for name, n in sorted((zeros | amounts(limits)).items()))
 
 
 def usage_shown(seconds: float) -> str:
-    """Weighted hours: `12.50 h`, `1,250 h`."""
+    """Writes weighted hours: `12.50 h`, `1,250 h`."""
     hours = seconds / 3600
     return f"{hours:.2f} h" if hours < 100 else f"{hours:,.0f} h"

@@ -7,10 +7,11 @@ import time
 import click
 from msgspec.structs import replace
 
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.job.view import memory, memory_time
-from kestrelctl.cli.show.command_output import Column, Listing
+from kestrelctl.cli.show.command_output import Listing
+from kestrelctl.cli.show.grid import Column
 from kestrelctl.cli.user.share_options import byte_bound
 from kestrelctl.grammar.deadline_words import Since, parse_since
 from kestrelctl.grammar.quantities import duration, size

@@ -1,4 +1,4 @@
-"""The options that say what a worker offers; for `worker run` and `worker join`."""
+"""The options of `worker run` and `worker join` that say what a worker offers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from kestrelctl.core.model.worker.significance import problem_with_expression
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.asset_words import offered_assets
 from kestrelctl.grammar.attributes import parse_attribute
-from kestrelctl.grammar.quantities import Number, WholeNumber, parse_capacity, split_words
+from kestrelctl.grammar.click_numbers import Number, WholeNumber
+from kestrelctl.grammar.quantities import parse_capacity, split_words
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _tags(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-    """The tags, one by one. UsageError if one is not the operator's to give."""
+    """Returns the tags, one by one. Raises UsageError if the operator may not give one."""
     tags = split_words(given)
     own = first_own(tags)
     if own is not None:
@@ -42,7 +43,7 @@ def _tags(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...])
 def _attributes(
     _ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]
 ) -> dict[str, bool | int | float | str]:
-    """The attributes. UsageError if no expression could use one."""
+    """Returns the attributes. Raises UsageError if no expression could use one."""
     pairs = [parse_attribute(each) for each in given]
     found = dict(pairs)
     problem = problem_with_attributes(found)
@@ -54,7 +55,7 @@ def _attributes(
 
 
 def _start(_ctx: click.Context, _option: click.Parameter, given: str) -> str:
-    """The expression. UsageError if the pool would not take it."""
+    """Returns the expression. Raises UsageError if the pool would not take it."""
     text = given.strip()
     mistake = problem_with_expression(text)
     if mistake is not None:
@@ -63,7 +64,7 @@ def _start(_ctx: click.Context, _option: click.Parameter, given: str) -> str:
 
 
 def _assets(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> object:
-    """The words, which can all be read. UsageError if one has an option of its own."""
+    """Returns the words, which can all be read. Raises UsageError if one has its own option."""
     offered = offered_assets(given)
     for name in ("cpus", "memory"):
         kinds = (offered.amounts, offered.units, offered.shared, offered.unknown)

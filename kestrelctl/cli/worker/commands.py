@@ -1,4 +1,4 @@
-"""`kestrelctl worker …`: the workers of a pool, and how to be one."""
+"""`kestrelctl worker …`: lists, changes and runs workers of a pool."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import click
 import msgspec
 from click.core import ParameterSource
 
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
-from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.manager.metrics_options import metrics_allow
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.show.changed import Changes
-from kestrelctl.cli.show.command_output import Column, CommandOutput, Listing, Record, Table
-from kestrelctl.cli.show.grid import Grid
+from kestrelctl.cli.show.command_output import CommandOutput, Listing, Record, Table
+from kestrelctl.cli.show.grid import Column
 from kestrelctl.cli.worker.aggregate import aggregate_options
 from kestrelctl.cli.worker.enroll import enroll, join, revoke, service
 from kestrelctl.cli.worker.environment_run import environment
@@ -30,8 +30,8 @@ from kestrelctl.core.model.worker import isolation
 from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.grammar.asset_words import offered_assets
 from kestrelctl.grammar.attributes import plain_value
+from kestrelctl.grammar.click_numbers import WholeNumber
 from kestrelctl.grammar.quantities import (
-    WholeNumber,
     ago,
     duration,
     parse_duration,
@@ -47,8 +47,8 @@ class DescribedWorker(WorkerView, frozen=True, kw_only=True):
     """A worker, with what its tags say of isolation.
 
     Attributes:
-        isolation: its rung; empty if it says none.
-        not_enforced: what is not kept from its tasks, or not kept exactly.
+        isolation: its rung; empty if its tags name none.
+        not_enforced: what it does not keep from its tasks, or not exactly.
     """
 
     isolation: str = ""
@@ -56,7 +56,7 @@ class DescribedWorker(WorkerView, frozen=True, kw_only=True):
 
 
 def described(view: WorkerView) -> DescribedWorker:
-    """A worker, with what its tags say of isolation."""
+    """Adds what the tags of a worker say of isolation."""
     rung = isolation.rung_of(view.tags)
     return DescribedWorker(
         **msgspec.structs.asdict(view),
@@ -362,7 +362,7 @@ worker.add_command(revoke)
 async def worker_pages(
     connection: Connection, names: Sequence[str], where: str = ""
 ) -> AsyncIterator[Sequence[WorkerView]]:
-    """Pages of workers, asked for as they are read."""
+    """Yields pages of workers, asked for as they are read."""
     after: str | None = ""
     while after is not None:
         request = ListWorkers(names=list(names), after=after, where=where)
@@ -372,7 +372,7 @@ async def worker_pages(
 
 
 async def one_worker(connection: Connection, name: str) -> WorkerView:
-    """The worker of that address, or the only one with that part in it.
+    """Finds the worker of that address, or the only one whose address contains that part.
 
     Raises:
         NotFound: there is none.
@@ -420,14 +420,14 @@ def worker_columns(now: float) -> list[Column[WorkerView]]:
 
 
 def _remark(view: WorkerView) -> str:
-    """What an operator should know of a worker, in a few words."""
+    """Says in a few words what an operator should know of a worker."""
     if view.quarantined_for:
         return view.quarantined_for
     return f"offers {view.offered_cpus:,.10g} cpus" if view.offered_cpus is not None else ""
 
 
 def worker_record(view: DescribedWorker, now: float) -> Record:
-    """Everything about a worker.
+    """Shows everything about a worker.
 
     Args:
         now: seconds since the epoch.
@@ -467,7 +467,7 @@ _OWN_LINE = ("cpus", "memory")
 
 
 def used_of_others(view: WorkerView) -> list[str]:
-    """How much is taken of each asset but processors, memory and disk: `gpus 1/2`."""
+    """Says how much of each asset but processors, memory and disk is taken: `gpus 1/2`."""
     return [
         f"{name} {whole - view.free.get(name, 0):.10g}/{_whole(view, name)}"
         for name, whole in sorted(view.assets.items())
@@ -476,12 +476,12 @@ def used_of_others(view: WorkerView) -> list[str]:
 
 
 def _whole(view: WorkerView, name: str) -> str:
-    """How much of an asset there is; `~3` if that is an estimate."""
+    """The whole amount of an asset; `~3` if that is an estimate."""
     return f"{'~' if name in view.unknown else ''}{view.assets[name]:.10g}"
 
 
 def _asset(view: WorkerView, name: str) -> str:
-    """How much is free of an asset, its kind, and its units."""
+    """Says how much of an asset is free, its kind, and its units."""
     whole, free = view.assets[name], view.free.get(name, 0.0)
     if name == "disk":
         return f"{size(int(free)) or 0} of {size(int(whole)) or 0} free"
@@ -500,7 +500,7 @@ def _unit(unit: UnitView) -> str:
 
 
 def _running(view: WorkerView, now: float) -> list[Table]:
-    """What runs there, and what it uses as far as that is known."""
+    """Lists the tasks that run there, and what they use as far as that is known."""
     if not view.runs:
         return []
     titles = ("JOB", "TASK", "SENT", "TIME", "CPU", "MEMORY", "AS OF")
@@ -516,7 +516,7 @@ def _running(view: WorkerView, now: float) -> list[Table]:
         ]
         for task in view.runs
     ]
-    return [Table(Grid([(title, True) for title in titles]), rows)]
+    return [Table([(title, True) for title in titles], rows)]
 
 
 def _cut(view: WorkerView) -> str:
@@ -530,7 +530,7 @@ def _memory(assets: dict[str, float]) -> str:
 
 
 def _free_memory(view: WorkerView) -> str:
-    """How much is free; empty for a worker that offers none."""
+    """The free memory; empty for a worker that offers none."""
     return (_memory(view.free) or "0 B") if view.assets.get("memory") else ""
 
 
@@ -544,7 +544,7 @@ async def _described(
 async def _counted(
     invocation: Invocation, pages: AsyncIterator[Sequence[WorkerView]]
 ) -> AsyncIterator[Sequence[WorkerView]]:
-    """The pages, and a remark about all of them at the end."""
+    """Yields the pages, and makes a remark about all of them at the end."""
     states: Counter[str] = Counter()
     async for page in pages:
         states.update(w.state for w in page)

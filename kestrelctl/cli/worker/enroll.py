@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.manager.metrics_options import metrics_allow
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.show.changed import Changes
@@ -244,7 +244,7 @@ def _leave_to_systemd(invocation: Invocation, here: Membership, *, system: bool)
 
 
 def _address(server: str, host: str, port: int) -> tuple[str, int]:
-    """The server's address for the other machine: `HOST`, `HOST:PORT` or `[IPv6]:PORT`."""
+    """Reads the server's address for the other machine: `HOST`, `HOST:PORT` or `[IPv6]:PORT`."""
     if not server:
         return host, port
     bracketed, _, after = server.removeprefix("[").partition("]")

@@ -1,4 +1,4 @@
-"""`kestrelctl worker environment`: one environment, by hand, with a worker in it."""
+"""`kestrelctl worker environment`: makes one environment by hand, with a worker in it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _class(file: Path, name: str) -> EnvironmentClass:
 
 
 def _hold(root: Path, opened: ExitStack) -> None:
-    """Keeps the directory from a second such command. UsageError if there is one already."""
+    """Locks the directory against a second such command. Raises UsageError if there is one."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         lock = opened.enter_context((root / "lock").open("w"))

@@ -1,15 +1,15 @@
-"""`kestrelctl worker group …`: workers that go by one name."""
+"""`kestrelctl worker group …`: groups of workers that share one name."""
 
 from __future__ import annotations
 
 import click
 
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
-from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.redial import Redial
-from kestrelctl.cli.show.command_output import Column, CommandOutput, Listing, Record
-from kestrelctl.core.membership.worker_group import WorkerGroup
+from kestrelctl.cli.show.command_output import CommandOutput, Listing
+from kestrelctl.cli.show.grid import Column
 from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.protocol.answers import WorkerGroupList, WorkerGroupView
 from kestrelctl.protocol.requests import ListWorkerGroups, RemoveWorkerGroup, SetWorkerGroup
 
@@ -72,13 +72,11 @@ def set_(
     Workers are in it if all options that are given fit them.
     """
     wanted = WorkerGroup(name=group, tags=tags, names=names, where=where)
-
-    async def work(redial: Redial) -> CommandOutput:
-        done = await redial.change(SetWorkerGroup(group=wanted), twice=True)
-        data = {"changed": done.what, "workers": done.tasks}
-        return Record(group, data, [f"{plural(done.tasks, 'worker')} in {group}"])
-
-    invocation.talk_again(work, as_admin=True)
+    invocation.change(
+        SetWorkerGroup(group=wanted),
+        lambda done: f"{plural(done.tasks, 'worker')} in {group}",
+        counts_workers=True,
+    )
 
 
 @worker_group.command("delete", cls=CliCommand)
@@ -86,9 +84,5 @@ def set_(
 @pass_invocation
 def delete(invocation: Invocation, group: str) -> None:
     """Forget a group; its workers stay. For admins."""
-
-    async def work(redial: Redial) -> CommandOutput:
-        done = await redial.change(RemoveWorkerGroup(name=group), twice=False)
-        return Record(group, {"changed": done.what}, [f"there is no group {group} any more"])
-
-    invocation.talk_again(work, as_admin=True)
+    request = RemoveWorkerGroup(name=group)
+    invocation.change(request, lambda _: f"there is no group {group} any more")

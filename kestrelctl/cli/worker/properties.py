@@ -1,4 +1,4 @@
-"""`kestrelctl worker properties`: what was read of workers' hosts, added up."""
+"""`kestrelctl worker properties`: sums up the properties of workers' hosts."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 import click
 
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.show.command_output import Column, CommandOutput, Listing
+from kestrelctl.cli.show.command_output import CommandOutput, Listing
+from kestrelctl.cli.show.grid import Column
 from kestrelctl.core.properties.reading import PropertyValue
 from kestrelctl.grammar.attributes import plain_value
 from kestrelctl.grammar.quantities import duration
@@ -53,7 +54,7 @@ def properties(invocation: Invocation, names: tuple[str, ...], group: str) -> No
 
 
 def property_lines(told: Iterable[ToldReading], now: float) -> list[tuple[str, str]]:
-    """A line for each property of a worker.
+    """Makes a line for each property of a worker.
 
     Args:
         now: seconds since the epoch.

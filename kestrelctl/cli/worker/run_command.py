@@ -1,4 +1,4 @@
-"""`kestrelctl worker commands` and `run-command`: what workers offer to run, and that it is run."""
+"""`kestrelctl worker commands` and `run-command`: lists and runs the commands of workers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections import Counter
 
 import click
 
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.show.command_output import Column, CommandOutput, Listing
+from kestrelctl.cli.show.command_output import CommandOutput, Listing
+from kestrelctl.cli.show.grid import Column
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError, NotFound, UsageError
 from kestrelctl.grammar.attributes import plain_value
@@ -22,7 +23,7 @@ from kestrelctl.protocol.commands import (
     RunAtWorkers,
 )
 
-#: So much longer than the command itself an answer may take.
+#: The time that an answer may take longer than the command itself.
 ANSWER_SECONDS = 30.0
 
 _COLUMNS: list[Column[CommandView]] = [

@@ -1,1 +1,1 @@
-"""What a worker does with the attempts that it is sent."""
+"""The part of a worker that handles the attempts that it is sent."""

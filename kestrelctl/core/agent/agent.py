@@ -1,4 +1,4 @@
-"""What one worker session does with the attempts it is sent. Pure, like the pool.
+"""Handles the attempts that one worker session is sent. Pure, like the pool.
 
 Attempts start in the order in which they came, as far as there is room: the manager counts on it. A
 result is kept until the manager, after its own commit, acknowledges it.
@@ -37,15 +37,15 @@ class LocalAttempt:
 
     Attributes:
         item: the line of the task, if its job has lines.
-        claim: what the pool charges it; the agent charges the same. Once it has started, with the
-            units that it was given.
+        claim: what the pool charges it; the agent charges the same. Once it has started, the claim
+            has the units that it was given.
         limits: how much of the assets it may use that the worker watches over.
         seal: shows the pool that it was handed to this worker.
         waited_seconds: from its arrival to its start; 0 until then.
         is_ahead: whether its executor has it, and starts it when an attempt like it has ended.
         is_alone: whether there is nothing to do before and after its command, and it takes no units
             of its own: it may wait at the executor, and others for its place.
-        count: which attempt of its task it is, from 1.
+        count: its number among the attempts of its task, from 1.
         checkpoint: what it goes on from; None to begin anew.
         hosts: where the members of its job run, if that spans workers.
     """
@@ -106,7 +106,7 @@ class Agent:
         units: the ids of the units of each asset that has some.
         left: results that an earlier process of this worker left in the spool, with the seals of
             their attempts.
-        pulls: it is sent no more attempts than it asked for.
+        pulls: whether it is sent no more attempts than it asked for.
     """
 
     def __init__(
@@ -122,9 +122,9 @@ class Agent:
         self.free = dict(self.capacity)
         self.templates: dict[int, Template] = {}
         self.queue: deque[LocalAttempt] = deque()
-        #: First of all that wait: the executor has them. In the order in which they are to start.
+        #: The first of all that wait: the executor has them, in the order in which they are to run.
         self.ahead: dict[int, LocalAttempt] = {}
-        #: Of these, the ones that are to be withdrawn, and whether they are given back then.
+        #: Those of them that are to be withdrawn, and whether they are given back then.
         self._withdrawn: dict[int, bool] = {}
         self.running: dict[int, LocalAttempt] = {}
         self.unacknowledged: dict[int, Result] = {}
@@ -138,13 +138,13 @@ class Agent:
         self.greeting = 0
         self.welcomed = False
         self.draining = False
-        # Where it pulls: how many are asked for.
+        # If it pulls, how many are asked for; else None.
         self.wanted: int | None = 0 if pulls else None
 
     # -- from the manager --------------------------------------------------------------------------
 
     def on_welcome(self, greeting: int, kill: Sequence[int], now: float, wall: float) -> list[int]:
-        """The session is in: everything unacknowledged is to be reported again.
+        """Notes that the session is in: everything unacknowledged is to be reported again.
 
         A welcome that answers another than the latest hello does not count: what follows it was
         sent before the pool had read the latest.
@@ -204,7 +204,7 @@ class Agent:
             self.wanted = max(0, self.wanted - sum(span[3] for span in spans))
         for number, job_id, index, n, place, mark in spans:
             known = self.templates.get(job_id)
-            # Whether a job has items, its template tells: without it, those that follow could be
+            # A template tells whether its job has items: without it, the items that follow could be
             # anybody's.
             lost = lost or known is None or not 0 <= place < len(made)
             if lost or known is None:
@@ -240,12 +240,12 @@ class Agent:
     def resize(
         self, assets: Mapping[str, float], units: Mapping[str, Sequence[str]] | None = None
     ) -> list[int]:
-        """Has another capacity from now on; what runs goes on.
+        """Sets another capacity from now on; what runs goes on.
 
         If that is more than there is now, nothing starts until enough of it has ended.
 
         Returns:
-            What waits here and could never start any more, to be given back.
+            The attempts that wait here and could never start any more, to be given back.
         """
         before, self._indexed = self.capacity, units or ()
         self.capacity = with_units(amounts(assets), units or {})
@@ -383,9 +383,9 @@ class Agent:
     def can_hand(self, most: int) -> bool:
         """Whether the first attempt in the queue may wait at the executor.
 
-        It may if it takes nothing but what one like it takes that runs, so that it can start in the
-        place of that: the order in which attempts start stays the same. Where more runs than there
-        is place for now, an end leaves none.
+        It may if an attempt runs that takes just the same, so that it can start in the place of
+        that one: the order in which attempts start stays the same. If more runs than there is room
+        for now, an end leaves no place.
 
         Args:
             most: how many may wait there.
@@ -420,9 +420,9 @@ class Agent:
         return None
 
     def on_begun(self, number: int, at: float) -> None:
-        """An attempt that waited at the executor has started, in the place of one like it.
+        """Notes that an attempt that waited at the executor has started in the place of another.
 
-        What that took is released by its completion, which may follow.
+        The completion of that one, which may follow, releases what it took.
         """
         attempt = self.ahead.pop(number, None)
         if attempt is None:
@@ -441,7 +441,7 @@ class Agent:
         return dict(reversed(self._withdrawn.items()))
 
     def on_withdrawn(self, number: int) -> bool:
-        """The executor has not started an attempt and does not have it any more.
+        """Notes that the executor has not started an attempt and does not have it any more.
 
         Returns:
             Whether it is to be given back; else it is the first that waits here.
@@ -466,7 +466,7 @@ class Agent:
         return True
 
     def on_completion(self, result: Result, now: float) -> Result:
-        """An attempt has ended: frees what it took and keeps its result.
+        """Frees what an attempt took that has ended, and keeps its result.
 
         Returns:
             The result with the time that the attempt spent waiting here.
@@ -488,13 +488,14 @@ class Agent:
 
     @property
     def _wanted_at_most(self) -> int:
-        """Where it pulls: how many may wait here or be asked for."""
+        """The most attempts that may wait here or be asked for, if it pulls."""
         return max(1, ceil(self.capacity.get("cpus", 0) / MILLI)) * WANTED_PER_CPU
 
     def ask(self) -> int:
-        """How many attempts more a worker that pulls wants; they count as asked for from now on.
+        """Tells how many more attempts a worker that pulls wants; they count as asked for now.
 
-        Not before half of what may wait here is missing, so that one message asks for several.
+        It wants none before half of what may wait here is missing, so that one message asks for
+        several.
         """
         if self.wanted is None or self.draining or not self.welcomed:
             return 0
@@ -505,7 +506,7 @@ class Agent:
         return missing
 
     def running_since(self, moment: float) -> dict[int, float]:
-        """When attempts started that run and have started by that moment, by number."""
+        """The start times of attempts that run and have started by that moment, by number."""
         started = ((a.number, a.arrived_at + a.waited_seconds) for a in self.running.values())
         return {number: at for number, at in started if at <= moment}
 
@@ -536,11 +537,11 @@ class Agent:
     # -- what to report ----------------------------------------------------------------------------
 
     def report_at(self) -> float | None:
-        """When the fresh results are to be sent: at once when half of what was queued is done.
+        """The time to send the fresh results: at once when half of what was queued is done.
 
         While more waits here than is to be reported, the manager need not hurry, and results travel
-        together. Nor need it while it is about to send more, until nothing waits here. An attempt
-        that is about to start does not wait any more.
+        together. Nor need it hurry while it is about to send more, until nothing waits here. An
+        attempt that is about to start does not wait any more.
         """
         if self.fresh_since is None or not self.welcomed:
             return None
@@ -558,7 +559,7 @@ class Agent:
         return fresh
 
     def seal_of(self, result: Result) -> Seal:
-        """What shows that the attempt of an unacknowledged result was handed to this worker.
+        """The seal that shows that an unacknowledged result's attempt was handed to this worker.
 
         Raises:
             KeyError: it is acknowledged.
@@ -575,15 +576,15 @@ class Agent:
 
     @property
     def attempts(self) -> int:
-        """How many wait, run, or have a result that is still to be acknowledged."""
+        """The number of attempts that wait, run, or have a result that is to be acknowledged."""
         return self.waiting + len(self.running) + len(self.unacknowledged)
 
     @property
     def waiting(self) -> int:
-        """How many have not started."""
+        """The number of attempts that have not started."""
         return len(self.queue) + len(self.ahead)
 
     @property
     def idle(self) -> bool:
-        """Nothing runs, waits, or has to be reported."""
+        """Whether nothing runs, waits, or has to be reported."""
         return not self.attempts

@@ -1,4 +1,4 @@
-"""What of an attempt outlives the process of its worker, so that the next one can hold it again."""
+"""The part of an attempt that outlives its worker's process: the next one can hold it again."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kestrelctl.core.model.worker.unit_claim import BoundClaim
 
 
 class HeldAttempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A `LocalAttempt` that has started, as it is written down; what is not said here is as there.
+    """A `LocalAttempt` that has started, as it is written down; other attributes are as there.
 
     Attributes:
-        account: to which it was handed.
+        account: the one to which it was handed.
         amounts, units: its claim.
     """
 
@@ -37,7 +37,7 @@ class HeldAttempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @classmethod
     def of(cls, attempt: LocalAttempt, account: str) -> Self:
-        """What is to be written down of an attempt."""
+        """Takes from an attempt what is to be written down."""
         return cls(
             account=account,
             number=attempt.number,

@@ -1,4 +1,4 @@
-"""How a task is told which units are its own.
+"""Tells a task which units are its own.
 
 The variables are those that the vendors' libraries read: CUDA_VISIBLE_DEVICES (NVIDIA's CUDA),
 ROCR_VISIBLE_DEVICES (AMD's ROCm); both take ids and numbers. A worker whose GPUs were configured by
@@ -20,11 +20,11 @@ _OF_VENDOR = {
 
 
 def unit_variables(units: Mapping[str, Sequence[str]], ad: WorkerAd) -> dict[str, str]:
-    """What an attempt with these units finds in its environment.
+    """The variables that an attempt with these units finds in its environment.
 
     Args:
         units: their ids, by asset.
-        ad: of the worker.
+        ad: the ad of the worker.
     """
     found = {f"KESTREL_{asset.upper()}": ",".join(ids) for asset, ids in units.items()}
     vendor_of = {unit.id: unit.vendor for unit in ad.units.get(GPUS, ())}
@@ -39,6 +39,6 @@ def unit_variables(units: Mapping[str, Sequence[str]], ad: WorkerAd) -> dict[str
 
 
 def variables_without_units(ad: WorkerAd) -> dict[str, str]:
-    """What an attempt without a GPU finds at a worker that has some: it sees none of them."""
+    """The variables of an attempt without a GPU at a worker that has some: it sees none."""
     vendors = dict.fromkeys(unit.vendor for unit in ad.units.get(GPUS, ()))
     return {name: "" for vendor in vendors for name in _OF_VENDOR.get(vendor, ())}

@@ -1,1 +1,1 @@
-"""What becomes of attempts: the only writer of what workers hold, run and have free."""
+"""The life of attempts: the only writer of what workers hold, run and have free."""

@@ -1,4 +1,4 @@
-"""What a worker that says hello still holds, squared with what the pool believes.
+"""Reconciles what a worker that says hello still holds with what the pool believes.
 
 The earlier surviving attempt of a task wins: work that was begun is kept, a repetition is stopped.
 """
@@ -29,7 +29,7 @@ def end_unnamed(state: State, worker: Worker, event: Joined, *, reborn: bool) ->
     for number, task in reversed(list(worker.held.items())):
         if number in said:
             continue
-        # It died with the process, or came too late: before the welcome nothing counts.
+        # The attempt died with the process, or came too late: before the welcome nothing counts.
         attempt = table.end(state, worker, task)
         if reborn:
             lose(state, task, attempt, "restarted")
@@ -42,7 +42,7 @@ def adopt(state: State, worker: Worker, event: Joined) -> list[int]:
 
     Returns:
         The numbers of attempts that the worker shall kill: their tasks are over or run elsewhere,
-        or nobody handed it those.
+        or nobody handed it these attempts.
     """
     kill: list[int] = []
     jobs: dict[Job, None] = {}
@@ -96,7 +96,7 @@ def _keep(state: State, worker: Worker, number: int, task: Task, claim: Claim) -
         return False
     sent_at = 0.0
     if number >= state.first_number:
-        # What this start handed out it knows: the worker gave it back, or its end was reported.
+        # This start sent it: unless it was given up, it was given back or its end was reported.
         given_up = task.hear_of(number)
         if given_up is None:
             return False
@@ -111,7 +111,7 @@ def _keep(state: State, worker: Worker, number: int, task: Task, claim: Claim) -
 
 
 def stop(state: State, task: Task) -> None:
-    """Ends the attempt of a task of which an earlier one has survived, also at its worker."""
+    """Ends a task's attempt, also at its worker, because an earlier one has survived."""
     attempt = table.withdraw(state, task)
     if attempt is None:
         return
@@ -126,8 +126,8 @@ def stop(state: State, task: Task) -> None:
 def reach(state: State, job: Job, index: int) -> None:
     """Moves a job's cursor past an attempt that an earlier start of the manager sent.
 
-    The durable cursor may lag behind what had been dispatched; other workers may come with what
-    it passes over, so that waits as long as all else that is unheard of.
+    The durable cursor may lag behind what had been dispatched; other workers may come with the
+    tasks that it passes over, so these wait as long as all others that are unheard of.
     """
     passed = job.reach(index)
     if state.connected and state.reconcile_until is None:

@@ -1,4 +1,4 @@
-"""What becomes of a task when an attempt of it is over, and of a job when its last task is."""
+"""Carries out what becomes of a task after an attempt, and of a job after its last task."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DONE = TaskState.DONE
 def remember(
     state: State, task: Task, to: TaskState, worker: str, result: Result | None
 ) -> TaskRecord:
-    """Has a task's record written with the next commit; that of a cancelled one stays so."""
+    """Writes a task's record with the next commit; a cancelled task stays cancelled in it."""
     record = TaskRecord(
         task.job.id,
         task.index,
@@ -46,9 +46,10 @@ def remember(
 
 
 def finish(state: State, task: Task, to: TaskState, worker: str, result: Result | None) -> None:
-    """Gives a task its final state. Before, it was withdrawn from wherever it stood.
+    """Gives a task its final state. The caller has withdrawn it from wherever it stood.
 
-    A task that was cancelled by itself has been stored as that, so it is that whatever came of it.
+    A task that was cancelled on its own has been stored as cancelled, so it stays that, whatever
+    came of it.
     """
     job = task.job
     if task.cancelled:
@@ -75,7 +76,7 @@ def finish(state: State, task: Task, to: TaskState, worker: str, result: Result 
 
 
 def write_passed(state: State, job: Job) -> None:
-    """Gives cancelled tasks their rows that the cursor has passed over: below it, all have one."""
+    """Writes rows for cancelled tasks that the cursor has passed over: below it, all have one."""
     pairing = job.pairing
     if pairing is None or not pairing.passed:
         return
@@ -87,7 +88,7 @@ def write_passed(state: State, job: Job) -> None:
 
 
 def put_back(state: State, task: Task, worker: str) -> None:
-    """Has a task wait that nobody has any more; if nobody wants it either, it is over."""
+    """Lets a task wait that no worker has any more; if nobody wants it either, it is over."""
     if task.is_unwanted:
         finish(state, task, TaskState.CANCELLED, worker, None)
     else:
@@ -96,7 +97,7 @@ def put_back(state: State, task: Task, worker: str) -> None:
 
 
 def ask_for_more(state: State, task: Task, step: int) -> None:
-    """Has a task ask for more memory from now on, in a line of its own shape.
+    """Makes a task ask for more memory from now on, in a line of its own shape.
 
     Args:
         step: how often it has asked for more.
@@ -108,9 +109,10 @@ def ask_for_more(state: State, task: Task, step: int) -> None:
 def outlast(state: State, task: Task, attempt: Attempt, result: Result) -> None:
     """Lets a task run elsewhere that a lender has ended because it may run no longer there.
 
-    It is neither a failure nor a loss. From now on it asks for more time than it has had: so it
-    goes to no lender again that lets it have no more. The next power of two, for tasks that were
-    ended after about the same time wait in one line. It is stored: a restart forgets no limit.
+    This is neither a failure nor a loss. From now on the task asks for more time than it has had:
+    so it goes to no lender again that lets it have no more. It asks for the next power of two, so
+    that tasks that were ended after about the same time wait in one line. That is stored: a restart
+    forgets no limit.
     """
     more_seconds = 2.0 ** math.floor(math.log2(max(result.wall_seconds, 0.5)) + 1)
     task.least_seconds = max(task.least_seconds, more_seconds)
@@ -166,7 +168,7 @@ def end_backoffs(state: State, now: float) -> None:
 def in_backoff(state: State, entry: BackOff) -> Task | None:
     """The task of an entry of `State.backoffs`, if it still waits for that moment.
 
-    One that stopped waiting leaves its entry behind, and may fail again before that is due.
+    A task that stopped waiting leaves its entry behind, and may fail again before that is due.
     """
     until, job_id, index = entry
     job = state.jobs.get(job_id)
@@ -179,16 +181,17 @@ def in_backoff(state: State, entry: BackOff) -> Task | None:
 def lose(state: State, task: Task, attempt: Attempt, cause: str, *, innocent: bool = False) -> None:
     """Decides about a task whose attempt's worker went away; it runs again, rather elsewhere.
 
-    An attempt that was only queued there costs nothing. Of one that the worker said nothing after,
-    nobody knows whether it had begun: the first of these is not counted.
+    An attempt that was only queued there costs nothing. If the worker said nothing after it was
+    sent, nobody knows whether it had begun: the first of these is not counted.
 
-    Nor is any at a neighbour: what is gone is the way to it, or all of it, for no task's sake. A
-    task that ends its workers there is counted there.
+    A loss at a neighbour is not counted either: what is gone is the way to it, or all of it, and no
+    task is to blame. A task that ends its workers there is counted there.
 
     Args:
         attempt: as it was when it ended.
         cause: one of `totals.LOSS_CAUSES`.
-        innocent: something else that ran there is suspected: then it is not counted either.
+        innocent: whether something else that ran there is suspected: then the loss is not counted
+            either.
     """
     config = state.config
     task.give_up(attempt)
@@ -225,14 +228,14 @@ def lose(state: State, task: Task, attempt: Attempt, cause: str, *, innocent: bo
 
 
 def cannot_start(state: State, task: Task, attempt: Attempt, why: str) -> None:
-    """Lets a task run elsewhere that its worker's machine could not start. It is not counted."""
+    """Lets a task run elsewhere that its worker's machine could not start; no loss is counted."""
     _note_loss(state, task, attempt, "unable", why)
     task.unable += 1
     _run_again(state, task, attempt.sent_at + _pause_seconds(state, task.unable - 1))
 
 
 def was_refused(state: State, task: Task, attempt: Attempt, why: str) -> None:
-    """Lets a task run elsewhere, or later, for which its worker had no more of an asset. It is not
+    """Lets a task run elsewhere, or later, for which its worker had no more of an asset; no loss is
     counted.
     """
     worker = attempt.worker
@@ -264,7 +267,7 @@ def _note_loss(state: State, task: Task, attempt: Attempt, cause: str, detail: s
 
 
 def _pause_seconds(state: State, before: int) -> float:
-    """From the start of an attempt that was lost to the next: the first loss costs no time."""
+    """The pause from the start of a lost attempt to the next; none after the first loss."""
     config = state.config
     if not before:
         return 0.0
@@ -272,7 +275,7 @@ def _pause_seconds(state: State, before: int) -> float:
 
 
 def _run_again(state: State, task: Task, at: float, reason: str = "loss") -> None:
-    """Makes a task ready that was lost or refused, at that moment if it is still to come."""
+    """Makes a lost or refused task ready, at that moment if it is still to come."""
     if not task.is_unwanted:
         state.totals.retries[reason] += 1
         if at > state.at:
@@ -317,7 +320,7 @@ def settle_job(state: State, job: Job, now: float) -> None:
 
 
 def _sets_free(state: State, job: Job) -> bool:
-    """Whether somebody waits for nobody's end any more but those that are not yet durable."""
+    """Whether somebody now waits only for ends that are not durable yet."""
     return job.id in state.dependencies and any(
         not any(parent in state.jobs for parent in parents.left)
         for parents in state.dependencies.of(job.id)

@@ -15,7 +15,7 @@ from kestrelctl.core.state import State
 
 
 def note_success(state: State, worker: Worker, attempt: Attempt) -> None:
-    """An attempt, which is not charged any more, has ended well: there may be more than thought."""
+    """Notes that an attempt, charged no longer, has ended well: there may be more than thought."""
     if attempt.phase is not Phase.RUNNING:
         return  # nobody knows what ran beside it
     for asset, outline in worker.outlines.items():
@@ -27,11 +27,12 @@ def note_success(state: State, worker: Worker, attempt: Attempt) -> None:
 
 
 def note_time(state: State, worker: Worker, now: float) -> None:
-    """What has run for a while was not refused: it counts as if it had ended well. And a worker
-    that is kept for a job, or where nothing of an asset is taken, is looked at again: it may rest
-    no more, or less may have waited when it was looked at than waits now.
+    """Counts attempts that have run for a while as if they had ended well: they were not refused.
 
-    Without the first a pool that runs copies of a service would never find out that there is room
+    Also looks again at a worker that is kept for a job, or where nothing of an asset is taken: it
+    may rest no more, or less may have waited when it was looked at than waits now.
+
+    Without the first, a pool that runs copies of a service would never find out that there is room
     for more.
     """
     latest = now - state.config.accepted_seconds
@@ -50,9 +51,9 @@ def note_time(state: State, worker: Worker, now: float) -> None:
 
 
 def refused_asset(worker: Worker, attempt: Attempt, result: Result) -> str:
-    """Of which asset an attempt says that there was no more; empty if it just failed.
+    """Names the asset of which an attempt says that there was no more; empty if it just failed.
 
-    What a limit or a signal ended says nothing by its exit status.
+    An attempt that a limit or a signal ended says nothing by its exit status.
     """
     by_itself = ended_by_itself(result.reason)
     if result.outcome != Outcome.FAILED or result.signal or not by_itself:
@@ -60,14 +61,18 @@ def refused_asset(worker: Worker, attempt: Attempt, result: Result) -> str:
     return exhausted(worker.ad.unknown, attempt.claim.amounts, result.exit_code)
 
 
+def was_alone(worker: Worker, asset: str, attempt: Attempt) -> bool:
+    """Whether an attempt was refused more of an asset though nothing else took any of it."""
+    return worker.outlines[asset].was_alone(attempt.number, attempt.claim.amounts[asset])
+
+
 def note_refusal(state: State, worker: Worker, asset: str, attempt: Attempt) -> bool:
-    """There was no more of an asset for an attempt: there is less than thought.
+    """Notes that there was no more of an asset for an attempt: there is less than thought.
 
     Returns:
         Whether that was so though nothing else took any of it.
     """
-    outline = worker.outlines[asset]
-    alone = outline.was_alone(attempt.number, attempt.claim.amounts[asset])
+    outline, alone = worker.outlines[asset], was_alone(worker, asset, attempt)
     found = outline.after_refusal(attempt.number, attempt.claim.amounts[asset])
     if not found:
         outline.rests_until = state.at + state.config.unable_pause_seconds
@@ -76,11 +81,11 @@ def note_refusal(state: State, worker: Worker, asset: str, attempt: Attempt) -> 
 
 
 def try_one(state: State, now: float) -> None:
-    """Has workers try one task that asks for more than is thought to be there.
+    """Lets workers try one task that asks for more than is thought to be there.
 
-    Nothing else would show that there is more: where nothing of an asset is taken, the least that
-    waits for it may go there; where a worker is kept for a job, a task of that. Only workers at
-    which something has changed are looked at: with each thing that happens in a pool, so are these.
+    Nothing else would show that there is more. Where nothing of an asset is taken, the task that
+    asks for the least of it may go there; where a worker is kept for a job, a task of that job.
+    Only workers at which something has changed are looked at: this is called before each plan.
     """
     for supply in state.supply.guessed():
         for asset in supply.cls.unknown if supply.hungry else ():
@@ -96,7 +101,7 @@ def try_one(state: State, now: float) -> None:
 
 
 def _amount(supply: ClassSupply, shape: Shape, asset: str) -> int:
-    """What a task of a shape takes of an asset there; 0 for one that cannot run there."""
+    """The amount of an asset that a task of a shape takes there; 0 if it cannot run there."""
     terms = supply.terms(shape)
     return terms.claim.amounts.get(asset, 0) if isinstance(terms, Terms) else 0
 

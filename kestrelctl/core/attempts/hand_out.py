@@ -30,7 +30,7 @@ from kestrelctl.core.state import State
 KNOWN_JOBS = 16
 #: A task that has just come under suspicion is charged one of so many parts of a machine.
 SUSPECT_PARTS = 4
-#: How long one waits for another that runs in the same process, before that is looked at again.
+#: How long a suspected task waits for another in the same process before it is looked at again.
 SUSPECT_PAUSE_SECONDS = 1.0
 
 
@@ -38,8 +38,9 @@ def hand_out(state: State, plan: Plan, now: float, passed_over: list[Worker] | N
     """Gives tasks to workers as a plan for this very state says, in one message for each worker.
 
     Args:
-        passed_over: gets the workers that were given nothing because all that they would have got
-            was just lost there, and others can take it. Without it nobody is passed over.
+        passed_over: the list to which workers are added that were given nothing because all that
+            they would have got was just lost there, and others can take it. Without it nobody is
+            passed over.
 
     Returns:
         Whether some of it was not done, so that another plan would find more to do.
@@ -87,8 +88,8 @@ def _start_together(
 ) -> None:
     """Begins an attempt of each task of a job, one at each of these workers; each is told of all.
 
-    What has lost workers before is not passed over, and not charged more than it asks for: all of
-    it goes to where it has room, or nothing.
+    A task that has lost workers before is not passed over, and not charged more than it asks for:
+    either all tasks go to where they have room, or none does.
     """
     fresh = job.never_started
     tasks = sorted(job.take(len(members), "", now), key=lambda task: task.index)
@@ -165,7 +166,7 @@ def _give(
         job, claim = assignment.job, assignment.claim
         cursor = job.cursor
         shuns = choosy and job.ready and _should_shun(state, worker, assignment, now)
-        # Several lines of a job were planned for by themselves: its limits are those of all.
+        # Several lines of a job were planned separately, but share the limits of the job.
         n = min(assignment.tasks, takeable(job)) if job.whole.larger else assignment.tasks
         tasks = job.take(n, worker.jid if shuns else "", now)
         if not tasks:
@@ -173,7 +174,7 @@ def _give(
         fresh = job.cursor - cursor
         again = tasks[: len(tasks) - fresh]
         if job.pairing is not None:
-            # The cursor may have passed over others: these are sent as what they are.
+            # The cursor may have passed over other tasks: these are sent by their own indexes.
             again, fresh = tasks, sum(task.index >= cursor for task in tasks)
             write_passed(state, job)
         suspect = _suspect(again) if again and not worker.cls.distance_seconds else None
@@ -225,7 +226,7 @@ def _give(
 
 
 def _resumed(state: State, worker: Worker, task: Task, number: int) -> MadeCheckpoint:
-    """What an attempt goes on from; that it does is counted and told."""
+    """Returns the checkpoint that an attempt goes on from; counts and tells that it does."""
     found = task.checkpoint
     assert found is not None
     job = task.job
@@ -259,7 +260,7 @@ def _must_wait(state: State, worker: Worker, suspect: Task) -> bool:
     """Whether a suspected task waits for another that runs at another worker of the same process.
 
     As at one worker, two that have just come under suspicion may run side by side, and others run
-    alone: who was there by chance ends well then.
+    alone: a task that was suspected by chance ends well then.
     """
     return any(
         max(other.losses, suspect.losses) > SUSPECT_LOSSES
@@ -269,17 +270,18 @@ def _must_wait(state: State, worker: Worker, suspect: Task) -> bool:
 
 
 def _put_back(tasks: list[Task], suspect: Task) -> None:
-    """Leaves the others of these tasks for later: they need not run beside it."""
+    """Leaves the other tasks for later: they need not run beside the suspect."""
     for task in reversed(tasks):
         if task is not suspect:
             task.job.make_ready(task)
 
 
 def _wide(claim: Claim, worker: Worker, suspect: Task) -> Claim:
-    """What a suspected task is charged, so that little runs beside it that it could take along.
+    """Widens the claim of a suspected task: little runs beside it then that it could take along.
 
-    First a quarter of the worker's machine, then all of it: who was there by chance runs alone
-    then, and ends well. Not at a neighbour: a part of all that it lends is no machine of it.
+    The task is charged a quarter of the worker's machine at first, then all of it: a task that was
+    suspected by chance runs alone then, and ends well. This is not done at a neighbour: a part of
+    all that it lends is no machine of it.
     """
     part = SUSPECT_PARTS if suspect.losses == SUSPECT_LOSSES else 1
     capacity, indexed = known(worker.cls.capacity), worker.cls.indexed
@@ -294,7 +296,7 @@ def _wide(claim: Claim, worker: Worker, suspect: Task) -> Claim:
 
 
 def _spans(job: Job, tasks: list[Task], number: int, claim: int) -> list[Span]:
-    """Tasks with consecutive indexes travel together."""
+    """Groups tasks with consecutive indexes, which travel together."""
     spans: list[Span] = []
     first, n = tasks[0].index, 0
     for task in tasks:

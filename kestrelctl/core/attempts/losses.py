@@ -1,4 +1,4 @@
-"""What a worker that went away leaves behind."""
+"""Deals with what a worker that went away leaves behind."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def let_go(
 ) -> None:
     """Takes attempts away from a worker that went offline.
 
-    If a task ran in its process that is suspected of ending its workers, nothing is held against
-    the others.
+    If a task that is suspected of ending its workers ran in its process, nothing is held against
+    the other tasks.
 
     Args:
         cause: one of `totals.LOSS_CAUSES`.
@@ -44,8 +44,10 @@ def let_go(
 
 
 def suspect_at(state: State, worker: Worker) -> str:
-    """The worker, of the process of one that is lost, at which a suspected task runs, or ran when
-    the first of them was lost: a task ends its process with all its workers. Empty if none does.
+    """Finds the worker, in the process of a lost one, at which a suspected task runs, or ran when
+    the first of these workers was lost; empty if there is none.
+
+    A task that ends its process ends all workers in it.
     """
     process = worker.silence.process
     if not process.suspect_at:
@@ -70,8 +72,9 @@ def suspects_in(state: State, worker: Worker) -> list[Task]:
 
 
 def lost_elsewhere(worker: Worker) -> bool:
-    """Whether something runs at a worker that was lost at another before: it may be to blame. For
-    the loss of a neighbour no task is.
+    """Whether a worker runs a task that was lost at another before: the task may be to blame.
+
+    No task is to blame for the loss of a neighbour.
     """
     return any(
         task.lost_at not in ("", worker.jid) and not is_neighbour(task.lost_at)

@@ -1,4 +1,4 @@
-"""What users and groups have at workers, counted anew or given back."""
+"""Counts anew what users and groups have at workers, and reacts when some of it comes back."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from kestrelctl.core.state import State
 
 
 def recount(state: State) -> None:
-    """Counts what everybody has at workers, after bounds were set; what they hold back is asked
-    anew.
+    """Counts what everybody has at workers, after bounds were set, and looks at workers again for
+    all that waits.
     """
     for worker in state.workers.values():
         for task in worker.held.values():

@@ -9,13 +9,13 @@ from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.reservation import asks_for_nothing, best_to_keep, starving
 from kestrelctl.core.state import State
 
-#: Of so many workers that may take tasks, one may be kept; of fewer, one. One job that spans
+#: One of so many workers that may take tasks may be kept; of fewer, one as well. One job that spans
 #: workers at a time may keep as many beside these as it needs.
 WORKERS_PER_KEPT = 4
-#: A kept worker that has nothing, and asks for nothing for so long, is kept in vain. Less may pass
-#: between the end of its last task and the message in which it asks for more.
+#: A kept worker that has nothing, and asks for nothing for so long, is kept in vain. Less time may
+#: pass between the end of its last task and the message in which it asks for more.
 UNWILLING_SECONDS = 5.0
-#: How often jobs are looked through for those that starve, in the time after which they do.
+#: How often jobs are looked through for starving ones within the time after which they starve.
 LOOKS = 10
 
 
@@ -39,7 +39,7 @@ def keep_workers(state: State, now: float) -> None:
         if job in state.kept:
             continue
         if job.shape.span > 1 and any(other.shape.span > 1 for other in state.kept):
-            continue  # Two of them could keep each other's.
+            continue  # Two such jobs could keep each other's workers.
         best = best_to_keep(job, state.supply, now)
         for worker in best:
             worker.kept_for = job
@@ -53,15 +53,15 @@ def keep_workers(state: State, now: float) -> None:
 
 
 def _all_ask_alike(state: State) -> bool:
-    """Whether no task can take a part of the room that another waits for: all that are known ask
-    for as much, on one worker each. Short ones are not queued where others wait (`offer`).
+    """Whether no task can take a part of the room that another waits for: all known shapes ask for
+    as much, on one worker each. Short tasks are not queued where others wait (`offer`).
     """
     request = state.demand.shapes[0].request
     return all(shape.request == request and shape.span == 1 for shape in state.demand.shapes)
 
 
 def _may_be_kept(state: State) -> int:
-    """How many more workers may be kept for jobs that do not span any."""
+    """Counts the workers that may still be kept for jobs that do not span any."""
     open_ = sum(len(cls.hungry) + len(cls.parked) for cls in state.supply.present())
     return max(1, open_ // WORKERS_PER_KEPT) - sum(job.shape.span == 1 for job in state.kept)
 
@@ -69,7 +69,7 @@ def _may_be_kept(state: State) -> int:
 def _over(state: State, job: Job, worker: Worker, since: float, now: float) -> bool:
     """Whether a job has got something since, wants nothing any more, or has lost its worker.
 
-    One that says hello anew, or asks for nothing, is lost, too.
+    A worker that says hello anew, or asks for nothing, is lost, too.
     """
     supply = state.supply.of(worker) if state.workers.get(worker.jid) is worker else None
     gone = supply is None or not (

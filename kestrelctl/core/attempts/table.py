@@ -1,4 +1,4 @@
-"""Who has which attempt: the only writer of what workers hold, run and have free.
+"""The table of who has which attempt: the only writer of what workers hold, run and have free.
 
 An attempt begins here, is charged here and ends here. Whoever ends one decides at once what becomes
 of its task (`attempts.endings`).
@@ -89,8 +89,8 @@ def adopt(
     """Enters an attempt that a worker already has, for a task that nobody else has.
 
     It holds its tokens again, even if all of these have been handed out since, or the pool has no
-    such asset just now: when it has some again, these are in use. Of an asset of
-    unknown capacity there is enough for it, or it would not be there.
+    such asset just now: when it has some again, these are in use. An asset of unknown capacity is
+    enough for it, or it would not be there.
 
     Args:
         sent_at: when it was handed out; 0 if that was before this start of the manager.
@@ -106,8 +106,8 @@ def adopt(
 
 
 def _held_before(worker: Worker, task: Task, claim: Claim) -> Amounts:
-    """What an attempt of an earlier start was handed out with of the pool's own: beside what its
-    task asks of that now, what its worker neither has nor charges.
+    """Finds the pool's tokens that an attempt of an earlier start was handed out with: those that
+    its task asks for now, and the assets that its worker neither has nor charges.
     """
     shape = task.line.shape
     elsewhere = {
@@ -195,7 +195,7 @@ def withdraw(state: State, task: Task) -> Attempt | None:
 
 
 def estimate(worker: Worker, asset: str, amount: int) -> None:
-    """Has the pool think that there is so much of an asset of unknown capacity."""
+    """Sets how much of an asset of unknown capacity the pool thinks that there is."""
     outline = worker.outlines[asset]
     worker.free[asset] += amount - outline.estimate
     outline.estimate = amount
@@ -203,7 +203,7 @@ def estimate(worker: Worker, asset: str, amount: int) -> None:
 
 
 def _make_room(worker: Worker, asset: str, amount: int) -> None:
-    """What a worker has running shows that there is so much of an asset of unknown capacity."""
+    """Raises the estimate of an asset of unknown capacity until so much of it is free."""
     lacks = amount - worker.free[asset]
     if lacks > 0:
         estimate(worker, asset, worker.outlines[asset].estimate + lacks)
@@ -217,10 +217,10 @@ def _attempt(task: Task) -> Attempt:
 def resize(worker: Worker, cls: WorkerClass, ad: WorkerAd) -> None:
     """Gives a worker another capacity. What is charged stays charged, even if it is more.
 
-    Of an asset whose capacity is unknown from now on, there is as much at the least.
+    If the capacity of an asset is unknown from now on, there is at least as much as is charged.
 
     Args:
-        cls: of the part of the ad that counts.
+        cls: the class of the part of the ad that counts.
     """
     before, outlines = worker.capacity(), worker.outlines
     worker.cls, worker.ad = cls, ad

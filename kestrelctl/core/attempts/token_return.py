@@ -1,7 +1,8 @@
-"""Tokens of the pool came back: workers are looked at again for what waits for them.
+"""Looks again at workers, when tokens of the pool came back, for what waits for these.
 
-A token comes back with each task that ends. If all that idle were woken each time, a large pool
-would look at nothing else; so at first only as many are as can take what the tokens are enough for.
+A token comes back with each task that ends. If all idle workers were woken each time, a large pool
+would look at nothing else; so at first only as many are woken as can take what the tokens are
+enough for.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from kestrelctl.core.state import State
 
 
 def keep_tokens(state: State, now: float) -> None:
-    """Lets tokens go that are kept in vain, and keeps others for who has waited longest.
+    """Lets tokens go that are kept in vain, and keeps others for the jobs that wait longest.
 
-    To be called before `keep_workers`, which says when the next look is.
+    It has to be called before `keep_workers`, which says when the next look is.
     """
     tokens, demand, supply = state.tokens, state.demand, state.supply
     for kept in {id(each): each for each in tokens.kept.values()}.values() if tokens.kept else ():
@@ -37,7 +38,7 @@ def keep_tokens(state: State, now: float) -> None:
 
 
 def take_lacking(state: State) -> list[Shape]:
-    """What waits that there were too few tokens for at the last plan, and now may be enough."""
+    """Takes the waiting shapes that had too few tokens at the last plan and may have enough now."""
     before, state.touched_tokens = state.touched_tokens, {}
     if not before:
         return []

@@ -1,1 +1,1 @@
-"""What a foreign batch system says of its queue and its nodes, read without I/O."""
+"""Reads what a foreign batch system says of its queue and its nodes, without I/O."""

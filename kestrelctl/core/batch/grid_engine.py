@@ -31,9 +31,9 @@ _OUT_OF_ORDER = set("uaACdDsSEco")
 
 
 def read_jobs(text: str, with_date: str) -> list[BatchJobs]:
-    """What `JOBS` and `JOBS_WITH_DATE` printed.
+    """Reads what `JOBS` and `JOBS_WITH_DATE` printed.
 
-    A parallel job counts as one node: where its slots are is not said.
+    A parallel job counts as one node: the programs do not say where its slots are.
 
     Raises:
         UnreadableOutput: it is something else.
@@ -56,7 +56,7 @@ def read_jobs(text: str, with_date: str) -> list[BatchJobs]:
 
 
 def _has_no_priority(job: ElementTree.Element) -> bool:
-    """Whether the scheduler has not looked at it, as at none before its date."""
+    """Whether the scheduler has not looked at a job, as is so for each before its date."""
     try:
         return float(job.findtext("JAT_prio", "0")) == 0.0
     except ValueError:
@@ -69,7 +69,7 @@ def _asked_queues(job: ElementTree.Element, queues: set[str]) -> set[str]:
     Source: sge_types(1), "wc_queue" and "expression".
 
     Args:
-        queues: all that there are. What fits none of them stands for itself.
+        queues: all that there are. An expression that fits none of them stands for itself.
     """
     asked = {_queue(each.text or "") for each in job.iter("hard_req_queue")}
     if any("(" in expression for expression in asked):
@@ -108,7 +108,7 @@ def _true_ones(element: ElementTree.Element, tag: str) -> frozenset[str]:
 
 
 def read_nodes(text: str) -> list[BatchNode]:
-    """What `NODES` printed: hosts, each with all its queues.
+    """Reads what `NODES` printed: hosts, each with all its queues.
 
     Raises:
         UnreadableOutput: it is something else.

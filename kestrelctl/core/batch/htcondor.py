@@ -38,7 +38,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def read_jobs(text: str) -> list[BatchJobs]:
-    """What `JOBS` printed.
+    """Reads what `JOBS` printed.
 
     Raises:
         UnreadableOutput: it is something else.
@@ -57,7 +57,7 @@ def read_jobs(text: str) -> list[BatchJobs]:
 
 
 def read_nodes(text: str) -> list[BatchNode]:
-    """What `NODES` printed: machines, each with all its slots.
+    """Reads what `NODES` printed: machines, each with all its slots.
 
     Raises:
         UnreadableOutput: it is something else.

@@ -31,7 +31,9 @@ _ASKED = re.compile(r"([A-Za-z]\w*)=(\w+)")
 
 
 def read_jobs(text: str) -> list[BatchJobs]:
-    """What `JOBS` printed. An array is one job there, which says how many of it are in which state.
+    """Reads what `JOBS` printed.
+
+    An array is one job there, which says how many of its tasks are in which state.
 
     Raises:
         UnreadableOutput: it is something else.
@@ -73,7 +75,7 @@ def _phases(job: dict[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def read_nodes(text: str) -> list[BatchNode]:
-    """What `NODES` printed.
+    """Reads what `NODES` printed.
 
     Raises:
         UnreadableOutput: it is something else.

@@ -14,11 +14,11 @@ Command = tuple[str, ...]
 
 
 class BatchSystem(NamedTuple):
-    """How one is asked, and how its answers are read.
+    """The commands that ask a batch system, and the functions that read its answers.
 
     Attributes:
-        jobs: what tells of jobs; `read_jobs` is given what each of these commands printed.
-        nodes: what tells of nodes.
+        jobs: the commands that tell of jobs; `read_jobs` is given what each of them printed.
+        nodes: the command that tells of nodes.
     """
 
     jobs: tuple[Command, ...]
@@ -47,7 +47,7 @@ _KEYS = ("feature", "partition")
 
 
 class BatchQuestion:
-    """What is counted.
+    """A question for a number of jobs or nodes.
 
     Args:
         words: a system, what to count, and what jobs or nodes are to have.
@@ -76,7 +76,7 @@ class BatchQuestion:
         return self._system.jobs if self._what in OF_JOBS else (self._system.nodes,)
 
     def answer(self, *printed: str) -> int:
-        """How many there are.
+        """Counts the jobs or nodes that the question is about.
 
         Args:
             printed: what each of the commands printed.
@@ -94,7 +94,7 @@ class BatchQuestion:
 
     def _is_meant(self, each: BatchJobs | BatchNode) -> bool:
         return (not self._feature or self._feature in each.features) and (
-            # What names none may be in any.
+            # A job or node that names no partition may be in any.
             not self._partition or not each.partitions or self._partition in each.partitions
         )
 

@@ -1,13 +1,13 @@
-"""What all batch systems have in common: jobs that wait or run, and nodes that idle or do not."""
+"""The facts common to all batch systems: jobs that wait or run, nodes that idle or do not."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-#: Of jobs. Those that wait for anything but nodes (a hold, another job, a date) are in neither.
+#: Phases of jobs. Jobs that wait for anything but nodes (a hold, another job, a date) have neither.
 PENDING, RUNNING = "pending", "running"
-#: Of nodes. Those that are down, drained, or do not answer are in neither.
+#: Phases of nodes. Nodes that are down, drained, or do not answer have neither.
 IDLE, ALLOCATED = "idle", "allocated"
 
 
@@ -21,9 +21,9 @@ class BatchJobs(NamedTuple):
     Attributes:
         phase: `PENDING` or `RUNNING`.
         jobs: how many.
-        nodes: that each asks for, or has.
-        features: in small letters, that it names among what it needs.
-        partitions: in which it may run; empty for any.
+        nodes: how many each asks for, or has.
+        features: those that it names among what it needs, in small letters.
+        partitions: those in which it may run; empty for any.
     """
 
     phase: str
@@ -39,7 +39,7 @@ class BatchNode(NamedTuple):
     Attributes:
         phase: `IDLE`, `ALLOCATED`, or empty if nothing could run there.
         features: in small letters.
-        partitions: that it belongs to; empty for any.
+        partitions: those that it belongs to; empty for any.
     """
 
     name: str
@@ -49,9 +49,9 @@ class BatchNode(NamedTuple):
 
 
 def merged(nodes: Iterable[BatchNode]) -> list[BatchNode]:
-    """One of each name, of those that are listed once for each partition or part of theirs.
+    """Merges nodes that are listed once for each partition or part of theirs: one of each name.
 
-    One that works anywhere is allocated, and one of which a part is out of order does not idle.
+    A node that works anywhere is allocated, and one with a part out of order does not idle.
     """
     found: dict[str, BatchNode] = {}
     for node in nodes:

@@ -24,7 +24,7 @@ _RUNNING = {
     *("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED"),
     *("STAGE_OUT", "SIGNALING", "RESIZING"),
 }
-#: Why jobs wait that would not if there were more nodes (squeue(1), "JOB REASON CODES").
+#: The reasons of jobs that would not wait if there were more nodes (squeue(1), "JOB REASON CODES").
 _FOR_NODES = re.compile(
     "None|Resources|Priority|ReqNodeNotAvail|Nodes required for job are|NodeDown|PartitionConfig"
     "|BadConstraints"
@@ -35,7 +35,7 @@ _ALLOCATED = {"allocated", "mixed", "completing", "draining", "planned"}
 
 
 def read_jobs(text: str) -> list[BatchJobs]:
-    """What `JOBS` printed.
+    """Reads what `JOBS` printed.
 
     Raises:
         UnreadableOutput: it is something else.
@@ -58,7 +58,7 @@ def read_jobs(text: str) -> list[BatchJobs]:
 
 
 def read_nodes(text: str) -> list[BatchNode]:
-    """What `NODES` printed.
+    """Reads what `NODES` printed.
 
     Raises:
         UnreadableOutput: it is something else.
@@ -66,7 +66,7 @@ def read_nodes(text: str) -> list[BatchNode]:
     found = []
     for line in text.splitlines():
         name, state, partition, features = _fields(line, 4)
-        # With a sign behind it it is switched off, boots, or does not answer.
+        # A node whose state has a sign behind it is switched off, boots, or does not answer.
         phase = IDLE if state == "idle" else ALLOCATED if state in _ALLOCATED else ""
         found.append(BatchNode(name, phase, _features(features), frozenset([partition])))
     return merged(found)

@@ -1,4 +1,4 @@
-"""What is wrong with an expression, and where."""
+"""The refusal of an expression: what is wrong with it, and where."""
 
 from __future__ import annotations
 

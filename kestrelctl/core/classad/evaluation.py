@@ -1,8 +1,8 @@
-"""What an expression comes to, beside an ad of each side: by the HTCondor project's own library.
+"""Evaluates an expression beside an ad of each side, by the HTCondor project's own library.
 
 Only managers have the library (`htcondor` on PyPI); nothing that runs elsewhere may import this.
-Whatever it raises is a value here: it raises UnicodeDecodeError for a text that is no UTF-8, and
-SystemError for a list with such a text, or for a number beyond 64 bits (25.14).
+Any exception of the library becomes a value here: it raises UnicodeDecodeError for a text that is
+no UTF-8, and SystemError for a list with such a text, or for a number beyond 64 bits (25.14).
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from kestrelctl.core.classad.syntax import parse
 
 
 class Unknown(enum.Enum):
-    """What is no value."""
+    """A result that is no value."""
 
     UNDEFINED = "undefined"  #: an attribute that it needs is not there
     ERROR = "error"  #: a wrong type, a division by zero, a function that does not exist
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """That the library gives no value, and why, in words."""
+    """A failure of the library to give a value, and why, in words."""
 
     words: str
 
 
 Plain: TypeAlias = bool | int | float | str
-#: What an expression comes to; lists and records as text.
+#: The result of an expression; lists and records as text.
 Answer: TypeAlias = Plain | Unknown | Failure
 #: An attribute's value in an ad.
 Attribute: TypeAlias = Plain | Sequence[Plain]
 
-# For each evaluation: to look up members of an enumeration is slow, and `|` makes a new type.
+# Used in each evaluation: looking up members of an enumeration is slow, and `|` makes a new type.
 _NUMBERS = (bool, int, float)
 _PLAIN = (*_NUMBERS, str)
 _UNDEFINED, _ERROR = classad2.Value.Undefined, classad2.Value.Error
@@ -90,10 +90,10 @@ class Expression:
             raise BadExpression(f"HTCondor's library does not read it: {error}", 0) from None
 
     def evaluate(self, my: Ad = NOTHING, target: Ad | None = NOTHING) -> Answer:
-        """Its value.
+        """Computes the value of the expression.
 
         Args:
-            my: what names without a scope, and those in `MY`, are looked up in.
+            my: the ad in which names without a scope, and those in `MY`, are looked up.
             target: the other side, `TARGET`. None if no name in the expression has a scope: that
                 takes the library a twentieth of the time.
         """

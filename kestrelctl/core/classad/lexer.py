@@ -14,7 +14,7 @@ from kestrelctl.core.classad.bad_expression import BadExpression
 _QUOTED = ("string", "quoted")
 #: An octal escape that comes to nothing, behind any other escapes.
 _NUL = re.compile(r"^.(?:[^\\]|\\(?!0).|\\0{1,2}[1-7])*?()\\(?:000|0{1,2}(?![0-7]))")
-#: Those of ASCII alone: HTCondor's library reads no others.
+#: Spaces of ASCII only: HTCondor's library reads no others.
 _SPACE = re.compile(r"[ \t\n\r\f\v]*")
 _TOKEN = re.compile(
     r"""

@@ -1,8 +1,8 @@
-"""Which expressions the pool takes: those that come to the same every time, in little time.
+"""The expressions that the pool takes: those that come to the same every time, in little time.
 
 A (shape, class) pair is matched once and remembered, so an expression may depend on nothing but the
-two ads. And it is somebody else's text that the manager evaluates: what makes texts grow, reads
-files, or hides which attributes it refers to is left out.
+two ads. The manager also evaluates somebody else's text here: what makes texts grow, reads files,
+or hides which attributes it refers to is left out.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ FUNCTIONS = [
     "versionLE",
     "versionLT",
 ]
-#: Those that come to something else each time they are asked.
+#: Functions that come to something else each time they are called.
 IMPURE = [
     "time",
     "currentTime",
@@ -75,8 +75,8 @@ _KNOWN = frozenset(name.lower() for name in FUNCTIONS)
 _IMPURE = frozenset(name.lower() for name in IMPURE)
 #: The first argument of these is a regular expression.
 _WITH_PATTERN = ("regexp", "regexpmember")
-#: So that a search takes at most the square of the length of what is searched: repetitions in a
-#: pattern, and in one that begins with `^`; and so many searches in an expression.
+#: The most repetitions in a pattern, and in one that begins with `^`, and the most searches in an
+#: expression: so a search takes at most the square of the length of what is searched.
 MAX_REPETITIONS = 1
 MAX_ANCHORED_REPETITIONS = 2
 MAX_SEARCHES = 5
@@ -112,7 +112,7 @@ def checked(text: str) -> Node:
 
 
 def _check_reference(node: Node, text: str) -> None:
-    """Refuses what would be undefined for ever: an attribute holds no ad, and a side is none."""
+    """Refuses what would be undefined for ever: no attribute holds an ad, and no side is one."""
     if node.kind == "part" and node.name:
         whole = node.parts[0]
         what = text[whole.start : whole.end][:40]
@@ -141,7 +141,7 @@ def _check_call(call: Node, text: str) -> None:
 
 
 def _check_pattern(pattern: str, place: int) -> None:
-    """Refuses what takes a time that grows fast with the text searched."""
+    """Refuses a pattern that takes a time that grows fast with the text searched."""
     plain = _CLASS.sub("c", _ESCAPED.sub("e", pattern))
     anchored = plain.startswith("^") and "|" not in plain
     most = MAX_ANCHORED_REPETITIONS if anchored else MAX_REPETITIONS

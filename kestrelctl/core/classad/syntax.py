@@ -1,7 +1,7 @@
 """The structure of a ClassAd expression: its clauses, and what it refers to and calls.
 
 The library of the HTCondor project evaluates expressions; it does not say where a mistake is, and
-only managers have it. What is asked of an expression before it is evaluated is asked here.
+only managers have it. This module answers what is asked of an expression before it is evaluated.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from kestrelctl.core.classad.lexer import Word, words
 #: The longest expression, in characters, and how deep it may nest.
 MAX_CHARACTERS = 4_000
 MAX_DEPTH = 50
-#: So many signs may apply to each other, as in `A || B || C`: of 400 HTCondor's library has enough.
+#: The most signs that may apply to each other, as in `A || B || C`: 400 are too many for HTCondor's
+#: library.
 MAX_SIGNS = 300
 
 #: Words that are values, not names of attributes.
@@ -90,7 +91,7 @@ def parse(text: str) -> Node:
 
 
 def clauses(node: Node) -> list[Node]:
-    """What all must be true for the expression to be true: the operands of its outermost `&&`."""
+    """The clauses of an expression, which must all be true: the operands of its outermost `&&`."""
     found: list[Node] = []
     left = [node]
     while left:
@@ -168,7 +169,7 @@ class _Reader:
         return node
 
     def _operands(self, level: int) -> Node:
-        """Operands and signs between them that bind at least as much as those of a level."""
+        """Reads operands, and signs between them that bind at least as much as those of a level."""
         left = self._signed()
         while _LEVEL.get(sign := self._sign(), -1) >= level:
             self._take()
@@ -193,7 +194,7 @@ class _Reader:
         return node
 
     def _first_defined(self) -> Node:
-        """What stands between `?:`, which binds more than every other sign, and from right to left.
+        """Reads operands of `?:`, which binds more than every other sign, and from right to left.
 
         Source: `parsePostfixExpression` of HTCondor's classad/source.cpp.
         """
@@ -206,7 +207,7 @@ class _Reader:
         return node
 
     def _negative_number(self) -> Node | None:
-        """A number with its minus, behind `?:`; None if no sign stands there.
+        """Reads a number with its minus, behind `?:`; returns None if no sign stands there.
 
         HTCondor's library reads no other sign there: a minus that the number follows at once is the
         number's own.
@@ -225,7 +226,7 @@ class _Reader:
         raise BadExpression(why, word.start)
 
     def _selected(self, node: Node) -> Node:
-        """A value, or the part of it that is selected behind it."""
+        """Reads what selects a part behind a value; returns the part, or the value itself."""
         while True:
             opened = self._next
             if self._skip("."):

@@ -1,1 +1,1 @@
-"""What is counted for people and for Prometheus."""
+"""Counters for people and for Prometheus."""

@@ -1,4 +1,4 @@
-"""How many values lay between which bounds: cheap enough for every task.
+"""Counts of values between bounds: cheap enough for every task.
 
 A library's `observe` takes locks and costs five times as much; here a value costs one bisection and
 one addition, and values that come together share the call.
@@ -43,5 +43,5 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many values there were."""
+        """The number of values."""
         return sum(self.counts)

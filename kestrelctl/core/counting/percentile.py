@@ -1,4 +1,4 @@
-"""Percentiles of what was measured."""
+"""Percentiles of measured values."""
 
 from __future__ import annotations
 

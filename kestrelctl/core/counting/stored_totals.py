@@ -1,4 +1,4 @@
-"""What workers have put into the file share, as results tell: the same for pool and worker."""
+"""Counts of what workers have put into the file share, by results: for pool and worker alike."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STORE_BOUNDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0)
 #: What tasks leave, and what they print.
 KINDS = ("outputs", "logs")
 LOGS_FAILED = "logs-failed"
-#: Why outputs were not stored, and what stands for logs, which fail no task.
+#: The reasons why outputs were not stored, and a word for logs, which fail no task.
 FAILURES = (
     EndKind.OUTPUTS_MISSING.value,
     EndKind.OUTPUTS_TOO_LARGE.value,
@@ -44,7 +44,7 @@ class StoredTotals:
         """Counts an attempt whose `stored_seconds` say that its worker tried.
 
         Args:
-            keep_logs: whether what it printed was to be stored, as far as it is long.
+            keep_logs: whether what it printed was to be stored, if it is long.
         """
         self.seconds.observe(result.stored_seconds)
         if result.outputs is not None:

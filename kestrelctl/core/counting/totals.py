@@ -1,4 +1,4 @@
-"""What a pool has counted since its manager started. Nothing here ever goes down."""
+"""The counts of a pool since its manager started. Nothing here ever goes down."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kestrelctl.core.model.job.stage import STAGES, StageRun
 
 #: From a job's submission to the first hand-out of a task, in seconds.
 WAIT_BOUNDS = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 7200.0)
-#: What dispatch adds to a task, in seconds.
+#: The time that dispatch adds to a task, in seconds.
 DISPATCH_BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 #: Run time of an attempt, in seconds.
 RUN_BOUNDS = (0.001, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
@@ -29,8 +29,8 @@ QUARANTINE_CAUSES = ("failures", "speed", "losses", "unable")
 class Totals:
     """Counters and histograms, shared by manager, simulator and tests.
 
-    Tasks that a retry brought back count as submitted again, so that at any moment those restored
-    and submitted are those that have ended and those that have not.
+    Tasks that a retry brought back count as submitted again, so that at any moment the tasks
+    restored and submitted are as many as those that have ended and those that have not.
     """
 
     __slots__ = (
@@ -113,7 +113,7 @@ class Totals:
         return self.quarantines.total()
 
     def summary(self) -> dict[str, int]:
-        """The most telling ones, for people."""
+        """The most telling counters, for people."""
         names = (
             "attempts_failed",
             "attempts_lost",

@@ -1,4 +1,4 @@
-"""What a pool's advertisements cost on the network, told from its intervals alone.
+"""The cost of a pool's advertisements on the network, computed from its intervals alone.
 
 The question and the figures of the other system are those of Matthew Farrellee, "Network use by
 advertisements in a Condor based Grid", 2009-04-11: every core and every machine advertises itself
@@ -7,7 +7,7 @@ each five minutes, and every running job is reported on twice, each five and eac
 A Kestrel worker is an aggregate: one ad for the machine, however many cores it has. The full ad
 goes once, when it joins; then signs of life renew it, unless the worker has something else to say.
 Running tasks are reported on every five minutes, all of a worker in one message, and only those
-that have run for so long; that a task still runs, its worker's lease says.
+that have run for so long; its worker's lease says that a task still runs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class HeartbeatTraffic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageTraffic(msgspec.Struct, frozen=True, kw_only=True):
-    """What workers say of what running tasks use, if all of these run for long.
+    """The messages of workers on what running tasks use, if all of these run for long.
 
     Attributes:
         tasks_per_message: on average.
@@ -62,7 +62,7 @@ class UsageTraffic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def condor_traffic(nodes: int, cores: int, running: int) -> CondorTraffic:
-    """The source's formulas.
+    """Computes the traffic of a Condor pool by the source's formulas.
 
     Args:
         nodes: machines, each with a master ad and an ad for each core.
@@ -77,7 +77,7 @@ def condor_traffic(nodes: int, cores: int, running: int) -> CondorTraffic:
 
 
 def heartbeat_traffic(workers: int, config: Config) -> HeartbeatTraffic:
-    """What that many idle workers send."""
+    """Computes what that many idle workers send."""
     heartbeat_seconds = config.heartbeat_seconds(workers)
     interval = mean_interval_seconds(heartbeat_seconds)
     return HeartbeatTraffic(
@@ -90,7 +90,7 @@ def heartbeat_traffic(workers: int, config: Config) -> HeartbeatTraffic:
 
 
 def usage_traffic(workers: int, running: int, usage_seconds: float) -> UsageTraffic:
-    """What that many workers say of their running tasks.
+    """Computes what that many workers send about their running tasks.
 
     Args:
         running: tasks that run for long, spread evenly.
@@ -107,9 +107,9 @@ def usage_traffic(workers: int, running: int, usage_seconds: float) -> UsageTraf
 
 
 def mean_interval_seconds(heartbeat_seconds: float) -> float:
-    """The mean of what workers wait: nine to ten tenths of the interval, down to a whole second.
+    """The mean wait of workers: nine to ten tenths of the interval, down to a whole second.
 
-    Below a second they wait for what they drew.
+    Below a second they wait for the time that they drew.
     """
     shortest, longest = 0.9 * heartbeat_seconds, heartbeat_seconds
     total, position = 0.0, shortest

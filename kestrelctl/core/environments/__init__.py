@@ -1,1 +1,1 @@
-"""Environments that are made when tasks need them: what is decided about them, without I/O."""
+"""Decides, without I/O, about environments that are made when tasks need them."""

@@ -26,7 +26,7 @@ _KEYS = (
     *("kind", "image", "recipe", "tags", "resources", "minimum", "maximum"),
     *("start_seconds", "idle_seconds", "hosts", "runs"),
 )
-#: What says something of the worker that an environment boots.
+#: The keys that say something of the worker that an environment boots.
 _OF_WORKERS = ("tags", "idle_seconds")
 #: The kinds that are made in one way only.
 _ONLY = {"venv": "recipe", "libvirt": "image"}

@@ -13,7 +13,7 @@ from kestrelctl.core.environments.worker_command import INSIDE
 
 LABEL = "kestrel.environments"
 DEFAULT_MEMORY_BYTES = 2 << 30
-"""Of a virtual machine, which cannot have what its host has."""
+"""The memory of a virtual machine, which cannot have all that its host has."""
 
 # ---- venv
 
@@ -21,11 +21,11 @@ DEFAULT_MEMORY_BYTES = 2 << 30
 def venv_preparation(
     directory: str, requirements: str, *, python: str, uv: str = ""
 ) -> list[tuple[str, ...]]:
-    """What makes a virtual environment and fills it.
+    """The commands that make a virtual environment and fill it.
 
     Args:
         requirements: a file; empty for none.
-        python: whose version it has.
+        python: the one whose version it has.
         uv: the program, if it is there: it does the same faster.
     """
     inside = f"{directory}/bin/python"
@@ -96,12 +96,12 @@ def container_list(engine: str, owner: EnvironmentOwner) -> tuple[str, ...]:
 
 
 def container_stop(engine: str, name: str, grace_seconds: int) -> tuple[str, ...]:
-    """Asks it to end, kills it when the time is over."""
+    """Asks a container to end, and kills it when the time is over."""
     return (engine, "stop", "--time", str(grace_seconds), name)
 
 
 def container_remove(engine: str, name: str) -> tuple[str, ...]:
-    """Removes what is left of it, and ends it before if it runs."""
+    """Removes what is left of a container, and ends it before if it runs."""
     return (engine, "rm", "--force", "--volumes", name)
 
 
@@ -109,7 +109,7 @@ def container_remove(engine: str, name: str) -> tuple[str, ...]:
 
 
 def nspawn_start(root: str, name: str, own: str, command: Sequence[str]) -> tuple[str, ...]:
-    """A command in a tree that is not written to, with the network of its host.
+    """Runs a command in a tree that is not written to, with the network of its host.
 
     Several share one tree, so each has in memory what it writes outside its own directory.
     """
@@ -123,7 +123,7 @@ def nspawn_start(root: str, name: str, own: str, command: Sequence[str]) -> tupl
 def chroot_start(
     root: str, own: str, command: Sequence[str], *, resolver: bool = True
 ) -> tuple[str, ...]:
-    """A command in a tree that is not written to, by bubblewrap, with the network of its host.
+    """Runs a command in a tree that is not written to, by bubblewrap, with its host's network.
 
     It ends with the process that has started it.
 
@@ -144,14 +144,14 @@ def chroot_start(
 
 
 def apptainer_build(image_file: str, recipe: str) -> tuple[str, ...]:
-    """Makes an image after a definition, or of an image of another place."""
+    """Makes an image after a definition, or from an image of another place."""
     return ("apptainer", "--silent", "build", image_file, recipe)
 
 
 def apptainer_start(
     wanted: EnvironmentClass, image: str, own: str, command: Sequence[str]
 ) -> tuple[str, ...]:
-    """A command in an image that is not written to, with the network of its host."""
+    """Runs a command in an image that is not written to, with the network of its host."""
     words = [
         "apptainer",
         "--silent",
@@ -206,7 +206,7 @@ def domain_definition(
     *,
     hypervisor: str = "kvm",
 ) -> str:
-    """A machine as libvirt wants it described.
+    """The definition of a machine, as libvirt wants it.
 
     Its worker's command and token are handed to it as credentials of systemd (systemd.exec(5)), in
     the strings that a machine finds in its SMBIOS: no network and no further disk is needed.

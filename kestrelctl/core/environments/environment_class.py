@@ -5,24 +5,24 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
-#: What makes an environment. Those of the second line have a root tree or an image of their own.
+#: The kinds of environments. Those of the second line have a root tree or an image of their own.
 KINDS = (
     *("venv",),
     *("podman", "docker", "nspawn", "chroot", "apptainer", "libvirt"),
 )
 
-#: In these kinds the files of the host are where they are on the host.
+#: The kinds in which the files of the host are where they are on the host.
 SEES_HOSTS_FILES = ("venv",)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentResources:
-    """What one environment has; 0 for what its host has.
+    """The resources of one environment; 0 for what its host has.
 
     Attributes:
         cpus: processors.
         memory_bytes: of main memory.
-        disk_bytes: of the disk; no class says so.
+        disk_bytes: of the disk; no class sets this.
     """
 
     cpus: float = 0.0
@@ -36,12 +36,12 @@ class EnvironmentClass:
 
     Attributes:
         kind: one of `KINDS`.
-        image: what is there already: of podman, docker and apptainer the name of an image, of
-            nspawn and chroot a directory with a root tree, of libvirt a disk. Empty if there is a
+        image: what is there already: for podman, docker and apptainer the name of an image, for
+            nspawn and chroot a directory with a root tree, for libvirt a disk. Empty if there is a
             recipe.
-        recipe: a file after which it is made: of venv a requirements file, of podman and docker a
-            Containerfile, of apptainer a definition, of nspawn and chroot a program that is given
-            the directory to fill. Empty if there is an image.
+        recipe: the file from which it is made: for venv a requirements file, for podman and docker
+            a Containerfile, for apptainer a definition, for nspawn and chroot a program that is
+            given the directory to fill. Empty if there is an image.
         tags: what its worker provides.
         minimum, maximum: how many there are in a pool.
         start_seconds: how long one may take until its worker has joined.
@@ -67,7 +67,7 @@ class EnvironmentClass:
 
 
 def recipe_digest(wanted: EnvironmentClass, recipe: bytes, made_with: str = "") -> str:
-    """What tells a prepared environment from those of other recipes. Names do not count in it.
+    """The digest that tells a prepared environment from those of other recipes, not by its name.
 
     Args:
         recipe: what is in the file that the class names; empty if it names none.

@@ -1,10 +1,11 @@
-"""What an environment has of its host, beside what its class says."""
+"""The share of its host that an environment has, beside what its class says."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: Of these it has a part. Of others, such as GPUs, it has nothing: two workers would offer each.
+#: The assets of which it has a part. It has nothing of others, such as GPUs: two workers would
+#: offer each.
 SHARED = ("memory", "disk")
 
 

@@ -1,11 +1,11 @@
-"""Which environment makes room for a class that starves.
+"""Chooses the environment that makes room for a class that starves.
 
-A class starves while it has work and no environment, and none can be started. Where others always
-have work their environments never idle, so for ever. After a while one of them is drained: what it
-runs ends as it would have, it gets nothing new, and it is stopped.
+A class starves while it has work and no environment, and none can be started. If other classes
+always have work, their environments never idle, and it would starve for ever. After a while one of
+these is drained: what it runs ends as it would have, it gets nothing new, and it is stopped.
 
-The only environment of a class is never drained while it works. So who has made room does not
-starve by that, and the two never take the same place from each other in turn.
+The only environment of a class is never drained while it works. So a class that has made room does
+not starve by that, and the two never take the same place from each other in turn.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from kestrelctl.core.environments.start_failures import StartFailures
 from kestrelctl.core.environments.started import Environment, EnvironmentPhase
 from kestrelctl.core.pacing.backoff import doubled_seconds
 
-#: So long a class starves before it comes first, and something is drained for it.
+#: The time that a class starves before it comes first, and something is drained for it.
 PATIENCE_SECONDS = 10.0
-#: At most so long nothing more is drained for a class that had no use of what was.
+#: The longest time that nothing more is drained for a class that had no use of what was drained.
 LONGEST_PAUSE_SECONDS = 600.0
 
 
@@ -39,7 +39,7 @@ class MadeRoom(NamedTuple):
 
 
 class RoomMaking:
-    """Which classes starve, since when, and what is drained for them."""
+    """Knows the classes that starve, since when they do, and what is drained for them."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
@@ -50,7 +50,7 @@ class RoomMaking:
         self._next_at: dict[str, float] = {}
 
     def has_worked(self, of: str) -> None:
-        """An environment of a class was given work: what was drained for it was of use."""
+        """Notes that an environment of a class was given work: what was drained was of use."""
         self._times.pop(of, None)
         self._next_at.pop(of, None)
 
@@ -69,7 +69,7 @@ class RoomMaking:
         failures: StartFailures,
         now: float,
     ) -> list[MadeRoom]:
-        """Finds what to drain now: of each class that starves one environment of another.
+        """Finds what to drain now: for each class that starves, one environment of another class.
 
         Args:
             starting: classes of which environments are being started besides those that are there.
@@ -91,7 +91,7 @@ class RoomMaking:
             if now < self._next_at.get(of, now):
                 continue
             if any(of in each and each & self._made.keys() for each in hungry):
-                continue  # There will be one that can do it.
+                continue  # There will be an environment that can do the work.
             able = {
                 name
                 for name, host in rooms.items()
@@ -122,7 +122,7 @@ def _most_dispensable(
     classes: Mapping[str, EnvironmentClass],
     promised: Collection[int],
 ) -> Environment | None:
-    """One that idles, else one of the class that has the most more than it must keep."""
+    """Chooses one that idles, else one of the class that has the most beyond what it must keep."""
     stays = Counter(
         each.of for each in environments if not _leaves(each) and each.number not in promised
     )
@@ -142,7 +142,7 @@ def _most_dispensable(
 
 
 def _leaves(environment: Environment) -> bool:
-    """Whether it is about to go."""
+    """Whether an environment is about to go."""
     return environment.draining or environment.phase is EnvironmentPhase.STOPPING
 
 
@@ -152,7 +152,7 @@ def _is_enough(
     classes: Mapping[str, EnvironmentClass],
     wanted: EnvironmentClass,
 ) -> bool:
-    """Whether its host has room for one of another class when it has gone."""
+    """Whether the host has room for one of another class when this environment has gone."""
     cls = classes.get(environment.of)
     if cls is None:
         return False

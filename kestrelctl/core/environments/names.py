@@ -1,4 +1,4 @@
-"""What environments are called, so that each is found again by the worker that has started it."""
+"""The names of environments, by which the worker that has started one finds it again."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _MOST_LETTERS = 14
 class EnvironmentOwner:
     """A worker that starts environments for a pool.
 
-    Names are fit for machines and containers: short, of small letters, digits and dashes. Letters
-    that had to go make no two owners one: a digest of both names is in it, too.
+    Names are fit for machines and containers: short, of small letters, digits and dashes. Two
+    owners stay different although letters had to go: a digest of both names is in it, too.
     """
 
     def __init__(self, pool: str, worker: str) -> None:
@@ -21,10 +21,10 @@ class EnvironmentOwner:
         self.worker = worker
         whole = hashlib.sha256(f"{pool}\0{worker}".encode()).hexdigest()[:8]
         self.prefix = f"{PREFIX}-{_part(pool)}-{_part(worker)}-{whole}-"
-        """With which the names of all that it starts begin, and of nothing else."""
+        """The beginning of the names of all that it starts, and of nothing else."""
 
     def name(self, number: int) -> str:
-        """What its environment of that number is called."""
+        """The name of its environment of that number."""
         return f"{self.prefix}{number}"
 
     def number(self, name: str) -> int | None:

@@ -1,4 +1,4 @@
-"""What an environment starts that is a node of something else, and no worker of this pool."""
+"""The command of an environment that is a node of something else, not a worker of this pool."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Which environments to start and to stop: as many as work needs, where there is room for them.
+"""Decides which environments to start and to stop: as many as work needs, where there is room.
 
-What waits comes as needs: tasks of a shape for which the pool has no worker now, and how many of
-them an environment of each class would run side by side. A class and a host are chosen by aggregate
-resources: the class that takes the smallest part of its host for each task, and the host of which
-most is left then.
+The waiting work comes as needs: tasks of a shape for which the pool has no worker now, and how many
+of them an environment of each class would run side by side. A class and a host are chosen by
+aggregate resources: the class that takes the smallest part of its host for each task, and the host
+of which most is left then.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from kestrelctl.core.environments.start_failures import StartFailures
 from kestrelctl.core.environments.started import Environment, EnvironmentPhase
 from kestrelctl.core.model.worker.assets import Amounts, amounts
 
-#: So long after its worker has joined, an environment counts as one that will take work.
+#: An environment counts as one that will take work for so long after its worker has joined.
 SETTLE_SECONDS = 1.0
 
 
 def amounts_of(cls: EnvironmentClass) -> Amounts:
-    """What one environment of a class takes of its host: a processor if nothing is said."""
+    """The amounts that an environment of a class takes of its host: a processor if none is said."""
     wanted = {"cpus": cls.resources.cpus or 1.0, "memory": float(cls.resources.memory_bytes)}
     return amounts(wanted)
 
@@ -34,7 +34,7 @@ class EnvironmentNeed(NamedTuple):
 
     Attributes:
         tasks: how many.
-        places: for the classes that could run them, how many tasks an environment of it has room
+        places: for each class that could run them, how many tasks one environment of it has room
             for at a time, at least 1.
     """
 
@@ -59,7 +59,7 @@ class HostRoom(NamedTuple):
 
 
 class StartObstacle(enum.StrEnum):
-    """Why no further environment of a class is started."""
+    """The reason why no further environment of a class is started."""
 
     NOT_NEEDED = "not-needed"
     MAXIMUM = "maximum"
@@ -89,7 +89,7 @@ class StopDecision(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What to do now.
+    """The environments to start and to stop now.
 
     Attributes:
         obstacles: for each class, why there are not more.
@@ -115,7 +115,8 @@ def decide(
         needs: in the order of the queue.
         hosts: those that can be reached.
         now: seconds since the epoch.
-        first: classes that have starved for long: of each one is started before all that is needed.
+        first: classes that have starved for long: one environment of each is started before all
+            that is needed.
     """
     there = list(environments)
     planning = _Planning({cls.name: cls for cls in classes}, needs, hosts, there, failures, now)
@@ -133,7 +134,7 @@ def _outlived(
     needs: Iterable[EnvironmentNeed],
     now: float,
 ) -> list[StopDecision]:
-    """What has not come up in time, and what has had nothing to do for long."""
+    """Finds environments that have not come up in time, or have had nothing to do for long."""
     found: list[StopDecision] = []
     needed = {name for need in needs for name in need.places}
     kept = Counter(each.of for each in environments if each.phase is not EnvironmentPhase.STOPPING)
@@ -170,7 +171,7 @@ def _outlived(
 
 
 class _Planning:
-    """Starts, one after the other, each with less room and less need than the one before."""
+    """Plans starts one after the other, each with less room and less need than the one before."""
 
     def __init__(
         self,
@@ -190,7 +191,7 @@ class _Planning:
         self._hosts = [(host, dict(host.free)) for host in hosts]
         self._failures = failures
         self._now = now
-        # One that stops still has its resources, and its place.
+        # An environment that stops still has its resources, and its place.
         self._count = Counter(each.of for each in environments)
         for each in environments:
             if each.draining:
@@ -235,7 +236,7 @@ class _Planning:
         return True
 
     def _host_for(self, cls: EnvironmentClass) -> int | StartObstacle:
-        """Where the most is left when one more of a class is there."""
+        """Finds the host on which the most is left when one more of a class is there."""
         if self._count[cls.name] >= cls.maximum:
             return StartObstacle.MAXIMUM
         obstacle = StartObstacle.NO_HOST
@@ -255,7 +256,7 @@ class _Planning:
         return best[1] if best[1] >= 0 else obstacle
 
     def _serve(self, of: str) -> None:
-        """Takes off the needs what one environment of a class will run at a time."""
+        """Subtracts from the needs what one environment of a class will run at a time."""
         room = 1.0
         for index, need in enumerate(self._needs):
             places = need.places.get(of, 0)
@@ -274,8 +275,8 @@ def _has_just_joined(environment: Environment, now: float) -> bool:
 
 
 def _part(resources: Mapping[str, int], free: Mapping[str, int]) -> float:
-    """Which part of what is free they take: of the asset of which that is the largest; above 1 if
-    there is too little.
+    """The part of what is free that they take: the largest over all assets; above 1 if there is too
+    little.
     """
     parts = [
         amount / free[asset] if free.get(asset, 0) > 0 else inf

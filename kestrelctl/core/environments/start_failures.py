@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from kestrelctl.core.pacing.backoff import doubled_seconds
 
-#: After the first failure, and at most.
+#: The pause after the first failure, and the longest.
 FIRST_PAUSE_SECONDS = 10.0
 LONGEST_PAUSE_SECONDS = 600.0
 
 
 class StartFailure(NamedTuple):
-    """What happened the last time.
+    """The starts in a row that failed, and the latest of them.
 
     Attributes:
         times: how many starts in a row have failed.
@@ -27,7 +27,7 @@ class StartFailure(NamedTuple):
 
     @property
     def next_try_at(self) -> float:
-        """Until then nothing is started there."""
+        """The time until which nothing is started there."""
         return self.at + doubled_seconds(FIRST_PAUSE_SECONDS, self.times - 1, LONGEST_PAUSE_SECONDS)
 
 
@@ -53,7 +53,7 @@ class StartFailures:
             del self._latest[pair]
 
     def latest(self, of: str, host: str) -> StartFailure | None:
-        """What happened there, if the latest start failed."""
+        """The failure there, if the latest start failed."""
         return self._latest.get((of, host))
 
     def of_class(self, of: str) -> list[tuple[str, StartFailure]]:
@@ -61,13 +61,14 @@ class StartFailures:
         return [(host, found) for (name, host), found in self._latest.items() if name == of]
 
     def pause_seconds(self, places: Iterable[tuple[str, str]], now: float) -> float | None:
-        """How long it is until a start is tried again, where the latest of each has failed.
+        """The time until a start is tried again, if the latest start at each place has failed.
 
         Args:
             places: classes, each with a host.
 
         Returns:
-            0 if it may be tried now; None if there is a place at which it has not failed, or none.
+            0 if it may be tried now; None if there is a place at which it has not failed, or no
+            place at all.
         """
         next_try_at: list[float] = []
         for place in places:
@@ -78,7 +79,7 @@ class StartFailures:
         return max(0.0, min(next_try_at) - now) if next_try_at else None
 
     def pausing(self, now: float) -> list[tuple[str, str]]:
-        """The classes, each with a host, of which none is started there now."""
+        """The classes, each with a host, that are not started there now."""
         return [pair for pair, found in self._latest.items() if now < found.next_try_at]
 
     def may_start(self, of: str, host: str, now: float) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kestrelctl.core.environments.environment_class import EnvironmentClass
 
-#: Where an environment with files of its own sees the directory that is its own on the host.
+#: The path at which an environment with files of its own sees its own directory of the host.
 INSIDE = "/run/kestrel"
 
 #: The one-time token, in an environment's own directory, for its owner alone.
@@ -26,9 +26,9 @@ def worker_command(
     A token says where the server is and whom to trust, so nothing else about the pool is needed.
 
     Args:
-        name: under which the worker joins; a token that fixes another is refused.
+        name: the one under which the worker joins; a token that fixes another is refused.
         program: how `kestrelctl` is called there.
-        isolation, any_workdir: as the worker has them which has made the environment.
+        isolation, any_workdir: as the worker that has made the environment has them.
     """
     words = [*program, "worker", "join", "-", "--name", name, "--isolation", isolation]
     if any_workdir:

@@ -1,1 +1,1 @@
-"""What each event does to a pool."""
+"""The effects of each event on a pool."""

@@ -1,4 +1,4 @@
-"""How much may be without an end: tasks of a user and his group, bytes of an account's jobs."""
+"""Limits what has not ended: tasks of a user and his group, bytes of an account's jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kestrelctl.core.state import State
 
 
 def over_quota(state: State, sharer: Sharer, more: int) -> tuple[str, str] | None:
-    """Why a user may not have so many more tasks, and what to do about it; None if he may.
+    """Tells why a user may not have so many more tasks, and what to do about it; None if he may.
 
     Args:
         more: how many tasks without a final state there would be beside those that there are.
@@ -30,11 +30,11 @@ def over_quota(state: State, sharer: Sharer, more: int) -> tuple[str, str] | Non
 
 
 def too_large(state: State, account: str, more_bytes: int) -> tuple[str, str, str] | None:
-    """Why an account may not have so much more of jobs, with cause and hint; None if it may.
+    """Tells why an account's jobs may not grow so much, with cause and hint; None if they may.
 
     Args:
         account: as `queued_bytes.account_of` has it.
-        more_bytes: of what is to come, as encoded.
+        more_bytes: the encoded size of what is to come.
     """
     bound = state.sharers.max_queued_bytes(account)
     have = state.queued_bytes.of(account)
@@ -48,7 +48,7 @@ def too_large(state: State, account: str, more_bytes: int) -> tuple[str, str, st
 
 
 def _unfinished(state: State, owners: set[str]) -> int:
-    """How many tasks of these users have no final state."""
+    """Counts the tasks of these users that have no final state."""
     return sum(job.remaining for job in state.jobs.values() if job.owner in owners)
 
 

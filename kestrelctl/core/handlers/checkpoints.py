@@ -1,4 +1,4 @@
-"""Checkpoints of tasks: kept as they come, and what becomes of a task that goes on from one."""
+"""Keeps the checkpoints of tasks as they come, and lets tasks go on from them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from kestrelctl.core.attempts.endings import pause, put_back, remember
 from kestrelctl.core.attempts.table import move_away
 from kestrelctl.core.effects import TakeCheckpoints
 from kestrelctl.core.events import Checkpointed
+from kestrelctl.core.features.stored_bytes import count_stored
 from kestrelctl.core.handlers.presence import spoke
-from kestrelctl.core.handlers.stored_sums import count_stored
 from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.job import Task
 from kestrelctl.core.members.worker import Worker
@@ -21,7 +21,7 @@ from kestrelctl.core.state import State
 def on_checkpointed(state: State, event: Checkpointed) -> None:
     """Keeps a checkpoint of an attempt that the worker has; any other does not count.
 
-    No seal is asked for: what a worker has is known here, or it is asked to say it first.
+    No seal is asked for: what a worker has is known here, or it is first asked for that.
     """
     worker = spoke(state, event.worker, event.at)
     task = worker.held.get(event.number) if worker is not None else None
@@ -40,11 +40,10 @@ def on_checkpointed(state: State, event: Checkpointed) -> None:
 
 
 def keep_checkpoint(state: State, task: Task, number: int, made: MadeCheckpoint) -> bool:
-    """Has the next attempt of a task go on from this, unless there is something newer.
+    """Makes the next attempt of a task go on from this, unless there is something newer.
 
     Args:
-        number: of the attempt that has made it. What attempts of a user's earlier try have made is
-            over.
+        number: the attempt that has made it. Checkpoints from before a user's retry do not count.
 
     Returns:
         Whether it is kept; the caller has the task's record written.
@@ -61,7 +60,7 @@ def keep_checkpoint(state: State, task: Task, number: int, made: MadeCheckpoint)
 def go_on(state: State, task: Task, attempt: Attempt, result: Result) -> None:
     """Lets a task wait in line that has ended to go on later. That counts as no failure.
 
-    One that nobody had asked to end, and that had run for a short time, pauses before, so that a
+    A task that nobody had asked to end, and that had run for a short time, pauses before, so that a
     program that does nothing else cannot spin.
     """
     task.restarts += 1
@@ -90,12 +89,12 @@ def go_on(state: State, task: Task, attempt: Attempt, result: Result) -> None:
 
 
 def take_checkpoints(state: State, worker: Worker, why: str) -> None:
-    """Has a worker that shall be empty soon store the checkpoints of what runs there, and stop what
-    goes on elsewhere.
+    """Asks a worker that shall be empty soon to store the checkpoints of what runs there, and to
+    stop what goes on elsewhere.
 
     Args:
-        why: what is the matter with the worker, in words; empty if nothing is. What it was asked to
-            stop before, it is asked again: that may not have reached it.
+        why: what is the matter with the worker, in words; empty if nothing is. It is asked again to
+            stop what it was asked to stop before: that may not have reached it.
     """
     numbers: list[int] = []
     stop: list[int] = []

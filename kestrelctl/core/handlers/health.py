@@ -1,8 +1,9 @@
 """Quarantine: a machine that breaks, or lies, must not eat the queue.
 
 Four things lead there: failures in a row and successes in no time, where others at the same job at
-the same time fare otherwise; losses in a row; and being unable to start anything. What all meet
-with is the job's fault, and quarantines nobody; nor is more than a share of a pool ever out.
+the same time fare otherwise; losses in a row; and being unable to start anything. A failure that
+all machines have is the job's fault, and quarantines nobody; nor is more than a share of a pool
+ever out.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from kestrelctl.core.model.result import Result, how_it_ended
 from kestrelctl.core.pacing.backoff import doubled_seconds
 from kestrelctl.core.state import State
 
-#: Failures that are as likely as this without a fault of the machine are held against it.
+#: Failures that are no likelier than this without a fault of the machine are held against it.
 UNLIKELY_FAILURES = 1e-4
 #: The same for successes in no time. The question is asked far more often, and of good machines.
 UNLIKELY_SPEED = 1e-7
-#: A machine that is so many times as fast as the others is not believed.
+#: A machine that is more than so many times as fast as the others is not believed.
 UNBELIEVABLE = 100.0
-#: Before an attempt has run for so long, nothing follows from that it still does.
+#: Nothing follows from an attempt that still runs until it has run for so long.
 LEAST_SLOW_SECONDS = 1.0
-#: Whether a machine is to be believed is asked each time that so many rounds came back.
+#: The rounds that come back between two checks whether a machine is to be believed.
 ROUNDS_PER_LOOK = 32
-#: A worker may say anything of why it cannot start a task; this much is kept.
+#: A worker may give any reason why it cannot start a task; so much of it is kept.
 MOST_REASON_CHARACTERS = 200
 
 
@@ -46,7 +47,7 @@ def note_failure(
         return
     worker.streak += 1
     fresh = _note(worker, job, sent_at, took_seconds, took_seconds, now, failed=True)
-    # Of what a neighbour lends one machine may fail a row of tasks while the others do well.
+    # At a neighbour, one machine may fail a row of tasks while the others do well.
     side_by_side = worker.running if worker.cls.distance_seconds else 0
     if worker.streak < config.quarantine_failures + side_by_side or not fresh:
         return
@@ -84,7 +85,7 @@ def note_successes(
         shortest = min(shortest, longest)
     if not _note(worker, job, sent_at, shortest, longest, now, failed=False):
         return
-    # Of the account: a session that is followed by another before it is looked at hides nothing.
+    # Rounds count for the account: a session that is soon followed by another one hides nothing.
     rounds = state.rounds[worker.account] = state.rounds.get(worker.account, 0) + 1
     if rounds % ROUNDS_PER_LOOK:
         return
@@ -119,7 +120,7 @@ def _note(
     fresh = sent_at >= worker.round_at
     if fresh:
         worker.round_at = now
-    if job.spec.count > 1:  # of one task others have nothing to compare
+    if job.spec.count > 1:  # with a single task, there are no others to compare
         _recent(job).add(worker.account, sent_at, shortest, longest, failed=failed, fresh=fresh)
     return fresh
 
@@ -131,9 +132,9 @@ def _recent(job: Job) -> Recent:
 
 
 def _still_running(state: State, worker: Worker, job: Job, since: float, seconds: float) -> int:
-    """How many attempts of other accounts run already for longer than that.
+    """Counts the attempts of other accounts that have already run for longer than that.
 
-    It counts until the worker last spoke: of one that is silent nobody knows what has ended.
+    Their time counts until the worker last spoke: nobody knows what has ended at a silent one.
     """
     found = 0
     beside = (w for w in state.workers.values() if w.account != worker.account)
@@ -143,7 +144,7 @@ def _still_running(state: State, worker: Worker, job: Job, since: float, seconds
         for task in other.held.values():
             attempt = task.attempt
             if attempt is None or attempt.phase is not Phase.RUNNING:
-                break  # what is behind it waits, too
+                break  # the attempts behind it wait, too
             runs = other.heard_at - attempt.sent_at
             meanwhile = attempt.sent_at >= since - LEAST_SLOW_SECONDS
             found += task.job is job and runs > seconds and meanwhile
@@ -200,8 +201,8 @@ def quarantine(
 def _dispensable(state: State, worker: Worker, now: float) -> bool:
     """Whether the pool can do without a worker: others are there, and not too many are out.
 
-    What neighbours lend it can do without as long as it has anybody, and that counts for nothing
-    here: it may be gone soon.
+    It can do without what a neighbour lends as long as it has anybody else. Neighbours count for
+    nothing here: what they lend may be gone soon.
     """
     if worker.cls.distance_seconds:
         return state.online > worker.online

@@ -1,16 +1,15 @@
-"""How long a worker may be silent, and what happens when it was silent too long."""
+"""Limits how long a worker may be silent, and acts when it was silent for too long."""
 
 from __future__ import annotations
 
 from kestrelctl.core.attempts.estimates import note_time
 from kestrelctl.core.attempts.losses import let_go
-from kestrelctl.core.events import Tick
+from kestrelctl.core.events import ClockSet, Tick
+from kestrelctl.core.features.table import tell_time
 from kestrelctl.core.handlers.health import release
 from kestrelctl.core.handlers.presence import forget, lose_worker
 from kestrelctl.core.handlers.recovery import end_reconciliation
 from kestrelctl.core.handlers.reporting import record_usage
-from kestrelctl.core.handlers.stopping import end_deadlines
-from kestrelctl.core.handlers.stored_sums import end_stored
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.state import State
 
@@ -23,9 +22,8 @@ SLEPT_SECONDS = 2.0
 def on_tick(state: State, event: Tick) -> None:
     """Declares silent workers lost, drops those long gone, ends what had a time limit."""
     now = event.at
-    end_deadlines(state, now)
+    tell_time(state, now)
     record_usage(state, now)
-    end_stored(state, now)
     pause = now - state.leases_checked_at
     if not state.connected or pause < LEASE_ROUND_SECONDS:
         return
@@ -46,9 +44,17 @@ def on_tick(state: State, event: Tick) -> None:
         end_reconciliation(state)
 
 
+def on_clock_set(state: State, event: ClockSet) -> None:
+    """Makes moments that users have named follow the machine's clock. Nothing else does."""
+    state.alarms.wall_ahead_seconds = event.ahead_seconds
+    tell_time(state, event.at)
+
+
 def _drop_first_gone(state: State) -> None:
-    """Keeps of the offline sessions of each account no more than may be: one that comes anew all
-    the time would fill memory, store and lists. What an admin or the pool decided of one, stays.
+    """Forgets the surplus of each account's offline sessions, those first that went first.
+
+    An account that comes anew all the time would fill memory, store and lists. A session about
+    which an admin or the pool has decided something stays.
     """
     gone: dict[str, list[Worker]] = {}
     for worker in state.workers.values():

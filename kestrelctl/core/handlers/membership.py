@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from kestrelctl.core.attempts.adoption import adopt, end_unnamed
 from kestrelctl.core.attempts.losses import let_go
+from kestrelctl.core.attempts.pairs import settle_restored
 from kestrelctl.core.attempts.table import note_stages, resize
 from kestrelctl.core.effects import AskWho, SetHeartbeat, Welcome
 from kestrelctl.core.events import (
@@ -25,11 +26,10 @@ from kestrelctl.core.events import (
     Revoked,
     Wanted,
 )
+from kestrelctl.core.features.table import tell_reconnected
 from kestrelctl.core.handlers.checkpoints import take_checkpoints
-from kestrelctl.core.handlers.dependents import settle_all
 from kestrelctl.core.handlers.health import release, take_over
 from kestrelctl.core.handlers.offers import admitted, ask_for_more
-from kestrelctl.core.handlers.pairs import settle_restored
 from kestrelctl.core.handlers.presence import (
     ask,
     forget,
@@ -41,7 +41,6 @@ from kestrelctl.core.handlers.presence import (
 )
 from kestrelctl.core.handlers.recovery import end_reconciliation_if_all_spoke
 from kestrelctl.core.handlers.services import copies_to_move, move_copies
-from kestrelctl.core.handlers.settings import note_clash
 from kestrelctl.core.members.silence import Process
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
@@ -50,6 +49,7 @@ from kestrelctl.core.model.records import WorkerRecord
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.matching_ads import properties_ad
 from kestrelctl.core.pacing.backoff import RETURN_SECONDS
+from kestrelctl.core.settings.pool_assets import note_clash
 from kestrelctl.core.state import State
 
 #: How far a worker's interval may be off what the pool's size asks for before it is told.
@@ -60,7 +60,7 @@ Said = TypeVar("Said", Joined, Resized)
 
 
 def on_joined(state: State, event: Joined) -> None:
-    """Takes a worker in and squares what it holds with what the pool thinks it holds."""
+    """Takes a worker in and reconciles what it holds with what the pool thinks it holds."""
     worker = state.workers.get(event.worker)
     reborn = worker is not None and worker.incarnation not in ("", event.incarnation)
     if worker is not None:
@@ -89,7 +89,7 @@ def on_joined(state: State, event: Joined) -> None:
     worker.joined_at = worker.heard_at = event.at
     worker.silence.begin(event.at)
     if event.said_at is not None:
-        worker.skew.greet(event.said_at, event.at, state.wall_ahead_seconds)
+        worker.skew.greet(event.said_at, event.at, state.alarms.wall_ahead_seconds)
     worker.synced = True
     worker.recalls = ()
     worker.wants = event.wants
@@ -116,8 +116,10 @@ def on_joined(state: State, event: Joined) -> None:
 
 
 def on_resized(state: State, event: Resized) -> None:
-    """A worker has more or less than before. What runs there goes on; if it is more than there is
-    now, nothing new starts until enough of it has ended.
+    """Notes that a worker has more or less than before.
+
+    What runs there goes on; if that is more than there is now, nothing new starts until enough of
+    it has ended.
     """
     worker = spoke(state, event.worker, event.at)
     if worker is None:
@@ -132,7 +134,7 @@ def on_resized(state: State, event: Resized) -> None:
 
 
 def on_properties(state: State, event: PropertiesRead) -> None:
-    """Other values are known of a worker's host; it may be of another class by that."""
+    """Notes new values of a worker's host; the worker may be of another class with them."""
     worker = spoke(state, event.worker, event.at)
     if worker is None:
         return  # all will be told again after its hello
@@ -151,7 +153,7 @@ def on_properties(state: State, event: PropertiesRead) -> None:
 
 
 def _with_properties_of(worker: Worker, event: Said) -> Said:
-    """What a worker says of itself, with what it has told of its host before."""
+    """Adds to what a worker says of itself what it has told of its host before."""
     if not worker.ad.properties and not event.ad.properties:
         return event
     return replace(event, ad=replace(event.ad, properties=worker.ad.properties))
@@ -181,7 +183,7 @@ def _record(state: State, worker: Worker) -> None:
 
 def on_heard(state: State, event: Heard) -> None:
     """Notes a sign of life, and tells a worker whose interval is far off how often to give one."""
-    # These are rare enough to ask again with each: the worker may have missed that it was asked.
+    # These are rare enough to ask again with each: the worker may have missed the question.
     state.asked.discard(event.worker)
     worker = spoke(state, event.worker, event.at)
     if worker is None:
@@ -195,7 +197,7 @@ def on_heard(state: State, event: Heard) -> None:
 
 
 def on_lost(state: State, event: Lost) -> None:
-    """The server says that a worker is gone."""
+    """Takes a worker for lost, because the server says that it is gone."""
     worker = state.workers.get(event.worker)
     state.asked.discard(event.worker)
     if worker is not None:
@@ -204,7 +206,7 @@ def on_lost(state: State, event: Lost) -> None:
 
 
 def on_bounced(state: State, event: Bounced) -> None:
-    """Nobody is where a worker was: it is lost, unless it may only be on its way back.
+    """Takes a worker for lost whose address has nobody, unless it may only be on its way back.
 
     After an outage of the server the manager is often back before its workers are. Those that have
     yet to say what they hold have until their lease runs out.
@@ -231,7 +233,7 @@ def on_drain(state: State, event: Drain) -> None:
 
 
 def on_leaving(state: State, event: Leaving) -> None:
-    """A worker that is about to stop gets nothing new; its next process does."""
+    """Sends nothing new to a worker that is about to stop; its next process gets tasks again."""
     spoke(state, event.worker, event.at)
     worker = state.workers.get(event.worker)
     if worker is not None:
@@ -242,7 +244,7 @@ def on_leaving(state: State, event: Leaving) -> None:
 
 
 def on_wanted(state: State, event: Wanted) -> None:
-    """A worker that pulls may be sent more than before."""
+    """Notes that a worker that pulls may be sent more than before."""
     worker = spoke(state, event.worker, event.at)
     if worker is not None and worker.wants is not None:
         worker.wants += event.attempts
@@ -282,7 +284,7 @@ def on_revoked(state: State, event: Revoked) -> None:
 
 
 def on_disconnected(state: State, event: Disconnected) -> None:
-    """Without its own connection the manager hears nobody, so nobody's silence counts."""
+    """Notes that the manager has no connection: it hears nobody, so nobody's silence counts."""
     state.connected = False
     state.reconcile_until = None
 
@@ -294,12 +296,9 @@ def on_reconnected(state: State, event: Reconnected) -> None:
     state.reconcile_until = event.at + state.config.reconcile_seconds
     state.leases_checked_at = event.at
     state.asked.clear()
-    for job in state.jobs.values():
-        if job.spec.stop_after is not None:
-            state.touch_job(job)  # an earlier start may have left it to be stopped
     for worker in state.workers.values():
         if not worker.online and worker.incarnation:
-            # It was lost, but may have come back and said so to nobody.
+            # It was lost, but may have come back while nobody heard it.
             state.emit(AskWho(worker=worker.jid))
             continue
         if not worker.online:
@@ -308,6 +307,6 @@ def on_reconnected(state: State, event: Reconnected) -> None:
         state.touch(worker)
         renew(state, worker, event.at + RETURN_SECONDS)
         ask(state, worker.jid)
-    settle_all(state)
+    tell_reconnected(state)
     settle_restored(state)
     end_reconciliation_if_all_spoke(state)

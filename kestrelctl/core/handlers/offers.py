@@ -1,4 +1,4 @@
-"""How much one account may offer: a worker that claims the world must not get it."""
+"""Limits how much one account may offer: a worker that claims the world must not get it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kestrelctl.core.state import State
 
 
 def admitted(state: State, event: Joined | Resized, worker: Worker | None) -> WorkerAd:
-    """What of a worker's ad counts: its account has a limit for all its workers together.
+    """The part of a worker's ad that counts: an account has a limit for all its workers together.
 
     A neighbour has none: it lends no more than the pool has asked it for.
 
@@ -39,7 +39,7 @@ def admitted(state: State, event: Joined | Resized, worker: Worker | None) -> Wo
 
 
 def ask_for_more(state: State, account: str) -> None:
-    """Has workers say hello again of whose ads less counted while another one was there."""
+    """Asks workers for another hello whose ads counted for less while another one was there."""
     for worker in state.sessions.get(account, {}).values():
         if worker.synced and worker.is_cut:
             state.emit(AskWho(worker=worker.jid))

@@ -1,4 +1,4 @@
-"""Whether a worker is there: it comes, says something, is lost, is forgotten."""
+"""The presence of workers: they come, say something, are lost, and are forgotten."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.records import WorkerGone
 from kestrelctl.core.state import State
 
-#: Of so many addresses that never say hello is remembered that they were asked to. One account can
-#: have any number of them, one after another.
+#: The most addresses that are remembered as asked though they never say hello. One account can have
+#: any number of them, one after another.
 MOST_STRANGERS = 10_000
-#: What each cause of a loss comes to in words.
+#: Each cause of a loss in words.
 _WHY_GONE = {
     "unavailable": "its session has ended",
     "lease": "it fell silent",
@@ -51,7 +51,8 @@ def lose_worker(
 def spoke(state: State, jid: str, now: float) -> Worker | None:
     """Does what every message of a worker calls for, whatever it says.
 
-    It renews the worker's lease. One that has yet to say what it holds is asked to instead, once.
+    It renews the worker's lease. A worker that has yet to say what it holds is asked for that
+    instead, once.
 
     Returns:
         The worker; None if the pool does not (or no longer) know what it holds.
@@ -75,7 +76,7 @@ def renew(state: State, worker: Worker, now: float) -> None:
 
 
 def ask(state: State, jid: str) -> None:
-    """Has a worker say what it holds."""
+    """Asks a worker what it holds."""
     state.asked.add(jid)
     state.emit(AskWho(worker=jid))
 

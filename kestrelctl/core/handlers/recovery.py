@@ -1,6 +1,7 @@
-"""After a restart: who has what was dispatched before it.
+"""Finds out, after a restart, who has what was dispatched before it.
 
-And a store that fails, and is well again: what cannot be kept is not begun and not taken in.
+Also reacts to a store that fails, and is well again: what cannot be kept is not begun and not taken
+in.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def on_store_failing(state: State, event: StoreFailing) -> None:
 
 
 def on_store_well(state: State, event: StoreWell) -> None:
-    """Asks the workers whose results were left where they are; a welcome has them reported again.
+    """Asks the workers whose results were left there; a welcome makes them report these again.
 
     Until a worker has said what it holds, it is sent nothing: that would cross its hello.
     """
@@ -40,7 +41,7 @@ def end_reconciliation_if_all_spoke(state: State) -> None:
 
 
 def end_reconciliation(state: State) -> None:
-    """Makes ready what was dispatched before a restart and no worker has claimed.
+    """Makes tasks ready that were dispatched before a restart and that no worker has claimed.
 
     Tokens that no worker has claimed are free, and quotas count what workers have claimed.
     """

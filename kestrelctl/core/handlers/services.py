@@ -5,13 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from kestrelctl.core.attempts.adoption import reach
+from kestrelctl.core.attempts.cancelling import cancel_each
 from kestrelctl.core.attempts.table import move_away
 from kestrelctl.core.effects import Answer, Kill
 from kestrelctl.core.events import ScaleService
 from kestrelctl.core.handlers.submission import (
     bring_back,
-    cancel_each,
-    refuse,
     refuse_over_quota,
 )
 from kestrelctl.core.jobs.job import Job
@@ -53,11 +52,11 @@ def on_scale(state: State, event: ScaleService) -> None:
     """Keeps more copies of a service running from now on, or fewer."""
     job = state.jobs.get(event.job_id)
     if job is None:
-        refuse(state, event.request, "not-found", f"job {event.job_id} is not active")
+        state.refuse(event.request, "not-found", f"job {event.job_id} is not active")
         return
     problem, hint = _problem(job, event.copies)
     if problem:
-        refuse(state, event.request, "usage", problem, hint)
+        state.refuse(event.request, "usage", problem, hint)
         return
     have = job.never_started + sum(not task.cancelled for task in job.live.values())
     if refuse_over_quota(state, event.request, job.owner, event.copies - have):
@@ -76,7 +75,7 @@ def on_scale(state: State, event: ScaleService) -> None:
 
 
 def _problem(job: Job, copies: int) -> tuple[str, str]:
-    """Why a job cannot have so many copies, and what to do instead; empty if it can."""
+    """Tells why a job cannot have so many copies, and what to do instead; empty if it can."""
     if not job.spec.service:
         return f"job {job.id} is no service", "`submit --service --copies 3` makes one"
     if job.cancelling:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from kestrelctl.core.attempts.cancelling import cancel_all
 from kestrelctl.core.attempts.endings import finish, put_back
 from kestrelctl.core.attempts.table import end, move_away
 from kestrelctl.core.effects import Acknowledge, Kill
 from kestrelctl.core.handlers.reporting import accept
-from kestrelctl.core.handlers.submission import cancel_all
 from kestrelctl.core.jobs.job import FAILED_MEMBER, Job, Standing, Task
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.state import State
@@ -16,8 +16,8 @@ def settle_members(state: State, job: Job) -> None:
     """Looks at the members of a job of which something has changed.
 
     If all have ended well, their results are accepted. If one has no attempt any more, the others
-    are stopped, and they start again together; so is one that was lost and comes back meanwhile. If
-    one will never run again, none does.
+    are stopped, and they start again together; so is a member that was lost and comes back
+    meanwhile. If one will never run again, none does.
     """
     hopeless = job.counts.total() or any(task.cancelled for task in job.live.values())
     if hopeless and not job.cancelling:
@@ -64,7 +64,7 @@ def _take_back(state: State, task: Task) -> None:
 
 
 def _stop(state: State, tasks: list[Task]) -> None:
-    """Has members stopped that run without the others, unless that was asked before."""
+    """Stops members that run without the others, unless that was asked before."""
     for task in tasks:
         attempt = task.attempt
         if attempt is None or attempt.moved_for or task.is_unwanted:

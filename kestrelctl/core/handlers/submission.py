@@ -5,9 +5,18 @@ from __future__ import annotations
 import msgspec
 
 from kestrelctl.core.attempts.adoption import reach
-from kestrelctl.core.attempts.endings import finish, remember
-from kestrelctl.core.attempts.table import withdraw
-from kestrelctl.core.effects import Answer, Feed, Kill, NoticesSettled
+from kestrelctl.core.attempts.cancelling import cancel_all, cancel_each
+from kestrelctl.core.attempts.endings import remember
+from kestrelctl.core.attempts.pairs import (
+    pair,
+    pair_again,
+    put_behind,
+    why_orphaned,
+    why_unlike,
+    why_unpaired,
+)
+from kestrelctl.core.attempts.pairs import revive as revive_tasks
+from kestrelctl.core.effects import Answer, Feed, NoticesSettled
 from kestrelctl.core.events import (
     Cancel,
     Expire,
@@ -19,32 +28,22 @@ from kestrelctl.core.events import (
     Submit,
     SubmitGraph,
 )
+from kestrelctl.core.features.after import keep_outcome, retried_in_vain, revive, why_not
+from kestrelctl.core.features.deadline import DEADLINES
+from kestrelctl.core.features.table import (
+    enter,
+    tell_ended,
+    tell_stored,
+    tell_submitted,
+    why_refused,
+)
 from kestrelctl.core.handlers.admission import over_quota, too_large
-from kestrelctl.core.handlers.pairs import (
-    feed_cancel,
-    pair,
-    pair_again,
-    put_behind,
-    why_orphaned,
-    why_unlike,
-    why_unpaired,
-)
-from kestrelctl.core.handlers.pairs import revive as revive_tasks
-from kestrelctl.core.handlers.waits import (
-    keep_outcome,
-    retried_in_vain,
-    revive,
-    wait_for_parents,
-    why_not,
-)
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.jobs.queued_bytes import account_of, encoded_bytes
 from kestrelctl.core.model.end_reason import NO_REASON
 from kestrelctl.core.model.files.parent_files import located
 from kestrelctl.core.model.index_ranges import IndexRange, IndexRanges, as_ranges
 from kestrelctl.core.model.job.after import shifted
-from kestrelctl.core.model.job.hold import MAX_HOLD_REASON_CHARACTERS, POOL, SUBMITTED_SO, Hold
-from kestrelctl.core.model.job.shape import Shape
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.plural import plural
@@ -52,10 +51,10 @@ from kestrelctl.core.model.records import JobForgotten, OwnerTold, Swept
 from kestrelctl.core.scheduling.judgement import problem_with_evaluation
 from kestrelctl.core.state import State
 
-#: So many different pairs of requirements and rank the active jobs of one user may have.
+#: The most different pairs of requirements and rank that the active jobs of one user may have.
 MOST_EXPRESSIONS = 100
-#: A task that was never started can be cancelled by itself if at most so many wait before it: each
-#: that is passed over needs an object.
+#: A task that was never started can be cancelled on its own if at most so many wait before it: each
+#: task that is passed over needs an object.
 MOST_PASSED_OVER = 100_000
 
 
@@ -71,12 +70,12 @@ def on_submit(state: State, event: Submit) -> None:
         return
     refusal = why_not(state, event.owner, [event.spec.after], [event.spec.after], event.ended)
     if refusal is not None:
-        refuse(state, event.request, *refusal)
+        state.refuse(event.request, *refusal)
         return
     ended = event.paired.get(event.spec.after_each)
     refusal = why_unpaired(state, event.owner, event.spec, ended)
     if refusal is not None:
-        refuse(state, event.request, *refusal)
+        state.refuse(event.request, *refusal)
         return
     job = _take_in(state, event, event.spec, size_bytes)
     if event.key:
@@ -103,7 +102,7 @@ def on_submit_graph(state: State, event: SubmitGraph) -> None:
     named = [spec.after for spec in event.specs]
     refusal = why_not(state, event.owner, named, afters, event.ended)
     if refusal is not None:
-        refuse(state, event.request, *refusal)
+        state.refuse(event.request, *refusal)
         return
     for spec, each in zip(event.specs, event.after_each, strict=True):
         refusal = why_unpaired(state, event.owner, spec, event.paired.get(spec.after_each))
@@ -111,7 +110,7 @@ def on_submit_graph(state: State, event: SubmitGraph) -> None:
             parent = event.specs[each]
             refusal = why_unlike(spec, parent, parent.name or f"job {each + 1} of them")
         if refusal is not None:
-            refuse(state, event.request, *refusal)
+            state.refuse(event.request, *refusal)
             return
     for spec, after, each, size_bytes in zip(
         event.specs, afters, event.after_each, sizes, strict=True
@@ -142,7 +141,7 @@ def _may_submit(
     """Whether a user may have these jobs too; if not, he has been told why.
 
     Args:
-        size_bytes: of all of them together, as encoded.
+        size_bytes: the encoded size of all of them together.
     """
     if _has_too_many_expressions(state, event.request, event.owner, specs):
         return False
@@ -150,11 +149,10 @@ def _may_submit(
         problem = problem_with_evaluation(spec)
         if problem is not None:
             hint = "docs/matching.md says how expressions are written"
-            return refuse(state, event.request, "usage", problem, hint)
-        past_seconds = state.past_deadline_seconds(spec, event.at)
-        if past_seconds is not None and past_seconds >= 0:
-            text = f"the deadline was {past_seconds:,.0f} s ago"
-            return refuse(state, event.request, "usage", text, "give one that is still to come")
+            return state.refuse(event.request, "usage", problem, hint)
+        refused = why_refused(state, spec, event.at)
+        if refused is not None:
+            return state.refuse(event.request, *refused)
     account = account_of(event.owner, specs[0].guest)
     if _refuse_too_large(state, event.request, account, size_bytes):
         return False
@@ -163,42 +161,30 @@ def _may_submit(
 
 
 def _refuse_too_large(state: State, request: str, account: str, more_bytes: int) -> bool:
-    """Whether an account may not have so much more of jobs; if so, whoever asked has been told."""
+    """Whether an account's jobs may not grow so much; if so, whoever asked has been told."""
     found = too_large(state, account, more_bytes)
     if found is not None:
         text, cause, hint = found
-        refuse(state, request, "over-quota", text, hint, cause)
+        state.refuse(request, "over-quota", text, hint, cause)
     return found is not None
 
 
 def _take_in(state: State, event: Submit | SubmitGraph, spec: JobSpec, size_bytes: int) -> Job:
-    """A new job; the caller has it recorded."""
+    """Makes a new job; the caller records it."""
     job = state.new_job(state.next_job_id, event.owner, spec, event.at, size_bytes)
     state.next_job_id += 1
     state.totals.jobs_submitted += 1
     state.totals.tasks_submitted += spec.count
-    if spec.held:
-        job.hold = Hold(event.owner, event.at, SUBMITTED_SO)
-        state.tell(job, -1, "held", detail=SUBMITTED_SO)
-    elif job.shape in state.supply.failed and spec.guest is None:
-        job.hold = hold_of_failed(state, job.shape)
-        state.tell(job, -1, "held", detail=job.hold.reason, cause=POOL)
-    wait_for_parents(state, job, event.ended)
+    enter(state, job, event.ended)
+    tell_submitted(state, job)
     pair(state, job, event.paired.get(spec.after_each))
     return job
 
 
-def hold_of_failed(state: State, shape: Shape) -> Hold:
-    """The pool's hold on jobs of a shape whose expressions cannot be evaluated."""
-    refusal = state.supply.failed[shape]
-    why = f"{refusal.wanted}: {refusal.found}"[:MAX_HOLD_REASON_CHARACTERS]
-    return Hold(POOL, state.at, why)
-
-
 def _has_too_many_expressions(state: State, request: str, owner: str, specs: list[JobSpec]) -> bool:
-    """Whether one user would have everybody's matches take longer; if so, the user has been told.
+    """Whether one user would make everybody's matches slower; if so, the user has been told.
 
-    Each expression is held against each class of workers, in each pass.
+    Each expression is evaluated for each class of workers, in each pass.
     """
     asked = {(spec.requirements, spec.rank) for spec in specs if spec.requirements or spec.rank}
     if not asked:
@@ -218,18 +204,8 @@ def _has_too_many_expressions(state: State, request: str, owner: str, specs: lis
             f" and {MOST_EXPRESSIONS} is the most"
         )
     hint = "wait until some of them have ended, or put what differs into tags or the items of a job"
-    refuse(state, request, "usage", text, hint)
+    state.refuse(request, "usage", text, hint)
     return True
-
-
-def on_job_stored(state: State, event: JobStored) -> None:
-    """Lets the tasks of jobs run that are durable now."""
-    for job_id in range(event.job_id, event.job_id + event.jobs):
-        job = state.jobs.get(job_id)
-        if job is not None:
-            job.stored = True
-            state.keys.pop((job.owner, job.key), None)
-            state.touch_job(job)
 
 
 def _was_submitted(state: State, event: Submit | SubmitGraph, wanted: JobSpec, tasks: int) -> bool:
@@ -249,14 +225,14 @@ def _was_submitted(state: State, event: Submit | SubmitGraph, wanted: JobSpec, t
     else:
         text = f"the key {event.key!r} belongs to job {job_id}, which is another one"
         hint = "give each job a key of its own; the same key is for sending the same job again"
-        refuse(state, event.request, "usage", text, hint)
+        state.refuse(event.request, "usage", text, hint)
     return True
 
 
 def on_owners_told(state: State, event: OwnersTold) -> None:
-    """Has it remembered that owners know of the ends of their jobs.
+    """Records that owners know of the ends of their jobs.
 
-    Of a job that was brought back meanwhile, and has perhaps ended again, that is another end.
+    If a job was brought back meanwhile, and has perhaps ended again, its new end is another one.
     """
     for job_id, ended_at in event.ends:
         state.record(OwnerTold(job_id, ended_at, event.by_mail))
@@ -264,10 +240,10 @@ def on_owners_told(state: State, event: OwnersTold) -> None:
 
 
 def on_cancel(state: State, event: Cancel) -> None:
-    """Drops what waits, kills what runs. The job ends when the last killed attempt is reported."""
+    """Drops what waits and kills what runs; the job ends when the last of that is reported."""
     job = state.jobs.get(event.job_id)
     if job is None:
-        refuse(state, event.request, "not-found", f"job {event.job_id} is not active")
+        state.refuse(event.request, "not-found", f"job {event.job_id} is not active")
         return
     if event.indexes:
         _cancel_tasks(state, event, job)
@@ -277,36 +253,17 @@ def on_cancel(state: State, event: Cancel) -> None:
     state.emit(Answer(request=event.request, job_id=job.id, tasks=stopped))
 
 
-def cancel_all(state: State, job: Job) -> None:
-    """Drops what waits of a job, kills what runs. It ends when the last of that is reported.
-
-    That ends a hold, and a wait for other jobs: there is nothing more to hold back.
-    """
-    job.hold = None
-    state.dependencies.release(job)
-    if not job.cancelling:
-        state.tell(job, -1, "cancelled", detail=plural(job.remaining, "task"))
-        job.counts.cancelled += job.to_start
-        state.totals.tasks_cancelled += job.to_start
-        job.cancelling = True
-    state.unpair(job)
-    stop(state, list(job.live.values()))
-    state.record(job.record())
-    feed_cancel(state, job)
-    state.touch_job(job)
-
-
 def _cancel_tasks(state: State, event: Cancel, job: Job) -> None:
-    """The same for single tasks. Those that have ended stay as they are."""
+    """Does the same for single tasks. Tasks that have ended stay as they are."""
     furthest = max(event.indexes)
     if furthest >= job.cursor and not job.cancelling:
-        # Those that were passed over before count, or it could be done again and again.
+        # Tasks that were passed over before count, or it could be done again and again.
         waiting = len(job.live) - job.running + furthest - job.cursor
         if waiting >= MOST_PASSED_OVER:
             task_id = job.spec.task_id(furthest)
             text = f"{waiting:,} tasks of job {job.id} wait before task {task_id}"
             hint = f"a task can be cancelled when it is one of the next {MOST_PASSED_OVER:,}"
-            refuse(state, event.request, "usage", text, hint)
+            state.refuse(event.request, "usage", text, hint)
             return
         reach(state, job, furthest)
     found = [job.live[index] for index in dict.fromkeys(event.indexes) if index in job.live]
@@ -314,30 +271,24 @@ def _cancel_tasks(state: State, event: Cancel, job: Job) -> None:
     state.emit(Answer(request=event.request, job_id=job.id, tasks=len(found)))
 
 
-def cancel_each(state: State, job: Job, tasks: list[Task]) -> None:
-    """Drops or kills these tasks of a job, and has it remembered that they are cancelled."""
-    for task in tasks:
-        if not task.is_unwanted:
-            state.tell(job, task.index, "cancelled")
-            task.cancelled = True
-            if task.attempt is not None:
-                remember(state, task, TaskState.CANCELLED, task.attempt.worker, None)
-    stop(state, tasks)
-    state.touch_job(job)
+def on_job_stored(state: State, event: JobStored) -> None:
+    """Lets the tasks of jobs run that are durable now."""
+    jobs = [state.jobs.get(event.job_id + place) for place in range(event.jobs)]
+    there = [job for job in jobs if job is not None]
+    for job in there:
+        job.stored = True
+        state.keys.pop((job.owner, job.key), None)
+        state.touch_job(job)
+    for job in there:
+        tell_stored(state, job)
 
 
-def stop(state: State, tasks: list[Task]) -> None:
-    """Kills those of these tasks that run; the others are over."""
-    kill: dict[str, list[int]] = {}
-    for task in tasks:
-        attempt = task.attempt
-        if attempt is not None and state.workers[attempt.worker].online:
-            kill.setdefault(attempt.worker, []).append(attempt.number)
-        else:
-            withdraw(state, task)
-            finish(state, task, TaskState.CANCELLED, "", None)
-    for jid, numbers in kill.items():
-        state.emit(Kill(worker=jid, numbers=numbers))
+def on_job_closed(state: State, event: JobClosed) -> None:
+    """Drops what was kept about a job until the store had the last word."""
+    ended = state.ending.pop(event.job_id, None)
+    state.forgetting.discard(event.job_id)
+    if ended is not None:
+        tell_ended(state, ended)
 
 
 def on_retry(state: State, event: Retry) -> None:
@@ -354,7 +305,7 @@ def on_retry(state: State, event: Retry) -> None:
         job.counts.cancelled -= job.never_started
         job.bad = IndexRanges(event.bad)
         job.bad.discard(job.cursor, job.spec.count)
-        wait_for_parents(state, job, event.ended)
+        enter(state, job, event.ended)
         pair_again(state, job, event.paired)
     for index, was in reversed(event.indexes):
         if index not in job.live and index < job.cursor:
@@ -376,14 +327,14 @@ def on_retry(state: State, event: Retry) -> None:
         parent = job.pairing.parent
         text = f"the tasks of job {job.id} wait for tasks of job {parent} that did not end well"
         hint = f"`kestrelctl job retry {parent}` brings both back"
-        refuse(state, event.request, "usage", text, hint)
+        state.refuse(event.request, "usage", text, hint)
         return
     state.emit(Answer(request=event.request, job_id=job.id, tasks=brought_back))
 
 
 def _bring_back_here(state: State, job: Job, index: int, was: str, *, tell: bool) -> None:
-    """Brings a task back, unless that of its parent would end it at once; one that was cancelled
-    waits for that, if it has not ended yet.
+    """Brings a task back, unless the parent's task would end it at once; a cancelled task waits for
+    the parent's task if that has not ended yet.
     """
     pairing = job.pairing
     if pairing is None or was != TaskState.CANCELLED or index in pairing.ended:
@@ -405,27 +356,27 @@ def _may_retry(state: State, event: Retry) -> bool:
     job, record = state.jobs.get(event.job_id), event.record
     if event.job_id in state.ending:
         text = f"job {event.job_id} is ending just now"
-        return refuse(state, event.request, "error", text, "try again")
+        return state.refuse(event.request, "error", text, "try again")
     if (job is None and record is None) or event.job_id in state.forgetting:
-        return refuse(state, event.request, "not-found", f"there is no job {event.job_id}")
+        return state.refuse(event.request, "not-found", f"there is no job {event.job_id}")
     owner = job.owner if job else record.owner if record else ""
     if job is not None and job.cancelling:
         text = f"job {job.id} is being cancelled"
-        return refuse(state, event.request, "error", text, "try again when it has ended")
-    past_seconds = None
+        return state.refuse(event.request, "error", text, "try again when it has ended")
+    left_seconds = None
     if record is not None:
-        past_seconds = state.past_deadline_seconds(record.spec, record.submitted_at)
-    if past_seconds is not None and past_seconds >= 0:
+        left_seconds = DEADLINES.left_seconds(state, record.spec, record.submitted_at)
+    if left_seconds is not None and left_seconds <= 0:
         text = f"the deadline of job {event.job_id} is over"
-        return refuse(state, event.request, "usage", text, "submit it anew, with another one")
+        return state.refuse(event.request, "usage", text, "submit it anew, with another one")
     never_started = record is not None and record.cursor < record.spec.count
     if record is not None and (record.cancelling or never_started) and not event.rest:
         what = "was cancelled" if record.cancelling else "has tasks that never started"
         text = f"job {event.job_id} {what}; it can only be retried as a whole"
-        return refuse(state, event.request, "usage", text, "leave the selection of tasks out")
+        return state.refuse(event.request, "usage", text, "leave the selection of tasks out")
     orphaned = why_orphaned(state, event)
     if orphaned is not None:
-        return refuse(state, event.request, "usage", orphaned, "submit it anew")
+        return state.refuse(event.request, "usage", orphaned, "submit it anew")
     if job is None and record is not None:
         if _has_too_many_expressions(state, event.request, owner, [record.spec]):
             return False
@@ -434,12 +385,12 @@ def _may_retry(state: State, event: Retry) -> bool:
             return False
         refusal = retried_in_vain(state, record, event.ended)
         if refusal is not None:
-            return refuse(state, event.request, *refusal)
+            return state.refuse(event.request, *refusal)
     return not refuse_over_quota(state, event.request, owner, _to_bring_back(event, job))
 
 
 def _to_bring_back(event: Retry, job: Job | None) -> int:
-    """How many tasks a retry gives back to the queue, as far as one can tell before."""
+    """Counts the tasks that a retry gives back to the queue, as far as one can tell before."""
     if job is not None:
         return sum(index not in job.live for index, _ in event.indexes)
     record = event.record
@@ -448,19 +399,19 @@ def _to_bring_back(event: Retry, job: Job | None) -> int:
 
 
 def on_forget(state: State, event: Forget) -> None:
-    """Has nothing of an ended job kept."""
+    """Forgets an ended job altogether."""
     job_id = event.record.job_id
     if job_id in state.forgetting:
-        refuse(state, event.request, "not-found", f"there is no job {job_id}")
+        state.refuse(event.request, "not-found", f"there is no job {job_id}")
         return
     if job_id in state.pairs:
         child = next(iter(state.pairs[job_id]))
         text = f"tasks of job {child} wait for those of job {job_id}"
-        refuse(state, event.request, "usage", text, f"wait for job {child}, or cancel it")
+        state.refuse(event.request, "usage", text, f"wait for job {child}, or cancel it")
         return
     if state.job(job_id) is not None:
         hint = f"`kestrelctl job cancel {job_id}` first"
-        refuse(state, event.request, "usage", f"job {job_id} is active", hint)
+        state.refuse(event.request, "usage", f"job {job_id} is active", hint)
         return
     state.forgetting.add(job_id)
     keep_outcome(state, job_id)
@@ -470,7 +421,7 @@ def on_forget(state: State, event: Forget) -> None:
 
 
 def on_expire(state: State, event: Expire) -> None:
-    """Has nothing kept of jobs that ended long ago, but for those that were brought back."""
+    """Forgets jobs that ended long ago, but for those that were brought back."""
     for job_id in event.job_ids:
         kept = state.job(job_id) is not None or job_id in state.pairs
         if not kept and job_id not in state.forgetting:
@@ -504,12 +455,5 @@ def refuse_over_quota(state: State, request: str, owner: str, more: int) -> bool
     """Whether a user may not have so many more tasks; if so, whoever asked has been told."""
     found = over_quota(state, state.sharers.of(owner), more)
     if found is not None:
-        refuse(state, request, "over-quota", *found)
+        state.refuse(request, "over-quota", *found)
     return found is not None
-
-
-def refuse(
-    state: State, request: str, code: str, message: str, hint: str = "", cause: str = ""
-) -> bool:
-    state.emit(Answer(request=request, error=code, message=message, cause=cause, hint=hint))
-    return False

@@ -1,4 +1,4 @@
-"""Which waiting jobs wait for which others.
+"""The dependencies between jobs: which jobs wait for which others.
 
 Jobs that wait for the same share one count: a hundred jobs behind a hundred others are a hundred
 names, not ten thousand edges.
@@ -18,7 +18,7 @@ MOST_NAMED = 200_000
 
 
 class Dependencies:
-    """Who waits for whom, as far as somebody waits.
+    """The waits of jobs for other jobs.
 
     Attributes:
         named: how many parents are named by the jobs of each owner that wait.
@@ -47,7 +47,7 @@ class Dependencies:
         return list(self._children.get(parents, {}).values())
 
     def bind(self, job: Job, outcome_of: Callable[[int], str | None]) -> Parents:
-        """Has a job wait for what its spec names.
+        """Makes a job wait for the parents that its spec names.
 
         Args:
             outcome_of: the final state of a parent; None if it has none.
@@ -69,7 +69,7 @@ class Dependencies:
         return found
 
     def release(self, job: Job) -> None:
-        """Has a job wait for nothing any more."""
+        """Ends the wait of a job for its parents."""
         found, job.parents = job.parents, None
         if found is None:
             return

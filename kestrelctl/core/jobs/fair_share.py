@@ -1,19 +1,19 @@
 """Users as the queue sees them: what each runs, what each has used lately, and his share.
 
-Below priority, the next task is that of the user who runs the least for his share (max-min
-fairness), and of those who run equally little, of the one who was handed the least for his share
-(stride scheduling: Waldspurger and Weihl, 1995). Tasks are whole, so nobody can run just what is
-his: who ran more of late has a lead, which counts as if he ran more now. A share is the user's
-weight, tilted by what he has used lately: who had little gets up to twice his weight until that is
-made up for, who had much no less than half of it. So shares follow the weights over minutes, nobody
-who comes late stops the others, and nobody is starved for what he used last week. Usage is
-forgotten by half in each half-life, as HTCondor's `PRIORITY_HALFLIFE` and Slurm's
-`PriorityDecayHalfLife` have it.
+At one priority, the next task is that of the user who runs the least for his share (max-min
+fairness), and among users who run equally little, of the one who was handed the least for his share
+(stride scheduling: Waldspurger and Weihl, 1995). Tasks are whole, so nobody can run exactly his
+share: a user who ran more of late has a lead, which counts as if he ran more now. A share is the
+user's weight, tilted by what he has used lately: a user who had little gets up to twice his weight
+until that is made up for, and one who had much gets no less than half of it. So shares follow the
+weights over minutes, nobody who comes late stops the others, and nobody is starved for what he used
+last week. Half of the usage is forgotten in each half-life, as with HTCondor's `PRIORITY_HALFLIFE`
+and Slurm's `PriorityDecayHalfLife`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 
 import msgspec
@@ -32,23 +32,23 @@ LEAST_TILT = 1 / MOST_TILT
 ROUND_SECONDS = 1.0
 #: A user is ahead of his share by no more than so much time, whatever he has had before.
 MOST_AHEAD_SECONDS = 600.0
-#: Who waits for so long though he is not ahead, and others get something, waits in vain.
+#: A user who waits for so long though he is not ahead, while others get something, waits in vain.
 IN_VAIN_SECONDS = 60.0
-#: Who is ahead by so much time comes behind whoever runs as much as all do on average.
+#: A user who is ahead by so much time comes behind whoever runs as much as all do on average.
 HORIZON_SECONDS = 10.0
 
 
-#: What an attempt counts for its user that costs nothing.
+#: The weight of an attempt that costs nothing.
 COSTLESS = 1.0
 
 _NUMBER = attrgetter("number")
 
-#: Of so many commands of a user it is remembered how long they take.
+#: The most commands of a user whose run time is remembered.
 COMMANDS = 32
 
 
 def weight_of(claim: Claim) -> float:
-    """What one attempt counts for its user: what the match costs, and one if it costs nothing."""
+    """The weight of one attempt for its user: what the match costs, and one if it costs nothing."""
     return claim.cost or COSTLESS
 
 
@@ -56,22 +56,23 @@ class Sharer:
     """A user who has, or had, jobs.
 
     Args:
-        astir: where it is noted that he may have something from now on.
+        astir: the users who may have something; he adds himself when he does.
 
     Attributes:
         record: what is set for him.
         running: his attempts that are charged at a worker. Only `core.attempts` writes this and
             `charged`.
-        charged: what these count together.
-        handed: what he was handed so far, each attempt divided by his share of then; who comes
-            anew begins with as much as those have who had the least.
-        turns: of how many priorities he has tasks that may be handed out. The queue writes it.
+        charged: the weight of these together.
+        handed: the weight that he was handed so far, each attempt divided by his share at the time;
+            a user who comes anew begins with as much as those have who had the least.
+        turns: the number of priorities at which he has tasks that may be handed out. The queue
+            writes it.
         share: what he runs is divided by this.
-        latest_weight: of what began last to be charged.
+        latest_weight: the weight of the attempt that began last to be charged.
         served: what he ran since the last round of `Sharers.weigh`, in weighted seconds.
-        ahead_seconds: how much longer he has run what is his than who is the furthest behind of
-            those who wait.
-        lead: what that counts beside what he runs for each unit of his share.
+        ahead_seconds: how much longer he has run his share than the one who is the furthest behind
+            of those who wait.
+        lead: what that adds to what he runs for each unit of his share.
         passed_over_seconds: for how long others were handed something while he had nothing, and was
             not ahead.
         quotas: on what he, and his group, may have at workers at once; those that bound something.
@@ -147,7 +148,7 @@ class Sharer:
 
     @property
     def held_for_share(self) -> float:
-        """What he runs for each unit of his share, with his lead: the least is served next."""
+        """The weight he runs for each unit of his share, plus his lead: the least goes next."""
         return self.charged / self.share + self.lead
 
     def expect(self, command: tuple[str, ...], seconds: float) -> None:
@@ -181,7 +182,7 @@ class Sharer:
         self.charged = self.charged - weight if self.running else 0.0
 
     def usage(self, now: float, half_life_seconds: float) -> float:
-        """What he has used lately, in weighted seconds; what was long ago counts less."""
+        """His recent usage, in weighted seconds; what was long ago counts less."""
         decayed = self._usage * 0.5 ** (max(0.0, now - self._usage_at) / half_life_seconds)
         return float(decayed + self._unfolded + self.charged * max(0.0, now - self._since))
 
@@ -194,7 +195,7 @@ class Sharer:
         return self._usage
 
     def used_since_record(self, now: float, half_life_seconds: float) -> float:
-        """What he has used, in weighted seconds, that his record does not tell."""
+        """The usage, in weighted seconds, that his record does not tell yet."""
         age = max(0.0, now - self.record.usage_at)
         told = self.record.usage * 0.5 ** (age / half_life_seconds)
         return float(self.usage(now, half_life_seconds) - told)
@@ -205,7 +206,7 @@ class Sharer:
         self._usage_at = self._since = now
 
     def recorded(self, now: float, half_life_seconds: float) -> UserRecord:
-        """What is set for him, with his usage of now: as it goes to the store."""
+        """His settings with his present usage, as they go to the store."""
         usage = self.usage(now, half_life_seconds)
         return msgspec.structs.replace(self.record, usage=usage, usage_at=now)
 
@@ -215,14 +216,15 @@ class Sharers:
 
     Args:
         config: says how long usage and files count, and what a user may have stored.
+        groups: what is set for groups, by name. When that changes, `bind` has to follow.
 
     Attributes:
-        half_life_seconds: in which usage is forgotten by half.
+        half_life_seconds: the time in which half of the usage is forgotten.
         stale: whether somebody came whose share was not found yet, or weights were set anew.
         settled: whether it is known what everybody has at workers (`Quota.settled`).
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, groups: Mapping[str, GroupRecord]) -> None:
         self.half_life_seconds = config.usage_half_life_seconds
         self._config = config
         self.stale = False
@@ -230,7 +232,7 @@ class Sharers:
         self._users: dict[str, Sharer] = {}
         #: Those who have something, or wait for it, and some who had: most users have nothing.
         self._astir: dict[Sharer, None] = {}
-        self._groups: dict[str, GroupRecord] = {}
+        self._groups = groups
         self._came = 0
         self._weighed_at = 0.0
         self._handed = {True: 0.0, False: 0.0}
@@ -250,12 +252,12 @@ class Sharers:
         return found
 
     def _limit(self, sharer: Sharer) -> None:
-        """Sets how much a user may have stored: what is set for him, or else for everybody."""
+        """Sets how much a user may have stored: as is set for him, or else for everybody."""
         of_all = self._config.max_stored_bytes
         sharer.stored.limit_bytes = limit_in_force(sharer.record.max_stored_bytes, of_all)
 
     def max_queued_bytes(self, account: str) -> int | None:
-        """How large the jobs of an account may be together; None for any size.
+        """The size that the jobs of an account may have together; None for any size.
 
         Args:
             account: a user, or a pool whose guests they are.
@@ -271,11 +273,9 @@ class Sharers:
     def restore(
         self,
         users: Iterable[UserRecord],
-        groups: Iterable[GroupRecord],
         stored: Iterable[StoredRecord],
     ) -> None:
         """Sets what is durable, all at once: each `put` walks over all users."""
-        self._groups.update((record.name, record) for record in groups)
         for user in users:
             self._come(user)
         by_owner: dict[str, list[tuple[int, int]]] = {}
@@ -283,33 +283,23 @@ class Sharers:
             by_owner.setdefault(each.owner, []).append((each.hour, each.size_bytes))
         for owner, hours in by_owner.items():
             self.of(owner).stored.restore(hours)
-        self._bind()
+        self.bind()
 
     def put(self, record: UserRecord) -> Sharer:
         """Sets what holds for a user; his usage stays as it is known here.
 
-        Quota count from nothing then: `attempts.recounting` is to follow.
+        Quotas count from nothing then: `attempts.recounting` has to follow.
         """
         found = self._users.get(record.name)
         if found is None:
             found = self._come(record)
         found.record = record
         self._limit(found)
-        self._bind()
+        self.bind()
         return found
 
-    def put_group(self, record: GroupRecord) -> None:
-        """Sets what holds for a group; bounds count from nothing then, as after `put`."""
-        self._groups[record.name] = record
-        self._bind()
-
-    def drop_group(self, name: str) -> None:
-        """Sets nothing for a group any more; bounds count from nothing then, as after `put`."""
-        self._groups.pop(name, None)
-        self._bind()
-
-    def _bind(self) -> None:
-        """Gives everybody the bounds that hold for him now, with nothing counted."""
+    def bind(self) -> None:
+        """Gives everybody the bounds that hold for him now, with nothing counted, as `put` does."""
         self.stale = True
         of_groups = {
             group.name: Quota(f"group {group.name}", group.max_running, group.limits)
@@ -324,7 +314,7 @@ class Sharers:
                 quota.settled = self.settled
 
     def settle(self) -> list[Quota]:
-        """It is known what everybody has at workers; returns the quotas that were not settled."""
+        """Notes that everybody's holdings at workers are known; returns the quotas it settles."""
         if self.settled:
             return []
         self.settled = True
@@ -334,16 +324,12 @@ class Sharers:
             quota.settled = True
         return found
 
-    def has_group(self, name: str) -> bool:
-        """Whether something was set for a group of this name."""
-        return name in self._groups
-
     def members(self, group: str) -> list[Sharer]:
-        """Who shares the weight and the bounds of a group."""
+        """The users who share the weight and the bounds of a group."""
         return [sharer for sharer in self._users.values() if sharer.record.group == group]
 
     def group(self, name: str) -> GroupRecord:
-        """What holds for a group; that of one of which nothing was set by default."""
+        """The settings of a group; the defaults if nothing was set for it."""
         return self._groups.get(name) or GroupRecord(name=name)
 
     @property
@@ -352,10 +338,10 @@ class Sharers:
         return len(self._users) > self._config.most_idle_users
 
     def forget_idle(self, with_jobs: Collection[Sharer], now: float) -> list[Sharer]:
-        """Forgets whoever is too many of those who have nothing, and returns them.
+        """Forgets the surplus of those who have nothing, the least used first, and returns them.
 
         Args:
-            with_jobs: whoever has a job; they have something.
+            with_jobs: everybody who has a job; they have something.
         """
         idle = [
             sharer
@@ -391,7 +377,7 @@ class Sharers:
         sharer.passed_over_seconds = 0.0
 
     def first_end(self) -> float | None:
-        """When the oldest of what anybody has stored counts no more; None of nothing."""
+        """The time when the oldest of anybody's stored files no longer count; None for none."""
         ends = (sharer.stored.first_end() for sharer in self._users.values())
         return min((end for end in ends if end is not None), default=None)
 
@@ -462,7 +448,7 @@ class Sharers:
                 sharer.passed_over_seconds = 0.0
             elif handed != before:
                 sharer.passed_over_seconds += passed_seconds
-        # Who comes first, and got nothing while others did, wants what nobody could give him.
+        # A user who comes first, and got nothing while others did, wants what nobody could give.
         active = [one for one in active if one.passed_over_seconds < IN_VAIN_SECONDS]
         served = sum([sharer.served for sharer in active], 0.0)
         if not served or not passed_seconds:
@@ -477,7 +463,7 @@ class Sharers:
                 in_line.append(sharer)
                 if sharer.turns and (behind is None or sharer.ahead_seconds < behind):
                     behind = sharer.ahead_seconds
-            # Else he has more than one task too many, from when nobody else wanted more.
+            # Else he has more than one task too many, from a time when nobody else wanted more.
             sharer.served = 0.0
         if behind is None:  # nobody of them waits
             behind = passed_seconds

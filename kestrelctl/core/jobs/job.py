@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -21,46 +23,35 @@ from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import Counts
 from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.mail_address import is_worth_a_mail
-from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import JobRecord
+from kestrelctl.core.model.refusal import Reason, Refusal
 
-#: Of so many refused attempts a task remembers the numbers: they matter while a hello is under way.
+#: The most refused attempts whose numbers a task remembers: they matter while a hello is under way.
 MOST_REFUSED = 16
-#: So many attempts that were given up a task remembers: the latest.
+#: The most attempts that a task remembers as given up: the latest.
 MOST_GIVEN_UP = 16
-#: After so many losses a task is suspected of ending its worker.
+#: A task is suspected of ending its worker after so many losses.
 SUSPECT_LOSSES = 2
-#: What stops a job that nobody cancels, as the reason of tasks that it ends.
+#: The cause that stops a job that nobody cancels, as the reason of tasks that it ends.
 DEADLINE = EndKind.DEADLINE.text()
-#: The same of a job that spans workers, of which a member cannot run any more.
+#: The same for a job that spans workers, of which a member cannot run any more.
 FAILED_MEMBER = EndKind.FAILED_MEMBER.text()
-#: The same of a job that bears no more tasks that fail.
+#: The same for a job that bears no more tasks that fail.
 FAILED_TASKS = EndKind.FAILED_TASKS.text()
-#: The same of a job of which a parent has ended otherwise than it wants.
+#: The same for a job of which a parent has ended otherwise than the job wants.
 PARENT = EndKind.PARENT.text()
-#: Of most jobs no task ends badly. Nobody adds to this one.
+#: The bad tasks of most jobs, which have none. Nobody adds to this one.
 _NONE = IndexRanges()
-#: So many latencies of a job are kept: the latest.
+#: The most latencies that are kept of a job: the latest.
 MOST_LATENCIES = 4096
-#: Of a job of which nothing has ended. Nobody adds to this one either.
+#: The latencies of a job of which nothing has ended. Nobody adds to this one either.
 _NOTHING_YET: deque[float] = deque(maxlen=0)
-#: Where a job comes among others: the lower first. It ends with the job's id.
+#: The place of a job among others: the lower goes first. It ends with the job's id.
 Order = tuple[float, ...]
 
 
-def how_stopped(stopped_by: str, failed: int) -> str:
-    """What stopped a job that nobody cancelled, in words: `stopped by its deadline`.
-
-    Args:
-        failed: how many of its tasks have failed or are lost.
-    """
-    if stopped_by == FAILED_TASKS:
-        return f"stopped after {plural(failed, 'failed task')}"
-    return f"stopped by its {stopped_by}"
-
-
 class Standing(enum.Enum):
-    """Where a task stands that was dispatched at least once and has not ended."""
+    """The standing of a task that was dispatched at least once and has not ended."""
 
     READY = "ready"  #: in `Job.ready`
     BACKOFF = "backoff"  #: failed, and waits for its next attempt
@@ -69,28 +60,49 @@ class Standing(enum.Enum):
     BEHIND = "behind"  #: was passed over: it waits for the task of its index of another job
 
 
+class Gate(NamedTuple):
+    """A limit that may hold back the waiting tasks of jobs that ask for it.
+
+    Attributes:
+        limit: how many of a job's tasks may be handed out now, as far as this gate is concerned;
+            None for any number.
+        tells: gives people the reason why it holds them back.
+        always_told: whether it is told even if nothing of the job waits.
+    """
+
+    reason: Reason
+    limit: Callable[[Job], int | None]
+    tells: Callable[[Job, float], Refusal]
+    always_told: bool = False
+
+
+#: Functions of a job's features that look at it; called with the state of the pool and the job.
+Moments: TypeAlias = tuple[Callable[[Any, "Job"], None], ...]
+
+
 class Job:
     """An active job.
 
     Attributes:
         sharer: its owner, as the queue sees him.
-        key: of its submission; empty if that had none.
-        ready: tasks that were dispatched before and shall be again, first come. Those that ask for
-            more than the job does are in `larger`.
+        key: the key of its submission; empty if that had none.
+        ready: tasks that were dispatched before and shall be dispatched again, the next one first.
+            Those that ask for more than the job does are in `larger`.
         larger: how often a task has asked for more memory, and how long it is known to take at
-            least -> the line of those that have.
+            least -> the line of such tasks.
         running: its attempts under way.
         place: where it stands in the queue; None if it does not. The queue writes it.
         takeable: how many of its tasks may be handed out, as the queue has found; it writes that,
             too.
         precedence: its priority among all jobs, guests included; that of its spec.
-        line: as whose id it counts in the queue: its own, until its tasks keep failing.
+        line: the id that it counts as in the queue: its own, until its tasks keep failing.
         failed_in_row: attempts that failed since one succeeded, or since a release.
-        hold: while nothing more of it is handed out, who wants that; never while it is cancelled.
+        hold: who wants that nothing more of it is handed out; None if nobody does, and never set
+            while it is cancelled.
         bad: the tasks that ended otherwise than done, and were not brought back. Those that a
             cancel of the whole job found beyond the cursor are not among them.
         parents: what it waits for; None for nothing, or nothing any more.
-        pairing: what each of its tasks waits for; None for nothing.
+        pairing: the tasks that each of its tasks waits for; None for none.
         freed: whether its parents have all ended as it wants: it waits for none of them again.
         settled: the final states of parents that were forgotten while it waited.
         stopped_by: what stopped it if nobody cancelled it: `DEADLINE`, `FAILED_MEMBER`,
@@ -98,7 +110,7 @@ class Job:
         waits_since: its submission, or the retry that brought it back.
         served_at: when some of its tasks were last handed out; 0 before.
         latest_account, latest_seconds: who last brought a task to a good end, and its run time.
-        before_seconds: the same of the last one before whose account was another; None if none was.
+        before_seconds: the run time of the last task before that by another account; None for none.
         recent: how its latest attempts went, and where; None before the first.
         mean_seconds: smoothed run time of its tasks; None until one has ended.
         latencies: what dispatch added to its latest tasks, in seconds: from hand-out to report,
@@ -106,7 +118,9 @@ class Job:
         happenings: how many records its story has.
         resumed: how many attempts were begun from a checkpoint.
         stores_files: whether its tasks put something into the file share.
-        encoded_bytes: of its spec as JSON.
+        encoded_bytes: the size of its spec as JSON.
+        gates: the gates of the features that it has, in order (`core.jobs.gates`).
+        changed: the functions that look at it after each event that changed it (`core.features`).
     """
 
     __slots__ = (
@@ -114,11 +128,13 @@ class Job:
         "bad",
         "before_seconds",
         "cancelling",
+        "changed",
         "counts",
         "cursor",
         "encoded_bytes",
         "failed_in_row",
         "freed",
+        "gates",
         "happenings",
         "hold",
         "id",
@@ -201,6 +217,8 @@ class Job:
         self.resumed = 0
         self.stores_files = False
         self.encoded_bytes = encoded_bytes
+        self.gates: tuple[Gate, ...] = ()
+        self.changed: Moments = ()
 
     @property
     def whole(self) -> Job:
@@ -223,10 +241,10 @@ class Job:
         return [self, *self.larger.values()]
 
     def template(self, *, keep_logs: bool) -> Template:
-        """What workers are sent of it.
+        """The part of the job that workers are sent.
 
         Args:
-            keep_logs: the pool's word, the same each time; see `Template.of`.
+            keep_logs: the pool's setting, the same each time; see `Template.of`.
         """
         if self._template is None:
             self._template = Template.of(self.id, self.spec, self.owner, keep_logs=keep_logs)
@@ -241,7 +259,7 @@ class Job:
 
     @property
     def to_start(self) -> int:
-        """Those of them that have no final state."""
+        """The tasks beyond the cursor that have no final state."""
         if self.cancelling:
             return 0
         pairing = self.pairing
@@ -270,7 +288,7 @@ class Job:
         return self.to_start + len(self.live)
 
     def take(self, n: int, shunned: str = "", now: float = 0.0) -> list[Task]:
-        """The next n tasks, those that come back first. The caller gives each an attempt.
+        """Takes the next n tasks, first those that come back. The caller gives each an attempt.
 
         Args:
             shunned: tasks that were just lost at this worker stay; empty for none.
@@ -294,7 +312,7 @@ class Job:
         return tasks
 
     def make_ready(self, task: Task) -> None:
-        """Puts a task at the head of what waits as it does."""
+        """Puts a task at the head of its line."""
         task.standing = Standing.READY
         ready = task.line.ready if task.memory_step or task.least_seconds else self.ready
         ready[task.index] = task
@@ -315,7 +333,7 @@ class Job:
         """Moves the cursor to an index; what it passes over gets objects, unless it is cancelled.
 
         Args:
-            standing: of these.
+            standing: the standing of these tasks.
         """
         passed: list[Task] = []
         for first, last in self.bad.gaps(self.cursor, to - 1):
@@ -353,7 +371,7 @@ class Job:
         self.bad.add(first, last)
 
     def line_up(self, task: Task) -> None:
-        """Puts a task where it waits that nobody has heard of: ready, or behind its parent's."""
+        """Lets a task wait that nobody has heard of: ready, or behind its parent's task."""
         if self.pairing is not None and task.index in self.pairing.behind:
             task.standing = Standing.BEHIND
         else:
@@ -371,7 +389,7 @@ class Job:
         """Folds the total run time of n tasks into the mean; recent tasks weigh more."""
         sample = wall_seconds / n
         if self.mean_seconds is None:
-            # What the one before took is as good as a word of another worker.
+            # The expectation from earlier jobs is as good as a word of another worker.
             self.latest_seconds = self.expected_seconds
             self.mean_seconds = sample
         else:
@@ -381,8 +399,8 @@ class Job:
 
     @property
     def expected_seconds(self) -> float | None:
-        """How long a task of it is expected to run: the mean of its own, or, until one has ended,
-        that of its owner's latest tasks of the same command; None if there are none.
+        """The expected run time of its tasks: the mean of its own or, until one has ended, that of
+        its owner's latest tasks of the same command; None if there are none.
         """
         if self.mean_seconds is not None:
             return self.mean_seconds
@@ -429,22 +447,23 @@ class Task(msgspec.Struct, eq=False):
         backoff_until: when its latest back-off ends or ended, in seconds since the epoch.
         lost_numbers: attempts that were lost.
         spared_numbers: those of them that do not count as losses.
-        given_up: attempts of this start that were taken from their worker without a word of it: of
-            these alone may something be heard yet.
-        lost_at, shun_until: where it was lost last, and how long it rather runs elsewhere.
+        given_up: attempts of this start that were taken from their worker without a word of it:
+            only these may still be heard of.
+        lost_at, shun_until: where it was lost last, and until when it rather runs elsewhere.
         unable: how often a worker could not start it, or had no more of an asset for it.
-        lone_refusals: how often it said so since it last failed though nothing else took any.
+        lone_refusals: how often it was refused an asset though nothing else took any of that, since
+            it last failed.
         concluded: attempts up to this number are over, their results counted: nobody can still run
             them.
         retried_after: a user had it brought back after this attempt: none up to it can end it.
-        refused_numbers: the latest attempts after that which are over though their results were
-            not counted.
+        refused_numbers: the latest attempts after `concluded` that are over though their results
+            were not counted.
         memory_step: how often it has asked for more memory than its job does.
-        least_seconds: it is known to take longer than a lender let it run: so long at least; 0 if
-            none has ended it.
+        least_seconds: the time that it is known to take at least, because a lender ended it after
+            that; 0 if none has ended it.
         restarts: how often it was started again, as a copy of a service or to go on.
         quick_ends: how often in a row that was after a short time.
-        checkpoint: from which its next attempt goes on; None to begin anew.
+        checkpoint: the one from which its next attempt goes on; None to begin anew.
         cancelled: whether a user wants this task stopped. It is stored as cancelled then, and
             stays live until its attempt is over.
     """
@@ -490,17 +509,17 @@ class Task(msgspec.Struct, eq=False):
 
     @property
     def next_count(self) -> int:
-        """Which attempt the next one is, as users count: 1 for the first.
+        """The number of the next attempt, as users count: 1 for the first.
 
-        Failures and losses count. After a restart of the manager, losses that were not held against
-        the task are forgotten; after a user's retry, the first attempt is 1 again.
+        Failures and losses count. A restart of the manager forgets losses that were not held
+        against the task; after a user's retry, the first attempt is 1 again.
         """
         again = self.failures + self.memory_step + self.restarts
         return 1 + again + max(self.losses, len(self.lost_numbers))
 
     @property
     def line(self) -> Job:
-        """Where it waits: with those of its job that ask for as much as it does."""
+        """The line in which it waits: with the tasks of its job that ask for as much as it does."""
         if self.memory_step or self.least_seconds:
             return self.job.larger[self.memory_step, self.least_seconds]
         return self.job
@@ -530,8 +549,8 @@ class LargerRequest(Job):
     """The tasks of a job that ask for more memory or time than it does: a line of their own in the
     queue.
 
-    To the queue and to plans it is a job of another shape, of which all tasks have run before. What
-    holds for the job as a whole (limits, order, a cancel) is asked of `whole`.
+    To the queue and to plans it is a job of another shape, of which all tasks have run before. Its
+    `whole` answers for what holds for the job as a whole (limits, order, a cancel).
     """
 
     __slots__ = ("_asks", "_whole")
@@ -554,7 +573,7 @@ class LargerRequest(Job):
 
     @property
     def expected_seconds(self) -> None:
-        """Nobody knows: the tasks that took as long as others are in the line of the job."""
+        """None, nobody knows: the tasks that took as long as others are in the job's line."""
         return None
 
     def template(self, *, keep_logs: bool) -> Template:

@@ -1,6 +1,6 @@
-"""A job whose tasks each wait for the task of the same index of another job: where that stands.
+"""The state of a job whose tasks each wait for the task of the same index of another job.
 
-What a job waits for as a whole is in `parents`.
+The jobs that a job waits for as a whole are in `parents`.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from kestrelctl.core.model.plural import plural
 
 
 class TaskPairing:
-    """What the tasks of one job wait for, as far as it is durable.
+    """The tasks that those of one job wait for, as far as that is durable.
 
     Attributes:
         parent: the job whose tasks they wait for.
-        otherwise: what becomes of a task when that of the parent has ended badly.
-        ended: the tasks of which that of the parent has ended as it should.
+        otherwise: what becomes of a task when the parent's task has ended badly.
+        ended: the tasks whose parent's task has ended as it should.
         free: those of them beyond the cursor: they may be handed out.
-        behind: the tasks below the cursor that may not be yet; they have objects.
-        in_vain: the tasks of which that of the parent has ended badly and was not brought back.
+        behind: the tasks below the cursor that may not be handed out yet; they have objects.
+        in_vain: the tasks whose parent's task has ended badly and was not brought back.
         cancelled: how many tasks beyond the cursor are cancelled for that; without object or row.
-        unsettled: tasks of the parent that have ended badly, as a restart has found, and of which
-            nothing has come yet.
-        passed: those of them that the cursor has passed over since, whose rows are to be written.
+        unsettled: tasks of the parent that have ended badly, as a restart has found, and that have
+            had no effect here yet.
+        passed: cancelled tasks that the cursor has passed over since, whose rows are to be written.
     """
 
     __slots__ = (
@@ -51,11 +51,11 @@ class TaskPairing:
 
     @property
     def cancels(self) -> bool:
-        """Whether a task is cancelled when that of the parent has ended badly."""
+        """Whether a task is cancelled when the parent's task has ended badly."""
         return self.otherwise is IfParentFails.CANCEL
 
     def told(self, waiting: int) -> str:
-        """What is waited for.
+        """Tells people what the tasks wait for.
 
         Args:
             waiting: how many tasks wait for theirs.

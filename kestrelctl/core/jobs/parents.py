@@ -1,4 +1,4 @@
-"""What a job waits for: other jobs, counted down as these end."""
+"""The parents of a job: the other jobs that it waits for, counted down as these end."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterable
 from kestrelctl.core.model.job.after import After, IfParentFails, WantedEnd
 from kestrelctl.core.model.plural import plural
 
-#: So many are named to people, of parents that are waited for.
+#: The most parents that are named to people.
 _MOST_TOLD = 3
 
 
 class Parents:
-    """What some jobs of one owner wait for.
+    """The parents that some jobs of one owner wait for.
 
     Attributes:
         after: as in their specs.
         left: parents whose end is not durable.
-        failed: those that have ended otherwise than they should; in the order of a dict.
+        failed: parents that have ended otherwise than they should; in the order of a dict.
     """
 
     __slots__ = ("after", "failed", "left", "owner")
@@ -39,14 +39,14 @@ class Parents:
         return len(self.failed) == 1 or not self.left
 
     def give_up(self, parent: int) -> bool:
-        """Notes that a parent will have ended as cancelled; returns whether that dooms anybody."""
+        """Notes that a parent will end as cancelled; returns whether it has failed by that."""
         if _ending_of(self.after, parent).is_met("cancelled"):
             return False
         self.failed[parent] = None
         return True
 
     def revive(self, parent: int) -> None:
-        """Notes that a parent that had ended has not: it was brought back."""
+        """Notes that a parent that had ended was brought back."""
         self.failed.pop(parent, None)
         self.left.add(parent)
 
@@ -68,7 +68,7 @@ class Parents:
         return "done" if wanted_ok is (parent not in self.failed) else "failed"
 
     def told(self) -> str:
-        """What is still waited for, or why that is in vain."""
+        """Tells which parents are still waited for, or why the wait is in vain."""
         if self.failed:
             return f"in vain: {_named(self.failed)} did not end as wanted"
         return f"for {_named(sorted(self.left))}"

@@ -1,8 +1,8 @@
-"""How large the jobs of each account are that have not ended.
+"""Counts the bytes of each account's jobs that have not ended.
 
 A job counts the bytes of its specification as JSON, the form in which it is submitted and stored:
-no more than the message and the items that brought it. Work is counted when a job comes and when it
-ends, never for a task.
+no more than the message and the items that brought it. The count changes when a job comes and when
+it ends, never for a task.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ _encoder = msgspec.json.Encoder()
 
 
 def encoded_bytes(spec: JobSpec) -> int:
-    """How many bytes a specification has as JSON."""
+    """Returns the size of a specification as JSON, in bytes."""
     return len(_encoder.encode(spec))
 
 
 def account_of(owner: str, guest: GuestOf | None) -> str:
-    """For which account a job counts: its owner, or the pool that it is a guest of.
+    """The account that a job counts for: its owner, or the pool that it is a guest of.
 
-    Who the users of another pool are, that pool alone says: each of its guests could have a new
-    one.
+    Only the other pool says who its users are: each of its guests could have a new one.
     """
     return owner if guest is None else guest.pool
 
@@ -42,11 +41,11 @@ class QueuedBytes:
 
     @property
     def by_account(self) -> Mapping[str, int]:
-        """Account -> bytes; of accounts that have a job."""
+        """Account -> bytes, for accounts that have a job."""
         return self._by_account
 
     def of(self, account: str) -> int:
-        """What an account has."""
+        """The bytes of an account's jobs."""
         return self._by_account.get(account, 0)
 
     def add(self, job: Job) -> None:
@@ -55,7 +54,7 @@ class QueuedBytes:
         self._by_account[account] = self.of(account) + job.encoded_bytes
 
     def drop(self, job: Job) -> None:
-        """Counts a job no more."""
+        """Stops counting a job."""
         account = account_of(job.owner, job.spec.guest)
         left = self.of(account) - job.encoded_bytes
         if left:

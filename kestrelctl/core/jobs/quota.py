@@ -1,6 +1,6 @@
-"""What a user, or all members of a group, may have at workers at once, and what they have there.
+"""Quotas: what a user, or a whole group, may have at workers at once, and what they have there.
 
-What waits in a worker's queue counts, too: it begins without asking anybody.
+Attempts that wait in a worker's queue count, too: they begin without asking anybody.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from kestrelctl.core.model.worker.assets import Amounts, describe
 
 
 def counted(charged: Mapping[str, int], tokens: Mapping[str, int]) -> Mapping[str, int]:
-    """What an attempt counts against quotas: what it is charged, and the tokens that it holds.
+    """Joins what an attempt is charged with the tokens that it holds: both count against quotas.
 
-    What the pool has itself no task is asked of a worker, so no name is in both for long.
+    No worker is asked for an asset that the pool has itself, so no name is in both for long.
     """
     return {**charged, **tokens} if tokens else charged
 
@@ -25,17 +25,18 @@ class Quota:
     Only `core.attempts` writes what is held.
 
     Args:
-        whose: in words: `user ada`.
+        whose: the user or group in words: `user ada`.
         max_running: how many attempts; None for any number.
-        limits: thousandths of assets, also of those that the pool has itself; of others any amount.
+        limits: thousandths of assets, also of those that the pool has itself; other assets have no
+            limit.
 
     Attributes:
         attempts: how many there are.
         amounts: what they are charged of the assets in `limits`.
         settled: whether it is known how many there are. It is not from a restart of the manager
             until its workers have spoken: until then nothing more may be handed out.
-        held_back: whether a plan left something out because of them: when something comes back,
-            workers are to be looked at again.
+        held_back: whether a plan left something out because of this quota: when something comes
+            back, workers are to be looked at again.
     """
 
     __slots__ = ("amounts", "attempts", "held_back", "limits", "max_running", "settled", "whose")
@@ -66,10 +67,10 @@ class Quota:
             self.amounts[asset] += amounts.get(asset, 0) * attempts
 
     def room(self, amounts: Mapping[str, int], most: int) -> int:
-        """How many more attempts may be handed out, each charged these amounts.
+        """Counts the attempts that may still be handed out, each charged these amounts.
 
         Args:
-            most: more are not asked for.
+            most: the count goes no further.
         """
         if not self.settled:
             return 0
@@ -82,7 +83,7 @@ class Quota:
         return max(0, most)
 
     def refusal(self, amounts: Mapping[str, int]) -> Refusal | None:
-        """Why not even one more attempt may be handed out; None if one may."""
+        """Tells why not even one more attempt may be handed out; None if one may."""
         if self.is_full:
             found = f"{self.attempts} of {self.whose}"
             return Refusal(Reason.QUOTA, wanted=f"at most {self.max_running} at once", found=found)
@@ -97,7 +98,7 @@ class Quota:
         return None
 
     def copy(self) -> Quota:
-        """The same bounds with the same held, to count on from."""
+        """Copies the bounds and what is held, to count on from there."""
         found = Quota(self.whose, self.max_running, self.limits)
         found.attempts, found.amounts = self.attempts, dict(self.amounts)
         found.settled = self.settled

@@ -1,4 +1,4 @@
-"""What the latest attempts of a job made of its tasks, by whose machines: to compare these.
+"""The ends of a job's latest attempts, by the accounts of workers: to compare these.
 
 Whether a machine or the job is at fault shows only beside others: at the same job, and at tasks
 that were handed out in the same span of time, because tasks of an array are often alike in places.
@@ -10,12 +10,12 @@ from collections import deque
 
 import msgspec
 
-#: So much of a job is remembered, whatever its size.
+#: The most stretches of a job that are remembered, whatever its size.
 MOST_STRETCHES = 128
 
 
 class Stretch(msgspec.Struct, gc=False):
-    """What one account's workers reported of a job while no other's did.
+    """The attempts that one account's workers reported of a job while no other's did.
 
     Attributes:
         account: of the workers.
@@ -47,7 +47,7 @@ class Odds(msgspec.Struct, frozen=True):
     unlike: int
 
     def chance(self) -> float:
-        """How likely it is that only others have the other kind if all draw from one urn."""
+        """The probability that only others have the other kind if all draw from one urn."""
         chance = 1.0
         for drawn in range(self.unlike):
             theirs = self.alike + self.unlike - drawn
@@ -124,7 +124,7 @@ class Recent:
 
         Args:
             mine, since: as `successes_of` says.
-            slow_seconds: who needs longer than that is slow.
+            slow_seconds: an account that needs longer than that is slow.
         """
         theirs = [
             s

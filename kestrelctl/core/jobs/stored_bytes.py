@@ -1,4 +1,4 @@
-"""What the tasks of a user have in the pool's file share, as far as the share keeps it still."""
+"""Counts what the tasks of a user have in the pool's file share, as long as it is kept there."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class StoredBytes:
     """Sums by the hour in which the pool heard of the files.
 
     The share counts from when a file was sent, which is a little earlier: an hour counts as a whole
-    until what came at its end is gone, too.
+    until the files that came at its end are gone, too.
 
     Args:
         kept_seconds: how long the share keeps a file.
 
     Attributes:
         limit_bytes: with so much nothing more may be stored; None for any number.
-        total_bytes: of all hours together.
+        total_bytes: the sum of all hours.
     """
 
     __slots__ = ("_by_hour", "_kept_seconds", "limit_bytes", "total_bytes")
@@ -56,11 +56,11 @@ class StoredBytes:
         return together
 
     def first_end(self) -> float | None:
-        """When the oldest of it counts no more, in seconds since the epoch; None of nothing."""
+        """The time when the oldest files no longer count, in seconds since the epoch, or None."""
         return self._end(min(self._by_hour)) if self._by_hour else None
 
     def drop_ended(self, now: float) -> list[int]:
-        """Counts no longer what the share has deleted by now; returns the hours of that."""
+        """Stops counting what the share has deleted by now; returns the hours of that."""
         ended = [hour for hour in self._by_hour if self._end(hour) <= now]
         for hour in ended:
             self.total_bytes -= self._by_hour.pop(hour)
@@ -76,6 +76,6 @@ def hour_of(at: float) -> int:
 
 
 def stored_by(result: Result) -> int:
-    """How many bytes an attempt has put into the share: what it left, and what it printed."""
+    """Counts the bytes that an attempt has put into the share: what it left and what it printed."""
     files = (result.outputs, result.stdout_stored, result.stderr_stored)
     return sum(stored.size_bytes for stored in files if stored is not None)

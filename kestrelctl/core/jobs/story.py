@@ -1,11 +1,11 @@
-"""The story of a job: what its results do not tell, kept in a bounded way."""
+"""The story of a job: the events that its results do not tell, up to a bounded number."""
 
 from __future__ import annotations
 
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model.records import MAX_HAPPENINGS, Happening
 
-#: A worker's reason may be of any length; of it, this is kept.
+#: A worker's reason may be of any length; so many characters of it are kept.
 MOST_DETAIL_CHARACTERS = 200
 
 
@@ -25,7 +25,7 @@ def happening(
     The last record of a full story says that what follows is not kept.
 
     Args:
-        index: of the task; -1 for the job as a whole.
+        index: the index of the task; -1 for the job as a whole.
         what: one of `records.HAPPENINGS`.
         cause: who or what was behind it.
     """

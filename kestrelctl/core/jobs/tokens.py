@@ -18,7 +18,7 @@ class KeptTokens:
     """Tokens that nobody else gets until there are enough for a task of a job.
 
     Args:
-        job: for which they are kept; others of its shape may take them, too.
+        job: the one for which they are kept; others of its shape may take them, too.
         since: seconds since the epoch.
 
     Attributes:
@@ -42,8 +42,9 @@ class Tokens:
         settled: whether it is known who holds some. It is not from a restart of the manager until
             its workers have spoken: what the store says may lag behind what had been handed out,
             so until then none are free.
-        kept: for whom tokens of a sort are kept, by its name; for one job at most. Who keeps some,
-            keeps all sorts that he wants: so nobody waits for what another waiter keeps.
+        kept: name of a sort -> the tokens of it that are kept, for one job at most. A job for which
+            some are kept has all sorts kept that it wants: so nobody waits for what another waiter
+            keeps.
     """
 
     def __init__(self) -> None:
@@ -57,35 +58,32 @@ class Tokens:
 
     @property
     def names(self) -> Collection[str]:
-        """Of which assets the pool has tokens."""
+        """The names of the assets of which the pool has tokens."""
         return self._totals.keys()
 
     @property
     def held(self) -> Mapping[str, int]:
-        """What attempts hold, also of what the pool has no more; nothing is left out but zeros."""
+        """The tokens that attempts hold, also of sorts that the pool has no more; without zeros."""
         return self._held
 
-    def records(self) -> list[TokenRecord]:
-        """All there are, by name."""
-        return [TokenRecord(name, n // MILLI) for name, n in sorted(self._totals.items())]
-
     def put(self, record: TokenRecord) -> None:
-        """Sets how many there are of one sort. Who holds more keeps them."""
+        """Sets how many there are of one sort. Attempts that hold more keep them."""
         self._totals[record.name] = record.total * MILLI
 
     def remove(self, name: str) -> None:
-        """Forgets that the pool has such tokens. Who holds some holds them until his end."""
+        """Forgets that the pool has such tokens. Attempts that hold some keep them to their end."""
         del self._totals[name]
 
     def total(self, name: str) -> int:
-        """How much there is of one sort; 0 if there is no such sort."""
+        """The whole amount of one sort; 0 if there is no such sort."""
         return self._totals.get(name, 0)
 
     def free(self, name: str, wanted: Amounts | None = None) -> int:
-        """How much of one sort may be handed out now.
+        """The amount of one sort that may be handed out now.
 
         Args:
-            wanted: what a shape asks for, if it is about one: what is kept for it is free for it.
+            wanted: what a shape asks for, if the question is about one: what is kept for it is free
+                for it.
         """
         if not self.settled:
             return 0
@@ -96,7 +94,7 @@ class Tokens:
         return max(0, left)
 
     def times_free(self, wanted: Amounts) -> int:
-        """How many attempts that want so much each could have it now."""
+        """Counts the attempts that could have these tokens now, each as much as `wanted`."""
         if not wanted:
             return UNBOUNDED
         return min((self.free(name, wanted) // n for name, n in wanted.items()), default=UNBOUNDED)
@@ -117,7 +115,7 @@ class Tokens:
 
 
 class TokensLeft:
-    """What is free of a pool's tokens, less what a plan or a count has given away."""
+    """The free tokens of a pool, less those that a plan or a count has given away."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
@@ -125,7 +123,7 @@ class TokensLeft:
         self._given_of_kept: Amounts = {}
 
     def times_free(self, wanted: Amounts) -> int:
-        """How many attempts that want so much each could still have it."""
+        """Counts the attempts that could still have these tokens, each as much as `wanted`."""
         if not wanted:
             return UNBOUNDED
         return min((self._free(name, wanted) // n for name, n in wanted.items()), default=UNBOUNDED)
@@ -134,7 +132,7 @@ class TokensLeft:
         left = self._tokens.free(name, wanted) - self._given.get(name, 0)
         kept = self._tokens.kept.get(name)
         if kept is not None and kept.wanted is not wanted:
-            # What was given to whom it is kept for is not to be kept for him, too.
+            # Kept tokens that were given to the job they are kept for need not be kept any more.
             left += min(self._given_of_kept.get(name, 0), kept.amounts[name])
         return max(0, left)
 

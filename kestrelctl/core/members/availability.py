@@ -1,4 +1,4 @@
-"""Whether a worker may be sent work, and how much starts there: decided here and nowhere else."""
+"""The only place that decides whether a worker may be sent work, and how much starts there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WORKER_STATES = ("idle", "busy", "draining", "quarantined", "offline", "unheard"
 
 
 def closed(worker: Worker, now: float) -> Reason | None:
-    """Why new attempts may not be sent to a worker; None if they may."""
+    """Tells why new attempts may not be sent to a worker; None if they may."""
     if not worker.online:
         return Reason.OFFLINE if worker.incarnation else Reason.UNHEARD
     if worker.draining or worker.leaving:
@@ -24,7 +24,7 @@ def closed(worker: Worker, now: float) -> Reason | None:
 
 
 def startable(claim: Claim, free: Amounts, queued: int) -> int:
-    """How many attempts a worker would start at once: none passes those that wait there.
+    """Counts the attempts that a worker would start at once: none passes those that wait there.
 
     Args:
         free, queued: what the worker has free, and how many attempts wait there.
@@ -33,7 +33,7 @@ def startable(claim: Claim, free: Amounts, queued: int) -> int:
 
 
 def worker_state(worker: Worker, now: float) -> str:
-    """One word for how a worker is: one of `WORKER_STATES`."""
+    """The state of a worker in one word: one of `WORKER_STATES`."""
     why = closed(worker, now)
     if why is not None:
         return why.value

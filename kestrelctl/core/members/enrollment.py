@@ -1,8 +1,8 @@
-"""How a machine comes to be a worker without its administrator: names, times, one use.
+"""Lets a machine become a worker without its administrator: names, times, one use.
 
-A temporary account `join-<expiry>-<word>[-<name>]` is the right to join once. That it exists means
-that nobody has used it; when it expires, and as whom it lets a machine join, stands in its name,
-which only the manager makes. So the pool has nothing to remember.
+A temporary account `join-<expiry>-<word>[-<name>]` is the right to join once. As long as it exists,
+nobody has used it. Its name, which only the manager makes, says when it expires and as whom it lets
+a machine join. So the pool has nothing to remember.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _NOT_IN_ACCOUNTS = frozenset("\"&'/:<>@ ")
 
 
 class Invitation(msgspec.Struct, frozen=True):
-    """What the name of a temporary account says.
+    """The contents of the name of a temporary account.
 
     Attributes:
         expires_at: seconds since the epoch.
         word: random, so that no two are alike.
-        name: of the worker that joins with it; empty if the machine may choose.
+        name: the name of the worker that joins with it; empty if the machine may choose.
     """
 
     expires_at: int
@@ -57,7 +57,7 @@ def is_temporary(account: str) -> bool:
 
 
 def parse_invitation(account: str) -> Invitation | None:
-    """What an account's name says; None if it is no temporary one."""
+    """Reads the name of an account; None if it is no temporary one."""
     found = _TEMPORARY.fullmatch(account)
     return Invitation(int(found[1]), found[2], found[3] or "") if found else None
 
@@ -141,7 +141,7 @@ def check_name(name: str) -> None:
 
 
 def check_account(name: str) -> None:
-    """Passes what an account can be called (RFC 7622, 3.3), whoever makes it.
+    """Passes names that an account can have (RFC 7622, 3.3), whoever makes it.
 
     Raises:
         UsageError: it is none.
@@ -151,5 +151,5 @@ def check_account(name: str) -> None:
 
 
 def as_name(hostname: str) -> str:
-    """The name of a worker after the machine that it is; empty if nothing of it can be used."""
+    """Makes a worker's name from that of its machine; empty if nothing of that can be used."""
     return re.sub(r"[^a-z0-9._-]+", "-", hostname.lower())[:63].strip("._-")

@@ -2,9 +2,9 @@
 
 Additive increase and multiplicative decrease, as TCP finds how much a path carries (RFC 5681, 3.1):
 while tasks take all that is thought to be there and end well, there may be more; when one says that
-there was no more for it, there is less, by half. What was handed out before the estimate last
-changed does not raise it, and what was handed out before it last fell does not lower it: that says
-nothing about the estimate as it is now.
+there was no more for it, there is less, by half. An attempt that was handed out before the estimate
+last changed does not raise it, and one that was handed out before it last fell does not lower it:
+these say nothing about the estimate as it is now.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from kestrelctl.core.model.worker.assets import MILLI, Amounts
 
 
 class Outline:
-    """What is thought of one asset of one worker.
+    """The estimate of one asset of one worker.
 
     Attributes:
         estimate: how much of it tasks may take together, in thousandths; at first one unit. It is 0
             where even one task by itself was too much.
         changed, fell: attempts with smaller numbers were handed out before it last changed, and
             before it last fell.
-        rests_until: one that is 0 is not tried again before, in seconds since the epoch.
+        rests_until: an estimate of 0 is not tried again before that, in seconds since the epoch.
     """
 
     __slots__ = ("changed", "estimate", "fell", "rests_until")
@@ -74,7 +74,7 @@ def exhausted(unknown: Mapping[str, int], charged: Amounts, exit_code: int) -> s
 
     Args:
         unknown: assets of unknown capacity, each with that status.
-        charged: what the task took: of nothing else can it say so.
+        charged: what the task took: it can say so of nothing else.
     """
     named = (asset for asset, status in unknown.items() if status == exit_code)
     return next((asset for asset in named if asset in charged), "")

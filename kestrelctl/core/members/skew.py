@@ -1,13 +1,14 @@
-"""How far a worker's clock is off the manager's, from what the worker says anyway.
+"""Estimates how far a worker's clock is off the manager's, from what the worker says anyway.
 
 Nothing can be heard before it was said: if a report says that a task ended at a moment that is
-still to come, the worker's clock is ahead, by that much at least. One that is behind looks like a
-report that took long, so that is believed only if the hello says so too, which waits for nothing.
+still to come, the worker's clock is ahead, by that much at least. A clock that is behind looks like
+a report that took long, so it is believed to be behind only if the hello says so too, which waits
+for nothing.
 """
 
 from __future__ import annotations
 
-#: What was learned counts for one to two times as long: clocks are put right.
+#: What was learned counts for one to two such windows: clocks are put right.
 WINDOW_SECONDS = 300.0
 
 
@@ -28,7 +29,7 @@ class Skew:
         self._until = 0.0
 
     def greet(self, said_at: float, heard_at: float, wall_ahead_seconds: float = 0.0) -> None:
-        """A hello, with the worker's clock and the pool's.
+        """Notes a hello, with its time by the worker's clock and by the pool's.
 
         Args:
             wall_ahead_seconds: how far the manager's machine's clock is ahead of the pool's.
@@ -38,7 +39,7 @@ class Skew:
         self.learn(said_at - wall_ahead_seconds, heard_at)
 
     def learn(self, said_at: float, heard_at: float) -> None:
-        """Something that happened at `said_at` by the worker's clock was heard of."""
+        """Notes that something was heard of that happened at `said_at` by the worker's clock."""
         ahead = said_at - heard_at
         if heard_at >= self._until:
             self._before, self._best = self._best, ahead
@@ -48,9 +49,9 @@ class Skew:
 
     @property
     def seconds(self) -> float | None:
-        """Positive if the worker is ahead; None while nothing was heard.
+        """The skew, positive if the worker is ahead; None while nothing was heard.
 
-        Too small by what the fastest message took.
+        It is too small by the time that the fastest message took.
         """
         found = [ahead for ahead in (self._best, self._before) if ahead is not None]
         if not found:

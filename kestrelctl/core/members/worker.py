@@ -28,22 +28,23 @@ class Worker:
         backlog: those that are not charged; it may name attempts that are over.
         running: how many are charged.
         running_of: the same for each job.
-        synced: it has said what it holds since it was last asked.
-        draining: an admin wants it; that outlasts restarts.
-        leaving: it wants it itself; that lasts as long as its process.
+        synced: whether it has said what it holds since it was last asked.
+        draining: whether an admin wants it to get nothing new; that outlasts restarts.
+        leaving: whether it wants that itself; that lasts as long as its process.
         wants: how many more attempts it asks for; None if it takes what it is sent.
         account: the address without the resource: one account may have many workers.
         streak: fast failures in a row.
         recalls: for each time that it was asked for attempts that have not begun, and has not
-            answered: whether because others came, and not for a fault of its own.
-        kept_for: a job that starves: it takes nothing new but tasks of that shape.
+            answered: whether it was asked because others came, and not for a fault of its own.
+        kept_for: a job that starves: the worker takes nothing new but tasks of that shape.
         round_at: when something came back that had been handed out after the last such moment.
         heard_at: when it last said something.
         uses: attempt number -> (when it was said, what the attempt had used), of those that have
             run for a while; it may name attempts that are over.
         lapses: when it was lost though it had work, lately.
         outlines: of its assets of unknown capacity; `attempts.estimates` alone changes them.
-        overdrawn: more was charged than it had when its capacity, or an estimate, last changed.
+        overdrawn: whether more was charged than it had when its capacity, or an estimate, last
+            changed.
         quarantined_for: why it is in quarantine.
         quarantine_ended_at: when its last quarantine is or was over.
     """
@@ -131,7 +132,7 @@ class Worker:
 
     @property
     def assets(self) -> Amounts:
-        """All that counts of what it has; of what nobody knows, the estimate."""
+        """Its assets as far as they count; the estimate for those of unknown capacity."""
         if not self.outlines:
             return self.cls.capacity
         estimates = {asset: outline.estimate for asset, outline in self.outlines.items()}
@@ -142,7 +143,7 @@ class Worker:
         return with_units(self.assets, unit_ids(self.ad))
 
     def free_of(self, asset: str) -> str:
-        """What is free of an asset, as people write it: `2 cpus free of 8 cpus`."""
+        """Tells what is free of an asset, as people write it: `2 cpus free of 8 cpus`."""
         free, whole = max(0, self.free.get(asset, 0)), self.assets[asset]
         about = "~" if asset in self.outlines else ""
         return f"{describe(asset, free)} free of {about}{describe(asset, whole)}"
@@ -163,16 +164,16 @@ class Worker:
         return self.cls.capacity.get("cpus", 0) < amounts(self.ad.assets).get("cpus", 0)
 
     def remaining_seconds(self, now: float) -> float | None:
-        """How long it stays; None if it does not say that it leaves.
+        """The time for which it stays; None if it does not say that it leaves.
 
         Args:
-            now: by the pool's clock; the worker's is off as far as its hello has said.
+            now: by the pool's clock; the worker's clock is off as far as its hello has said.
         """
         ends_at = self.ad.ends_at
         return None if ends_at is None else ends_at - self.skew.greeted_seconds - now
 
     def queued_numbers(self) -> list[int]:
-        """Their numbers, oldest first."""
+        """The numbers of the attempts that wait there, oldest first."""
         return [
             number
             for number, task in self.held.items()

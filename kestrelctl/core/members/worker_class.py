@@ -10,27 +10,27 @@ from kestrelctl.core.model.worker.matching_ads import Attributes, amounts_ad, in
 from kestrelctl.core.model.worker.significance import Facts, attributes_of
 from kestrelctl.core.policies.named_policy import NamedPolicy
 
-#: What two workers must agree in to be of one class.
+#: The properties in which two workers must agree to be of one class.
 ClassKey = tuple[frozenset[str], tuple[tuple[str, int], ...], tuple[frozenset[str], frozenset[str]]]
 
 _ALL_SUMS: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
 
 
 class WorkerClass:
-    """What such workers have in common: tags (upper case, as in the original) and capacity.
+    """The common properties of such workers: tags (upper case, as in the original) and capacity.
 
     Attributes:
         policy: says what tasks are charged there; None for what they ask for.
         start: an expression that must be true of a job; empty for none.
         facts: what else expressions in force ask of such workers.
         prepared: what `scheduling.judgement` keeps of it.
-        capacity: boundless of what is unknown: workers of one class have estimates of their own.
+        capacity: boundless where it is unknown: workers of one class have estimates of their own.
         indexed, shared, unknown: assets of that kind; the others are amounts.
         idle: the books of such a worker with nothing to do; its units have numbers for ids.
         distance_seconds: how far away such workers are; above 0 if a neighbour lends them.
         ad_known: False for workers of which nothing but the address is known.
-        as_asked: tasks are charged there what they ask for: no policy is in force, and there is
-            nothing of which they take whole uses.
+        as_asked: whether tasks are charged there what they ask for: no policy is in force, and
+            there is nothing of which they take whole uses.
     """
 
     __slots__ = (
@@ -83,7 +83,7 @@ class WorkerClass:
 
 @lru_cache(maxsize=1024)
 def _base_ad(capacity: tuple[tuple[str, int], ...], tags: frozenset[str]) -> Attributes:
-    """What the ads of many classes have in common. Nobody changes it."""
+    """The part that the ads of many classes have in common. Nobody changes it."""
     return in_lower_case(amounts_ad(natural(dict(capacity))) | tags_ad(tags))
 
 

@@ -1,1 +1,1 @@
-"""Who belongs to a pool: groups of workers, what became of members, and whom that concerns."""
+"""Membership of a pool: groups of workers, what became of members, and whom that concerns."""

@@ -1,21 +1,20 @@
-"""What became of a member of the pool."""
+"""Events in the membership of the pool, and queries for them."""
 
 from __future__ import annotations
-
-from fnmatch import fnmatchcase
 
 import msgspec
 
 from kestrelctl.core.model.member_change import MEMBER_KINDS
+from kestrelctl.core.model.names import fits
 from kestrelctl.core.model.pool_moment import PoolMoment
 from kestrelctl.errors import UsageError
 
-#: A worker may say anything of why; this much is kept.
+#: A worker may give any reason; so much of it is kept.
 MOST_REASON_CHARACTERS = 300
 
 
 class MembershipEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that became of a worker.
+    """An event in the life of a worker.
 
     Attributes:
         number: the higher the later; none is used twice.
@@ -35,11 +34,11 @@ class MembershipEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class EventQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which events are meant; what is empty means any.
+    """A query for events; an empty field means any.
 
     Attributes:
         worker: a glob that the worker's address fits, or its part before the @.
-        since: those of that moment or later; seconds since the epoch.
+        since: the events of that moment or later are meant; seconds since the epoch.
     """
 
     worker: str = ""
@@ -48,7 +47,7 @@ class EventQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     since: float = 0.0
 
     def means(self, event: MembershipEvent) -> bool:
-        """Whether it means this one."""
+        """Whether the query means this event."""
         if event.at < self.since or self.kind not in ("", event.kind):
             return False
         if self.group and self.group not in event.groups:
@@ -56,15 +55,8 @@ class EventQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return not self.worker or fits(self.worker, event.worker)
 
 
-def fits(glob: str, worker: str) -> bool:
-    """Whether a worker's address, with or without its session, or its name fits a glob."""
-    account = worker.partition("/")[0]
-    names = (worker, account, account.partition("@")[0])
-    return any(fnmatchcase(name, glob) for name in names)
-
-
 def must_be_kind(word: str) -> str:
-    """A kind of event.
+    """Returns a word that is the name of a kind of event.
 
     Raises:
         UsageError: there is none of that name.

@@ -1,19 +1,19 @@
-"""What the store keeps of members, beside the records of the core."""
+"""Records of members that the store keeps, beside those of the core."""
 
 from __future__ import annotations
 
 import msgspec
 
-#: So many old events are deleted with one commit at most.
+#: The most old events that are deleted with one commit.
 MOST_DROPPED = 5_000
 
 
 class EventsDropped(msgspec.Struct, frozen=True):
-    """Of the oldest `MOST_DROPPED` events those go that are too old or too many; the newest stays.
+    """Drops those of the oldest `MOST_DROPPED` events that are too old or too many; not the newest.
 
     Attributes:
-        before: those before that moment.
-        up_to: and those up to that number.
+        before: events before that moment go.
+        up_to: events up to that number go, too.
     """
 
     before: float

@@ -1,14 +1,12 @@
-"""What is done about events: definitions of handlers, from the text of an INI file."""
+"""Definitions of handlers, which say what is done about events, from the text of an INI file."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from kestrelctl.core.ini_sections import ini_sections
+from kestrelctl.core.ini_sections import IniSection, ini_sections
 from kestrelctl.core.membership.event import MembershipEvent, must_be_kind
 from kestrelctl.core.model.mail_address import problem_with_mail
 from kestrelctl.core.model.names import NAME_RULE, is_name
@@ -64,11 +62,11 @@ _KEYS = ("on", "group", "timeout", *_WAYS)
 
 @dataclass(frozen=True, kw_only=True)
 class HandlerDefinition:
-    """What is done about some events: one of a program, a mail and a request.
+    """A handler of some events: one of a program, a mail and a request.
 
     Attributes:
-        name: of its section.
-        events: which.
+        name: the name of its section.
+        events: the events that it is for.
         run: a program and its arguments; empty for none.
         mail: who is sent a mail; empty for nobody.
         webhook: the http(s) address that is told; empty for none.
@@ -83,7 +81,7 @@ class HandlerDefinition:
     timeout_seconds: float = USUAL_SECONDS
 
     def takes(self, event: MembershipEvent) -> bool:
-        """Whether the event is one of its."""
+        """Whether the handler is for this event."""
         return self.events.takes(event)
 
 
@@ -96,57 +94,35 @@ def read_handlers(text: str, source: str) -> list[HandlerDefinition]:
     Raises:
         UsageError: it defines none, or something that cannot be one.
     """
-    found = []
-    for name, fields in ini_sections(text, source, MOST_HANDLERS).items():
-        try:
-            found.append(_handler(name, fields))
-        except UsageError as error:
-            raise UsageError(
-                f"{source}, section [{name[:80]}]: {error.message}",
-                cause=error.cause,
-                hint=error.hint,
-            ) from None
-    return found
+    return [each.made(_handler) for each in ini_sections(text, source, MOST_HANDLERS)]
 
 
-def _handler(name: str, said: Mapping[str, str]) -> HandlerDefinition:
-    if not is_name(name):
-        raise UsageError(
-            "this cannot be the name of a handler",
-            cause=NAME_RULE,
-        )
-    for key in said:
-        if key not in _KEYS:
-            raise UsageError(f"there is no {key[:80]!r}", hint=f"there are {', '.join(_KEYS)}")
-    ways = [way for way in _WAYS if said.get(way)]
+def _handler(section: IniSection) -> HandlerDefinition:
+    if not is_name(section.name):
+        raise section.wrong("this cannot be the name of a handler", NAME_RULE)
+    section.only(_KEYS)
+    ways = [way for way in _WAYS if section.text(way)]
     if len(ways) != 1:
-        raise UsageError(
+        raise section.wrong(
             "it is not said what is to be done" if not ways else f"both {' and '.join(ways)}",
-            hint="write one of run, mail and webhook; more of them into more sections",
+            "write one of run, mail and webhook; more of them into more sections",
         )
-    if "on" not in said:
-        raise UsageError("it is not said about which events", hint="write on = failed")
+    if "on" not in section:
+        raise section.wrong("it is not said about which events", "write on = failed")
+    program = section.words("run")
+    if program and not program[0].startswith("/"):
+        raise section.wrong(
+            f"run = {program[0][:80]!r} says not where the program is",
+            "write its whole path: run = /usr/local/bin/tell",
+        )
     return HandlerDefinition(
-        name=name,
-        events=EventFilter(said["on"], said.get("group", "").strip()),
-        run=_program(said.get("run", "")),
-        mail=_receiver(said.get("mail", "").strip()),
-        webhook=_address(said.get("webhook", "").strip()),
-        timeout_seconds=_seconds(said.get("timeout", str(USUAL_SECONDS))),
+        name=section.name,
+        events=EventFilter(section.text("on"), section.text("group")),
+        run=program,
+        mail=_receiver(section.text("mail")),
+        webhook=_address(section.text("webhook")),
+        timeout_seconds=section.seconds("timeout", 0.001, LONGEST_SECONDS, USUAL_SECONDS),
     )
-
-
-def _program(text: str) -> tuple[str, ...]:
-    try:
-        found = tuple(shlex.split(text))
-    except ValueError as error:
-        raise UsageError(f"run = {text[:80]!r} cannot be read", cause=str(error)) from None
-    if found and not found[0].startswith("/"):
-        raise UsageError(
-            f"run = {found[0][:80]!r} says not where the program is",
-            hint="write its whole path: run = /usr/local/bin/tell",
-        )
-    return found
 
 
 def _receiver(text: str) -> str:
@@ -168,16 +144,3 @@ def _address(text: str) -> str:
             f"webhook = {text[:80]!r} is no address", hint="write https://example.org/pool"
         )
     return text
-
-
-def _seconds(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = 0.0
-    if not 0.0 < found <= LONGEST_SECONDS:
-        raise UsageError(
-            f"timeout = {text[:80]!r} is no time",
-            hint=f"write seconds, up to {LONGEST_SECONDS:,.0f}",
-        )
-    return found

@@ -1,4 +1,4 @@
-"""What the store keeps of handlers: which events each has still to be told."""
+"""Records of handlers that the store keeps: the events that each has still to be told."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kestrelctl.core.membership.handler_words import ToldEvent
 
 
 class HandlerAwaits(msgspec.Struct, frozen=True):
-    """A handler is still to be told this.
+    """An event that a handler is still to be told.
 
     Attributes:
         handler: its name.
@@ -21,7 +21,7 @@ class HandlerAwaits(msgspec.Struct, frozen=True):
 
 
 class HandlerSettled(msgspec.Struct, frozen=True):
-    """What a handler had to be told up to this place in its line waits no more."""
+    """The events that a handler had to be told up to this place in its line wait no more."""
 
     handler: str
     up_to: int

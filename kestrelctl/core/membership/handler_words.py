@@ -1,4 +1,4 @@
-"""How handlers are told an event: as an object, and as variables."""
+"""Puts an event into the words that handlers are told: as an object, and as variables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ToldEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event, with what its worker says of itself.
 
     Attributes:
-        event: as of `MembershipEvent.kind`.
+        event: as in `MembershipEvent.kind`.
         host, tags, assets: empty if nobody knows the worker any more.
     """
 
@@ -32,7 +32,7 @@ class ToldEvent(msgspec.Struct, frozen=True, kw_only=True):
 def told_event(
     event: MembershipEvent, member: WorkerAd | None, *, pool: str, handler: str
 ) -> ToldEvent:
-    """What a handler is told.
+    """Puts together what a handler is told of an event.
 
     Args:
         member: what the worker says of itself; None if nobody knows it any more.

@@ -1,4 +1,4 @@
-"""Who is there, as far as that is durable: what keeps a restart from telling things twice."""
+"""The durable list of who is there: it keeps a restart from telling things twice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Roll:
     """The workers that have joined and are not gone.
 
     Args:
-        present: those of whom the store says so.
+        present: the workers of which the store says so.
     """
 
     def __init__(self, present: Iterable[str] = ()) -> None:
@@ -20,14 +20,15 @@ class Roll:
 
     @property
     def present(self) -> list[str]:
-        """Those that are there, those first that joined first."""
+        """The workers that are there, in the order in which they joined."""
         return list(self._present)
 
     def takes(self, kind: str, worker: str) -> bool:
         """Notes what became of a worker.
 
         Returns:
-            Whether that is news: no worker joins that is there, nor goes or changes that is not.
+            Whether that is news: a worker that is there does not join, and one that is not there
+            does not go or change.
         """
         there = worker in self._present
         if kind == "join":

@@ -8,7 +8,7 @@ import msgspec
 SHORTEST_USAGE_SECONDS = 1.0
 
 
-#: Who has waited less than this does not starve.
+#: A job that has waited less than this does not starve.
 SHORTEST_STARVING_SECONDS = 1.0
 #: Usage that is forgotten sooner than this evens nothing out.
 SHORTEST_HALF_LIFE_SECONDS = 60.0
@@ -23,53 +23,53 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     short_seconds: float = 1.0
     #: The most tasks that wait at a worker, per task that it runs side by side.
     ahead_per_slot: int = 384
-    #: The same for so long after somebody came who had nothing at any worker: he and those who come
-    #: after him find short queues.
+    #: The same for `shared_seconds` after a user came who had nothing at any worker: he and those
+    #: who come after him find short queues.
     shared_ahead_per_slot: int = 32
     shared_seconds: float = 10.0
-    #: What waits at a worker that reported nothing for this long, and for longer than is its
-    #: habit, is recalled when others idle.
+    #: Tasks that wait at a worker that reported nothing for this long, and for longer than is its
+    #: habit, are recalled when others idle.
     stuck_seconds: float = 0.5
 
     #: After this long without a task handed out, a job has a worker, or tokens, kept for it.
     starving_seconds: float = 60.0
 
-    #: In this time what a user has used counts half as much against him.
+    #: After this time, what a user has used counts half as much against him.
     usage_half_life_seconds: float = 86_400.0
 
     #: Signs of life the whole pool sends together, so that their cost does not grow with it.
     heartbeats_per_second: float = 100.0
     min_heartbeat_seconds: float = 3.0
     max_heartbeat_seconds: float = 60.0
-    #: What a worker may be late with its sign of life (its own interval is jittered by a tenth).
+    #: How late a worker's sign of life may be (its own interval is jittered by a tenth).
     late_seconds: float = 4.0
 
-    #: How often workers say what tasks use that have run for at least as long; 0 for never.
+    #: How often workers report the usage of tasks that have run for at least as long; 0 for never.
     usage_seconds: float = 300.0
 
     #: Whether what tasks print goes into the file share, whatever their jobs say of it.
     keep_logs: bool = False
 
-    #: How long the file share keeps what is put there, and how much of that the tasks of a user may
-    #: have of whom nothing else is set; None for any number of bytes.
+    #: How long the file share keeps what is put there, and how much of that the tasks of one user
+    #: may have, unless something else is set for him; None for any number of bytes.
     files_kept_seconds: float = 7 * 86_400.0
     max_stored_bytes: int | None = None
 
-    #: How large the jobs of an account may be together that have not ended, as encoded, unless
-    #: something else is set for it; None for any size. Forty accounts with so much, in words of
-    #: eight letters, fill a manager of 4 GiB (docs/operations.md has the measurement).
+    #: How large the unfinished jobs of an account may be together, as encoded, unless something
+    #: else is set for it; None for any size. Forty accounts with so much, in words of eight
+    #: letters, fill a manager of 4 GiB (docs/operations.md has the measurement).
     max_queued_bytes: int | None = 16 << 20
 
     #: How long after its start a manager waits for workers to say what they still run.
     reconcile_seconds: float = 3.0
     #: How long attempts of jobs with `on_worker_lost = wait` wait for their worker.
     away_seconds: float = 600.0
-    #: When an offline worker is dropped from the list.
+    #: How long an offline worker stays in the list.
     forget_worker_seconds: float = 3600.0
-    #: So many offline sessions of one account are in the list; those that went first are dropped.
+    #: The most offline sessions of one account in the list; those that went first are dropped.
     most_offline_sessions: int = 1_000
-    #: Of users who have nothing, and of whom nothing is set, so many are remembered for what they
-    #: have used: those who used the most. A pool that borrows may name ever new guests.
+    #: The most users without jobs and settings that are remembered for what they have used: those
+    #: who used the most. A pool that borrows may name ever new guests.
     most_idle_users: int = 10_000
 
     #: First pause before a failed task is tried again; doubled each time.
@@ -79,10 +79,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     #: A copy of a service that ran for so long is started again after the first pause.
     service_settled_seconds: float = 60.0
 
-    #: What has run for so long was not refused any asset of which nobody knows how much there is.
+    #: An attempt that has run for so long was not refused any asset of unknown capacity.
     accepted_seconds: float = 60.0
 
-    #: So many times a task may say that there is no more of such an asset where nothing else takes
+    #: How often a task may say that there is no more of such an asset, where nothing else takes
     #: any, before that is a failure of its own: with the pauses between, most of an hour.
     lone_refusals: int = 60
 
@@ -103,7 +103,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     #: How long a task that was lost at a worker goes to any other that could take it.
     shun_seconds: float = 5.0
 
-    #: What the workers of one account may offer together; the rest of their ads does not count.
+    #: The most that the workers of one account may offer together; the rest of their ads does not
+    #: count.
     max_account_cpus: float = 512.0
 
     def heartbeat_seconds(self, workers: int) -> float:
@@ -114,5 +115,5 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def lease_seconds(self, heartbeat_seconds: float) -> float:
-        """How long a worker with this interval may stay silent."""
+        """The longest time that a worker with this interval may stay silent."""
         return heartbeat_seconds * 1.1 + self.late_seconds

@@ -1,4 +1,4 @@
-"""Why attempts end: every kind of reason, and the text that travels and is stored.
+"""The reasons why attempts end: every kind, and the text that travels and is stored.
 
 A reason is one text, `kind: detail`, in messages, in the store and in answers: people read it, and
 what older versions stored stays readable. Only this module makes such texts and reads them.
@@ -12,6 +12,7 @@ from typing import NewType, Self
 import msgspec
 
 from kestrelctl.core.model.job.stage import IN, OUT, SETUP
+from kestrelctl.core.model.plural import plural
 
 #: A reason as it travels: made by `EndKind.text` and its neighbours, read by `EndReason.of`. It is
 #: empty for an attempt that ended by the exit of its program, and nothing else.
@@ -19,7 +20,7 @@ ReasonText = NewType("ReasonText", str)
 
 
 class Blame(enum.StrEnum):
-    """Who is to blame for an end."""
+    """The party that is to blame for an end."""
 
     NOBODY = "nobody"
     TASK = "task"
@@ -29,7 +30,7 @@ class Blame(enum.StrEnum):
 
 
 class EndKind(enum.StrEnum):
-    """What ended an attempt, or went wrong beside its exit: its word, a sentence, and the blame.
+    """A cause of an attempt's end, or a fault beside its exit: its word, a sentence, the blame.
 
     Attributes:
         sentence: for people; docs/exit-codes.md has the same.
@@ -124,14 +125,14 @@ _NEVER_RAN = frozenset((EndKind.CANNOT_START, EndKind.NO_INPUT, EndKind.NO_ENVIR
 #: These are not read by their word alone.
 _READ_OTHERWISE = frozenset((EndKind.NONE, EndKind.STAGE, EndKind.LENT_TIME, EndKind.OTHER))
 _BY_WORD = {kind.value: kind for kind in EndKind if kind not in _READ_OTHERWISE}
-#: The stages with a command of their own, each with how a reason of it begins.
+#: The stages with a command of their own, by the beginning of their reasons.
 _BY_STAGE = {f"{EndKind.STAGE.value} {name}": name for name in (SETUP, IN, OUT)}
 #: Pools of any version know lent time by these words behind `no-resources`.
 _LENT_TIME = "the lender's rules let a task run for"
 
 
 class EndReason(msgspec.Struct, frozen=True, gc=False):
-    """What a reason says.
+    """The parts of a reason.
 
     Args:
         kind: what ended the attempt.
@@ -211,3 +212,14 @@ def out_of_lent_time(limit: str) -> ReasonText:
 def with_remark(reason: ReasonText, remark: ReasonText) -> ReasonText:
     """A reason with a remark after it; either may be empty."""
     return ReasonText("; ".join(filter(None, (reason, remark))))
+
+
+def how_stopped(stopped_by: str, failed: int) -> str:
+    """Says in words what stopped a job that nobody cancelled: `stopped by its deadline`.
+
+    Args:
+        failed: how many of its tasks have failed or are lost.
+    """
+    if stopped_by == EndKind.FAILED_TASKS:
+        return f"stopped after {plural(failed, 'failed task')}"
+    return f"stopped by its {stopped_by}"

@@ -1,13 +1,13 @@
 """A rule of an operator on what his pool lends to other pools of its flock, and borrows from them.
 
-What rules come to is decided in `kestrelctl.flock.rules.policy`; here is what is stored and sent.
+`kestrelctl.flock.rules.policy` decides what rules come to; this module has what is stored and sent.
 """
 
 from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-import msgspec
+from kestrelctl.core.model.setting import Setting
 
 #: Whether a rule is about machines of this pool that others use, or the other way round.
 FlockDirection: TypeAlias = Literal["lend", "borrow"]
@@ -16,8 +16,8 @@ FlockAction: TypeAlias = Literal["allow", "deny"]
 DEFAULT_ORDER = 100
 
 
-class FlockRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Of the rules for a direction the first that fits a task decides.
+class FlockRule(Setting, frozen=True, kw_only=True, omit_defaults=True):
+    """A rule for one direction; the first rule that fits a task decides.
 
     A rule fits by the other pool, by the user whose task it is, by his group, and by
     `requirements`. The rest says on which terms it allows.
@@ -37,7 +37,6 @@ class FlockRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         lease_seconds: the longest loan; None for as long as pools usually agree on.
     """
 
-    name: str
     direction: FlockDirection
     action: FlockAction
     order: int = DEFAULT_ORDER

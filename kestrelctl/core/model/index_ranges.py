@@ -1,4 +1,4 @@
-"""A set of indexes of tasks, as ranges: it costs what its gaps cost, not what its members do."""
+"""A set of indexes of tasks, as ranges: its cost grows with its gaps, not with its members."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _MANY_GONE = 64
 class IndexRanges:
     """Indexes, kept as ranges that do not touch, in rising order.
 
-    To add next to what is there, at the end or anywhere, costs two searches in halves; to take from
-    the front costs nothing more for the ranges behind it. A range takes 16 bytes.
+    Adding next to what is there, at the end or anywhere, costs two binary searches; taking from the
+    front costs nothing more for the ranges behind it. A range takes 16 bytes.
 
     Attributes:
         total: how many indexes there are.
@@ -101,7 +101,7 @@ class IndexRanges:
         return taken
 
     def within(self, first: int, last: int) -> list[IndexRange]:
-        """The ranges of those from `first` to `last` that are there."""
+        """The ranges of the indexes from `first` to `last` that are there."""
         low, high = self._overlapped(first, last)
         return [
             (max(first, self._firsts[place]), min(last, self._lasts[place]))
@@ -109,7 +109,7 @@ class IndexRanges:
         ]
 
     def gaps(self, first: int, last: int) -> list[IndexRange]:
-        """The ranges of those from `first` to `last` that are not there."""
+        """The ranges of the indexes from `first` to `last` that are not there."""
         found: list[IndexRange] = []
         for begin, end in self.within(first, last):
             if first < begin:

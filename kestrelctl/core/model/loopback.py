@@ -1,4 +1,4 @@
-"""Which hosts are the machine itself."""
+"""Tells which hosts are the machine itself."""
 
 from __future__ import annotations
 

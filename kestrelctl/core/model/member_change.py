@@ -1,10 +1,10 @@
-"""What can become of a worker as a member of the pool."""
+"""Changes of a worker as a member of the pool."""
 
 from __future__ import annotations
 
 from kestrelctl.core.model.worker.ad import WorkerAd
 
-#: What each kind says:
+#: The kinds, and what each says:
 #:
 #: - `join`: it is there.
 #: - `leave`: it is gone, as it had announced, or because its account was taken away.
@@ -27,7 +27,7 @@ _PLAIN = ("units", "shared", "unknown", "host", "os", "arch", "version", "start"
 
 
 def what_changed(before: WorkerAd, after: WorkerAd) -> str:
-    """What a worker says of itself that it did not say before, in few words; empty for nothing.
+    """Names what differs between two ads of a worker, in few words; empty for nothing.
 
     Values of properties do not count.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 
 #: RFC 1035, 2.3.4: a name has 255 octets, a label 63.
 MOST_CHARACTERS = 255
@@ -12,9 +13,9 @@ _DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 
 
 def problem_with_domain(domain: str) -> str | None:
-    """What is wrong with a domain; None if all is well.
+    """Says what is wrong with a domain; None if all is well.
 
-    Two that differ only in their letters' case are one domain, so it is written in small letters.
+    Domains that differ only in case are the same, so a domain is written in small letters.
     """
     small = domain == domain.lower()
     if small and len(domain) <= MOST_CHARACTERS and _DOMAIN.fullmatch(domain):
@@ -27,12 +28,19 @@ def is_called(account: str, name: str) -> bool:
     return name in (account, account.partition("@")[0])
 
 
-#: What such a name may be, in words.
+def fits(glob: str, worker: str) -> bool:
+    """Whether a worker's address, with or without its session, or its name fits a glob."""
+    account = worker.partition("/")[0]
+    names = (worker, account, account.partition("@")[0])
+    return any(fnmatchcase(name, glob) for name in names)
+
+
+#: The rule for the names that people give things, in words.
 NAME_RULE = "a name has up to 63 letters, digits, and inside also . _ -"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 def is_name(text: str) -> bool:
-    """Whether something may be called that."""
+    """Whether a text may be such a name."""
     return _NAME.fullmatch(text) is not None

@@ -1,4 +1,4 @@
-"""What is lent by other pools: which workers are that, and which tasks never go there."""
+"""Workers that other pools lend: how to tell them, and which tasks never go there."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kestrelctl.core.model.worker.ad import WorkerAd
 FLOCK = "flock"
 #: No neighbour is as near as the pool's own workers, whatever was measured.
 NEAREST_SECONDS = 1e-6
-#: A worker has some processors, also one that may start nothing now: a loan of no more lends
-#: nothing.
+#: Every worker has some processors, even one that may start nothing now: a loan of no more than
+#: this lends nothing.
 LEAST_CPUS = 0.001
-#: So many flock minutes guests may go on, unless told otherwise, while own tasks wait for their
-#: places: most tasks are short, and what has begun is not thrown away.
+#: The flock minutes for which guests may go on, unless told otherwise, while own tasks wait for
+#: their places: most tasks are short, and what has begun is not thrown away.
 RECLAIM_MINUTES = 5.0
 
 
@@ -28,10 +28,10 @@ def is_neighbour(jid: str) -> bool:
 
 
 def distance_seconds_of(ad: WorkerAd | None, jid: str) -> float:
-    """How far away a worker is: 0 for one of the pool's own, whatever its ad says.
+    """Returns how far away a worker is: 0 for one of the pool's own, whatever its ad says.
 
     Args:
-        ad: None for a worker of which only the address is known.
+        ad: None if only the address of the worker is known.
     """
     if not is_neighbour(jid):
         return 0.0
@@ -41,8 +41,8 @@ def distance_seconds_of(ad: WorkerAd | None, jid: str) -> float:
 def stays_home(spec: JobSpec) -> bool:
     """Whether tasks of a job never go to a neighbour.
 
-    Guests are not lent on: whoever lends a machine knows whose tasks run there, and none travels in
-    a circle. Copies of a service would hold what is lent for a while only, and members of one
+    Guests are not lent on: whoever lends a machine knows whose tasks run there, and no task travels
+    in a circle. Copies of a service would hold what is lent for a while only, and members of one
     program must find each other, which they cannot from pool to pool.
     """
     return spec.stays or spec.guest is not None or spec.service or spec.span > 1

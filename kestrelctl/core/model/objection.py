@@ -1,7 +1,7 @@
-"""What a submission is refused for, and a job that is there already is not.
+"""Reasons to refuse a submission that do not count against a job that is there already.
 
-Whoever submits has it at hand and can write what he means. Nobody stands at a job that was taken by
-an earlier version, when the manager is started.
+A user who submits can write what he means at once. Nobody can do that for a job that an earlier
+version took, when the manager is started.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ MOST_ITEM_BYTES = MOST_STRING_BYTES - len("KESTREL_ITEM=")
 MOST_TOGETHER_BYTES = (2 << 20) - (64 << 10)
 #: Beside each string there is a pointer to it, and its NUL.
 _BESIDE_BYTES = 9
-#: A character of an item becomes so many bytes of a command at most: JSON's `1e15` is written out.
+#: A character of an item becomes at most so many bytes of a command: JSON's `1e15` is written out.
 _MOST_GROWTH = 5
 _IN_FILES = "put what is long into a file: --input FILE, or --stdin FILE"
 
 
 class Objection(NamedTuple):
-    """Why a submission is refused, and what to write instead."""
+    """The reason why a submission is refused, and what to write instead."""
 
     cause: str
     hint: str
@@ -73,7 +73,7 @@ def _to_pasting(spec: JobSpec) -> Objection | None:
 
 
 def _to_lengths(spec: JobSpec) -> Objection | None:
-    """What is longer than a program may get."""
+    """Objects to what is longer than a program may get."""
     environment_bytes = 0
     for name, value in spec.program.env.items():
         size_bytes = bytes_in(name) + 1 + bytes_in(value)
@@ -126,7 +126,7 @@ def _to_filled(
     environment_bytes: int,
     task: str,
 ) -> Objection | None:
-    """What is too long of the commands of a task.
+    """Objects to what is too long in the commands of a task.
 
     Args:
         value_bytes: the sizes of its values, by name.

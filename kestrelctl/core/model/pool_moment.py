@@ -1,7 +1,7 @@
 """Moments in what a pool tells people: decided by its steady clock, shown by the machine's.
 
 A manager's steady clock begins with the machine's and never jumps. If somebody sets the machine's
-clock while the manager runs, the two part, and what is shown follows the machine's.
+clock while the manager runs, the two differ, and what is shown follows the machine's.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
 
 import msgspec
 
-#: Seconds since the epoch, by the pool's steady clock until it is told to somebody: what was.
+#: A past moment: seconds since the epoch, by the pool's steady clock until somebody is told it.
 PoolMoment: TypeAlias = Annotated[float, "by the pool's clock, past"]
-#: The same of what is to come.
+#: The same for a moment to come.
 PoolMomentToCome: TypeAlias = Annotated[float, "by the pool's clock, to come"]
 
 
 def told(value: Any, of_past: Callable[[float], float], to_come: Callable[[float], float]) -> Any:
-    """A message, or a part of one, with other moments in it; the same object if none is another.
+    """Replaces the moments in a message, or in a part of one; the same object if none changes.
 
     Args:
-        of_past: what is told in place of a moment that was.
-        to_come: the same of one that is to come.
+        of_past: returns what is told in place of a moment that was.
+        to_come: the same for one that is to come.
     """
     if isinstance(value, msgspec.Struct):
         moments = _moments_of(type(value))
@@ -51,7 +51,7 @@ def told(value: Any, of_past: Callable[[float], float], to_come: Callable[[float
 
 @cache
 def _moments_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Which fields of a struct are moments of the pool, and of which kind."""
+    """Finds the fields of a struct that are moments of the pool, each with its kind."""
     found: dict[str, Any] = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
         for kind_of_moment in (PoolMoment, PoolMomentToCome):

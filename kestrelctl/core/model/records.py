@@ -1,4 +1,4 @@
-"""What is durable: the rows of the store, as values."""
+"""The durable records: the rows of the store, as values."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import msgspec
 
 from kestrelctl.core.model.end_reason import NO_REASON, ReasonText
 from kestrelctl.core.model.files.byte_limit import AS_FOR_ALL, ByteLimit
-from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.index_ranges import IndexRange, as_ranges
 from kestrelctl.core.model.job.checkpoint import Checkpoint
 from kestrelctl.core.model.job.hold import Hold
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import Counts, TaskState
 from kestrelctl.core.model.result import Result
+from kestrelctl.core.model.setting import Setting, SettingGone
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.assets import Amounts
 
@@ -29,7 +29,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
             `failed tasks`, `parent`; else empty.
         untold: it has ended, and its owner is still to be told.
         unmailed: it has ended, and its owner is still to be sent a mail.
-        hold: while nothing of it is handed out, who wants that; only of an active job.
+        hold: who wants nothing of it handed out; None if it is not on hold. Only of an active job.
         freed: its parents have all ended as it wants: it waits for none of them again.
         settled: the final states of parents that were forgotten while it waited.
         resumed: how many attempts were begun from a checkpoint.
@@ -55,7 +55,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnerTold(msgspec.Struct, frozen=True):
-    """The owner of a job was told that it has ended, at that time; of no other end.
+    """A note that the owner of a job was told of its end at `ended_at`, and of no other end.
 
     Attributes:
         by_mail: whether that was by a mail and not by a chat message.
@@ -67,7 +67,7 @@ class OwnerTold(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a job's array was dispatched."""
+    """The progress of a job's array: how far it was dispatched."""
 
     job_id: int
     cursor: int
@@ -83,7 +83,7 @@ class TaskRecord(msgspec.Struct, frozen=True):
             one that was given up, can end the task any more.
         memory_step: how often it has asked for more memory.
         least_seconds: it is known to take so long at least; 0 if that is not known.
-        checkpoint: from which its next attempt goes on.
+        checkpoint: the one from which its next attempt goes on.
     """
 
     job_id: int
@@ -119,7 +119,7 @@ class WorkerGone(msgspec.Struct, frozen=True):
     worker: str
 
 
-class PolicyRecord(msgspec.Struct, frozen=True):
+class PolicyRecord(Setting, frozen=True):
     """A consumption policy.
 
     Attributes:
@@ -127,36 +127,18 @@ class PolicyRecord(msgspec.Struct, frozen=True):
         text: its lines.
     """
 
-    name: str
     workers: str
     text: str
 
 
-class PolicyGone(msgspec.Struct, frozen=True):
-    """A policy that is no longer in force."""
+class TokenRecord(Setting, frozen=True):
+    """The number of tokens of one sort, the asset of its name, that the whole pool has."""
 
-    name: str
-
-
-class TokenRecord(msgspec.Struct, frozen=True):
-    """How many tokens of one sort the whole pool has.
-
-    Attributes:
-        name: of the asset.
-    """
-
-    name: str
     total: int
 
 
-class TokenGone(msgspec.Struct, frozen=True):
-    """A sort of tokens that the pool has no more."""
-
-    name: str
-
-
 class UserRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What is set for a user of the pool, and what he has used lately.
+    """The settings of a user of the pool, and what he has used lately.
 
     Attributes:
         name: his account.
@@ -165,8 +147,8 @@ class UserRecord(msgspec.Struct, frozen=True, kw_only=True):
         max_running: attempts that he may have at workers at once; None for any number.
         max_queued: tasks without a final state that he may have; None for any number.
         limits: thousandths of assets that may be charged for him at once; of others any amount.
-        max_stored_bytes: with so much in the file share, none of his tasks begins that stores more.
-        max_queued_bytes: how large his jobs may be together that have not ended, as encoded.
+        max_stored_bytes: while he has so much in the file share, no task that stores more begins.
+        max_queued_bytes: how large his unfinished jobs may be together, as encoded.
         usage: weighted seconds, decayed up to `usage_at`.
         usage_at: in seconds since the epoch.
         mail: where he is sent word of the ends of his jobs; empty for nowhere.
@@ -186,13 +168,13 @@ class UserRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UserGone(msgspec.Struct, frozen=True):
-    """A user whose usage counts no more, and of whom nothing is set."""
+    """A user whose usage counts no more, and for whom nothing is set."""
 
     name: str
 
 
 class StoredRecord(msgspec.Struct, frozen=True):
-    """What tasks of a user have put into the file share in an hour.
+    """The bytes that tasks of a user have put into the file share in an hour.
 
     Attributes:
         owner: his account.
@@ -205,35 +187,22 @@ class StoredRecord(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
-class GroupRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What is set for a group of users. Bounds are those of all its members together.
+class GroupRecord(Setting, frozen=True, kw_only=True):
+    """The settings of a group of users. Bounds are those of all its members together.
 
     Attributes:
         weight: its share of the pool, as if it were one user.
         max_running, max_queued, limits: as of a user.
     """
 
-    name: str
     weight: float = 1.0
     max_running: int | None = None
     max_queued: int | None = None
-    limits: Amounts = {}
-
-
-class GroupGone(msgspec.Struct, frozen=True):
-    """A group that is no more."""
-
-    name: str
-
-
-class FlockRuleGone(msgspec.Struct, frozen=True):
-    """A rule of the flock that is no longer in force."""
-
-    name: str
+    limits: Amounts = msgspec.field(default_factory=dict)
 
 
 class FlockPeer(msgspec.Struct, frozen=True, kw_only=True):
-    """Another pool, to find the flock again after a restart.
+    """Another pool, remembered to find the flock again after a restart.
 
     Attributes:
         pool: its domain.
@@ -253,19 +222,19 @@ class FlockPeerGone(msgspec.Struct, frozen=True):
 
 
 class JobForgotten(msgspec.Struct, frozen=True):
-    """An ended job whose rows shall go."""
+    """An ended job whose rows are to be deleted."""
 
     job_id: int
 
 
 class Swept(msgspec.Struct, frozen=True):
-    """Nothing but a commit, with which more rows of forgotten jobs go."""
+    """A commit without a record of its own, with which more rows of forgotten jobs are deleted."""
 
 
-#: The most that is kept of one job; after these comes one `dropped`.
+#: The most happenings that are kept of one job; after these comes one `dropped`.
 MAX_HAPPENINGS = 2_000
 
-#: What `Happening.what` may be. That a job was submitted and how it ended is in its own record.
+#: The values of `Happening.what`. That a job was submitted and how it ended is in its own record.
 #:
 #: - `cancelled`: the whole job, or a single task of it; by a user, or for the `cause` `deadline`.
 #: - `held`: nothing more of the job is handed out, for a reason that `detail` tells; by a user, or
@@ -341,8 +310,8 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-#: What is durable of a flock: rules are their own records.
-FlockRecord = FlockRule | FlockRuleGone | FlockPeer | FlockPeerGone
+#: The durable records of the pools by which a flock is found.
+FlockRecord = FlockPeer | FlockPeerGone
 
 Record = (
     JobRecord
@@ -351,15 +320,11 @@ Record = (
     | TaskRecord
     | WorkerRecord
     | WorkerGone
-    | PolicyRecord
-    | PolicyGone
-    | TokenRecord
-    | TokenGone
+    | Setting
+    | SettingGone
     | UserRecord
     | UserGone
     | StoredRecord
-    | GroupRecord
-    | GroupGone
     | FlockRecord
     | JobForgotten
     | Swept
@@ -398,7 +363,7 @@ class EndedTasks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ended_tasks(record: JobRecord, bad: Iterable[tuple[int, str]]) -> EndedTasks:
-    """What tasks of others need to know of those of a job that has ended.
+    """Returns what tasks of other jobs need to know of the tasks of a job that has ended.
 
     Args:
         bad: (index, state) of those that are stored and not done, ordered by index.
@@ -418,12 +383,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     next_job_id: int
     jobs: list[UnfinishedJob]
     workers: list[WorkerRecord]
-    policies: list[PolicyRecord] = []
-    tokens: list[TokenRecord] = []
+    settings: list[Setting] = []  #: by kind, in the order of the table of kinds, and by name
     users: list[UserRecord] = []
-    groups: list[GroupRecord] = []
-    flock_rules: list[FlockRule] = []
     flock_peers: list[FlockPeer] = []
     stored: list[StoredRecord] = []  #: by user and hour, none of no bytes
-    parents: dict[int, str] = {}  #: of those that waiting jobs name, the final states
-    paired: dict[int, EndedTasks] = {}  #: those whose tasks tasks of active jobs wait for
+    parents: dict[int, str] = {}  #: the final states of those that waiting jobs name
+    paired: dict[int, EndedTasks] = {}  #: jobs for whose tasks those of active jobs wait

@@ -1,4 +1,4 @@
-"""Why a task does not run: the reasons, and the ladder that orders them (`CLOSENESS`).
+"""The reasons why a task does not run, and the ladder that orders them (`CLOSENESS`).
 
 A refusal is a value. `job explain`, the metrics, the log, and whoever reads what a plan left unmet
 show the same.
@@ -14,7 +14,7 @@ from kestrelctl.core.model.worker.matching_ads import PROPERTY_PREFIX
 
 
 class Reason(enum.StrEnum):
-    """Why a task does not run on a worker, or does not run at all just now."""
+    """A reason why a task does not run on a worker, or does not run at all just now."""
 
     STAYS_HOME = "stays-home"
     UNWILLING = "unwilling"
@@ -36,6 +36,7 @@ class Reason(enum.StrEnum):
     NO_WORKERS = "no-workers"
     HELD = "held"
     PARENTS = "parents"
+    BEGIN = "begin"
     MAX_RUNNING = "max-running"
     TOGETHER = "together"
     TOKENS = "tokens"
@@ -86,8 +87,8 @@ class Refusal(msgspec.Struct, frozen=True):
         return self.reason in _OF_EXPRESSIONS and PROPERTY_PREFIX.lower() in self.wanted.lower()
 
 
-#: Bounds of the closeness of each reason that a worker can give. Within them: the share of what was
-#: asked for that is there.
+#: Bounds of the closeness of each reason that a worker can give. The share of what was asked for
+#: that is there decides within them.
 CLOSENESS: dict[Reason, tuple[float, float]] = {
     Reason.STAYS_HOME: (0.0, 0.0),
     Reason.UNWILLING: (0.0, 0.0),
@@ -109,8 +110,8 @@ CLOSENESS: dict[Reason, tuple[float, float]] = {
 }
 
 
-#: Of a worker that lacks only tags that the job could do without (`model.own_tags`): nothing but
-#: the time that it stays is closer among what never fits.
+#: The closeness of a worker that lacks only tags that the job could do without (`model.own_tags`):
+#: among the reasons that never fit, only the time that a worker stays is closer.
 BUT_FOR_OWN_TAGS = 0.59
 
 
@@ -122,10 +123,10 @@ def refuse(
     share: float = 0.0,
     puts_on_hold: bool = False,
 ) -> Refusal:
-    """A refusal by a worker.
+    """Makes a refusal by a worker.
 
     Args:
-        share: of what was asked for that is there, 0 to 1.
+        share: the share of what was asked for that is there, 0 to 1.
         puts_on_hold: see `Refusal`.
     """
     low, high = CLOSENESS[reason]

@@ -1,4 +1,4 @@
-"""What a worker reports of one attempt."""
+"""The report of a worker on one attempt."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Seconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
 
 #: How much of the end of an output travels with the report, in bytes.
 TAIL_BYTES = 4096
-#: More of why an attempt ended is not kept.
+#: The most that is kept of why an attempt ended.
 MOST_REASON_CHARACTERS = 1000
 
 
 class Outcome:
-    """How an attempt ended (`Result.outcome`). Numbers, because fifty thousand of them travel."""
+    """An attempt's outcome (`Result.outcome`). Numbers, because fifty thousand of them travel."""
 
     DONE = 0  #: exit status 0
     FAILED = 1  #: any other end: exit status, signal, limit, could not start
@@ -39,8 +39,8 @@ class Outcome:
 class Result(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     """One attempt's end, as it travels: an array, because JSON keys would triple its size in XML.
 
-    Trailing fields that have their default value may be left out. What is sent of a task which
-    succeeded in silence ends with `peak_bytes`, and costs about sixty bytes.
+    Trailing fields that have their default value may be left out. The result of a task which
+    succeeded and printed nothing ends with `peak_bytes`, and costs about sixty bytes.
     """
 
     number: Count
@@ -64,12 +64,12 @@ class Result(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     stored_seconds: Seconds = 0.0  #: from its end until that, and what it printed, was stored
     stdout_stored: StoredFile | None = None  #: where the whole is, if that is longer than the tail
     stderr_stored: StoredFile | None = None
-    #: Of a job that has stages: each that was begun, its command included.
+    #: Each stage that was begun, if the job has stages; its command included.
     stages: tuple[StageRun, ...] = ()
-    checkpoint: MadeCheckpoint | None = None  #: from which it goes on
+    checkpoint: MadeCheckpoint | None = None  #: the one from which it goes on
 
     def held_seconds(self) -> float:
-        """How long it had its place: its command, its other stages, and what it left was stored."""
+        """The time that it had its place: for its command, other stages, and storing its files."""
         if self.stages:
             return sum([run.wall_seconds for run in self.stages]) + self.stored_seconds
         return self.wall_seconds + self.stored_seconds
@@ -78,7 +78,7 @@ class Result(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
 #: No attempt has more processors, or more memory, than any machine.
 MOST_CPUS = 4096.0
 MOST_BYTES = 1 << 48
-#: So far a clock may be off: a worker's, or the manager's that was set back since the submission.
+#: How far a clock may be off: a worker's, or the manager's if it was set back since the submission.
 CLOCK_SLACK_SECONDS = 3600.0
 #: The kernel counts processor time in ticks, and rounds up.
 CPU_SLACK_SECONDS = 1.0
@@ -87,13 +87,12 @@ MOST_PIECES = 1024
 
 
 def bounded(result: Result, submitted_at: float, now: float) -> Result:
-    """A result with no longer texts than a worker sends that keeps to its part, and with no figures
-    that cannot be.
+    """Limits a result's texts to what a correct worker sends, and its figures to what can be.
 
-    What another one sends would fill the store and the answers to users, and spoil every sum.
+    Otherwise a faulty worker would fill the store and the answers to users, and spoil every sum.
 
     Args:
-        submitted_at: when the job was: no attempt began before, or has run for longer.
+        submitted_at: when the job was submitted: no attempt began before, or has run for longer.
         now: seconds since the epoch.
     """
     latest_start = now + CLOCK_SLACK_SECONDS
@@ -151,17 +150,17 @@ def _can_be_had(stored: StoredFile | None) -> bool:
 
 
 def possible_seconds(seconds: float, longest_seconds: float) -> float:
-    """A duration that was reported, as far as it can be."""
+    """Limits a reported duration to what is possible."""
     return max(0.0, min(seconds, longest_seconds))
 
 
 def possible_cpu_seconds(seconds: float, wall_seconds: float) -> float:
-    """The same of processor time that was spent in so much time."""
+    """Limits processor time to what can be spent in a wall time."""
     return possible_seconds(seconds, MOST_CPUS * wall_seconds + CPU_SLACK_SECONDS)
 
 
 def logs_are_stored(result: Result) -> bool:
-    """Whether all that an attempt printed beyond its tails is in the file share; not of nothing."""
+    """Whether all that an attempt printed beyond its tails is stored; False if that is nothing."""
     streams = (
         (result.stdout_bytes, result.stdout_stored),
         (result.stderr_bytes, result.stderr_stored),

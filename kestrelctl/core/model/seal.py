@@ -1,6 +1,6 @@
 """Seals: how a worker proves that it was handed the attempts it speaks of.
 
-What is under way is not durable, so a manager that was restarted, or that had given a worker up,
+Attempts under way are not durable, so a manager that was restarted, or that had given a worker up,
 cannot look up what it handed out. It gives each span of attempts a keyed hash over the attempts,
 their tasks and the worker's account; the worker shows it with what it holds and reports.
 
@@ -20,7 +20,8 @@ Seal = tuple[int, int, int, int, int]
 
 #: The size of a pool's secret.
 SECRET_BYTES = 32
-#: Attempt numbers of a new pool begin at a multiple of a start's numbers below two to this power.
+#: `Seals.offset` is below two to this power: attempt numbers of a new pool begin at a multiple of
+#: the numbers of one start.
 _OFFSET_BITS = 22
 
 _MARK_BYTES = 8
@@ -37,8 +38,8 @@ class Seals:
         ValueError: the secret has another size.
 
     Attributes:
-        offset: what the count of the manager's starts is added to. Numbers of a store that begins
-            anew are not those of the store before it, which workers may still have.
+        offset: is added to the count of the manager's starts, so that a store that begins anew has
+            other numbers than the store before it, which workers may still have.
     """
 
     def __init__(self, secret: bytes) -> None:
@@ -49,7 +50,7 @@ class Seals:
         self.offset = int.from_bytes(drawn, "big") % (1 << _OFFSET_BITS)
 
     def mark(self, worker: str, number: int, job_id: int, index: int, n: int) -> int:
-        """What makes a seal valid.
+        """Computes the mark that makes a seal valid.
 
         Args:
             worker: an address of its account.
@@ -60,7 +61,7 @@ class Seals:
         return int.from_bytes(digest.digest(), "big") >> 1  # fits what stores and JSON readers hold
 
     def proven(self, worker: str, seals: Sequence[Seal]) -> Proof:
-        """What a worker was handed, as far as it shows valid seals.
+        """Returns what a worker was handed, as far as it shows valid seals.
 
         Args:
             worker: an address of its account.

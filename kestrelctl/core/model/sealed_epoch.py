@@ -1,9 +1,9 @@
-"""Which of two managers of a pool is the older one, shown by an epoch that it cannot deny.
+"""Tells which of two managers of a pool is the older one, by an epoch that it cannot deny.
 
 A manager tells each worker its epoch, sealed with the secret of the pool's store. Workers repeat it
-as it is when they say hello, whichever manager is there then. One that is shown a higher epoch of
-its own pool is the older one: its store was left behind, and the pool went on from a copy of it. It
-steps back. Workers cannot make such a seal, so none of them deposes anybody by its word.
+as it is when they say hello, whichever manager is there then. A manager that is shown a higher
+epoch of its own pool is the older one: its store was left behind, and the pool went on from a copy
+of it. It steps back. Workers cannot make such a seal, so no worker deposes a manager by its word.
 
 Source: BLAKE2 as a message authentication code (RFC 7693, 2.9); that the older one yields to a
 higher term, as in Raft (Ongaro, Ousterhout: In Search of an Understandable Consensus Algorithm,
@@ -24,7 +24,7 @@ _packed = Struct(">QQ").pack
 
 
 class Rank:
-    """How one manager stands to others of its pool.
+    """The rank of one manager among others of its pool.
 
     Args:
         secret: of the pool's store, `seal.SECRET_BYTES` long, known to nobody else.
@@ -43,7 +43,7 @@ class Rank:
         return int.from_bytes(keyed.digest(), "big") >> 1  # fits what stores and JSON readers hold
 
     def is_genuine(self, shown: SealedEpoch) -> bool:
-        """Whether a manager of this pool has sealed that.
+        """Whether a manager of this pool has sealed the epoch that is shown.
 
         Args:
             shown: each of its numbers from 0 to 2^63 - 1.
@@ -53,7 +53,7 @@ class Rank:
         return compare_digest(right.to_bytes(8, "big"), mark.to_bytes(8, "big"))
 
     def is_below(self, shown: SealedEpoch) -> bool:
-        """Whether that is the epoch of a manager of this pool which this one has to make room for.
+        """Whether it is the epoch of a manager of this pool to which this one has to give way.
 
         A higher term outranks whatever was counted before it: a store that was left behind may
         have been started any number of times since.

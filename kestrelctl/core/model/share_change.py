@@ -1,4 +1,4 @@
-"""What an admin sets for a user or a group of users: only what is named changes."""
+"""A change that an admin makes for a user or a group of users: only what is named changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kestrelctl.core.model.records import GroupRecord, UserRecord
 from kestrelctl.core.model.validate import MAX_ASSETS, MOST_OF_AN_ASSET, is_asset_name, no_asset
 from kestrelctl.core.model.worker.assets import MILLI
 
-#: Weights of users and of groups are multiplied and divided: of smaller ones nothing is left.
+#: Weights of users and of groups are multiplied and divided: smaller ones would come to nothing.
 LEAST_WEIGHT = 0.000_001
 MOST_WEIGHT = 1_000_000.0
 #: A bound is no more than this: more tasks than a pool can have.
@@ -22,7 +22,7 @@ R = TypeVar("R", UserRecord, GroupRecord)
 
 
 class ShareChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is to hold from now on. What is unset stays as it is; None takes a bound away.
+    """The settings from now on. Those that are unset stay as they are; None takes a bound away.
 
     Attributes:
         weight: of the share.
@@ -37,15 +37,22 @@ class ShareChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     limits: dict[str, float | None] = {}
 
 
+class GroupChange(msgspec.Struct, frozen=True):
+    """A change of the group of that name; if there is none, there is from now on."""
+
+    name: str
+    change: ShareChange
+
+
 def problem_with_weight(weight: float) -> str | None:
-    """What is wrong with a weight; None if all is well."""
+    """Says what is wrong with a weight; None if all is well."""
     if math.isfinite(weight) and LEAST_WEIGHT <= weight <= MOST_WEIGHT:
         return None
     return f"a weight is at least 0.000001 and at most {MOST_WEIGHT:,.0f}, not {weight:,.10g}"
 
 
 def problem_with_number(name: str, number: int | None) -> str | None:
-    """What is wrong with a bound on numbers of tasks; None if all is well."""
+    """Says what is wrong with a bound on numbers of tasks; None if all is well."""
     if number is None or 0 <= number <= MOST_TASKS_BOUND:
         return None
     return f"{name} is 0 to {MOST_TASKS_BOUND:,}, or none, not {number:,}"
@@ -83,7 +90,7 @@ def _problem_with_limit(limit: tuple[str, float | None]) -> str | None:
 
 
 def changed(record: R, change: ShareChange) -> R:
-    """What is set when a change has been made."""
+    """Returns the settings after a change."""
     limits = dict(record.limits)
     for name, amount in change.limits.items():
         if amount is None:

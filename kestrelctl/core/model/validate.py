@@ -1,4 +1,4 @@
-"""What makes a submitted job, or an ad, unacceptable."""
+"""Tells what makes a submitted job, or an ad, unacceptable."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from kestrelctl.core.model.files.output_globs import problem_with_outputs
 from kestrelctl.core.model.files.parent_files import not_waited_for, problem_with_parent_files
 from kestrelctl.core.model.files.workdir import problem_with_workdir
 from kestrelctl.core.model.job.after import problem_with_parents
+from kestrelctl.core.model.job.channel_rules import problem_with_channel
 from kestrelctl.core.model.job.checkpoint_rules import problem_with_checkpoints
 from kestrelctl.core.model.job.ending_rules import problem_with_endings, problem_with_program_ends
 from kestrelctl.core.model.job.exits import MAX_EXIT_CODE
@@ -32,17 +33,17 @@ from kestrelctl.core.model.worker.significance import problem_with_expression
 
 MAX_TASKS = 1_000_000_000
 MAX_PRIORITY = 255
-#: What a worker says of its machine, each; a host name has no more.
+#: The longest fact that a worker says of its machine; a host name has no more.
 MAX_FACT_CHARACTERS = 255
 MAX_TAGS_CHARACTERS = 10_000
 MAX_ASSETS = 16
 MOST_CPUS = 1_000_000
-#: Of any other asset, in its natural unit; or none.
+#: Bounds for any other asset, in its natural unit; there may also be none of it.
 MOST_OF_AN_ASSET = 1 << 60
 LEAST_OF_AN_ASSET = 1 / MILLI
-#: Tokens of one sort that a pool has.
+#: The most tokens of one sort that a pool has.
 MOST_TOKENS = 1_000_000_000
-#: Of all indexed assets of a worker together.
+#: The most units of all indexed assets of a worker together.
 MAX_UNITS = 256
 _ASSET = re.compile(r"[a-z][a-z0-9_]{0,31}")
 #: No comma: a task is told its units with commas between them.
@@ -57,7 +58,7 @@ _NOT_INDEXED = frozenset(
 
 
 def is_asset_name(name: str) -> bool:
-    """Whether an asset may be called so."""
+    """Whether an asset may have this name."""
     return _ASSET.fullmatch(name) is not None
 
 
@@ -67,7 +68,7 @@ def is_of_workers(name: str) -> bool:
 
 
 def no_asset(name: str) -> str:
-    """That nothing may be called so, and what names are like."""
+    """Says that no asset may have this name, and what names are like."""
     return (
         f"{name[:40]!r} is no name of an asset: that begins with a small letter and has up to 32 "
         "small letters, digits and _"
@@ -77,7 +78,7 @@ def no_asset(name: str) -> str:
 def problem_with_job(spec: JobSpec, *, home: str = "") -> str | None:
     """The first thing wrong with a job, in words for its user; None if all is well.
 
-    Whatever is to become a job of the pool passes here, whoever has sent it.
+    Every job passes this check before it becomes one of the pool's, whoever has sent it.
 
     Args:
         home: the domain of the neighbour that has handed it in; empty for one of the pool's own.
@@ -117,14 +118,14 @@ def problem_with_job(spec: JobSpec, *, home: str = "") -> str | None:
 def problem_with_template(template: Template) -> str | None:
     """The first thing wrong with what a worker is told of a job; None if all is well.
 
-    A worker asks this for itself, of whatever its manager hands it: names of files are put below
-    its scratch directories, outside of what isolates tasks.
+    A worker checks for itself whatever its manager hands it: names of files are put below its
+    scratch directories, outside of what isolates tasks.
     """
     return _problem_with_task(template)
 
 
 def _problem_with_task(told: JobSpec | Template) -> str | None:
-    """The first thing wrong with what of a job a worker acts on; None if all is well."""
+    """The first thing wrong with the parts of a job that a worker acts on; None if all is well."""
     if not 1 <= told.count <= MAX_TASKS:
         return f"an array has 1 to {MAX_TASKS:,} tasks, not {told.count}"
     if len(told.name) > 200:
@@ -135,7 +136,7 @@ def _problem_with_task(told: JobSpec | Template) -> str | None:
 def problem_with_program(program: Program) -> str | None:
     """The first thing wrong with what is to be run, in words for its user; None if all is well.
 
-    Manager, worker and neighbour ask the same.
+    Manager, worker and neighbour all check this.
     """
     limit = program.time_limit_seconds
     texts = (*program.argv, *program.cleanup, *program.env, *program.env.values())
@@ -166,6 +167,7 @@ def problem_with_program(program: Program) -> str | None:
         or problem_with_output_address(program)
         or problem_with_stages(program.stages)
         or problem_with_checkpoints(program)
+        or problem_with_channel(program)
     )
 
 
@@ -182,7 +184,7 @@ def _problem_with_service(spec: JobSpec) -> str | None:
 
 
 def _problem_with_pair(spec: JobSpec) -> str | None:
-    """The first thing wrong with how its tasks wait for those of another; None if all is well."""
+    """The first thing wrong with how its tasks wait for another job's; None if all is well."""
     parent = spec.after_each
     if not parent:
         return None
@@ -196,7 +198,7 @@ def _problem_with_pair(spec: JobSpec) -> str | None:
 
 
 def problem_with_waiting_each(spec: JobSpec) -> str | None:
-    """Why tasks of a job cannot wait for those of another, one for one; None if they can."""
+    """Says why tasks of a job cannot wait for those of another, one for one; None if they can."""
     if spec.service:
         return "tasks of a service do not wait for those of another job, one for one"
     if spec.span > 1:
@@ -233,7 +235,7 @@ def _problem_with_assets(assets: Mapping[str, float], who: str) -> str | None:
 
 
 def problem_with_tokens(name: str, total: int) -> str | None:
-    """The first thing wrong with what a pool is to have itself; None if all is well."""
+    """The first thing wrong with the tokens that a pool is to have; None if all is well."""
     if not _ASSET.fullmatch(name):
         return no_asset(name)
     if is_of_workers(name):

@@ -1,1 +1,1 @@
-"""When the next thing may or must be done."""
+"""Pacing: decides when the next thing may or must be done."""

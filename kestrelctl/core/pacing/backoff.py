@@ -1,11 +1,11 @@
-"""How long to wait after failures: twice as long after each, up to a bound."""
+"""The pauses after failures: twice as long after each, up to a bound."""
 
 from __future__ import annotations
 
 FIRST_SECONDS = 0.25
 LONGEST_SECONDS = 10.0
 
-#: One of many: the longest first pause, and the longest of all, between two tries to connect.
+#: For one of many: the longest first pause, and the longest of all, between two tries to connect.
 #: A server that was away is full again so soon after its return, and no sooner.
 FIRST_OF_MANY_SECONDS = 3.0
 LONGEST_OF_MANY_SECONDS = 4.0
@@ -37,8 +37,8 @@ def pause_of_many_seconds(failures: int, chance: float) -> float:
     """The pause of a worker's or user's session before it tries to connect again.
 
     A thousand of them lose the server in the same moment, so the very first pause is spread over
-    seconds. No pause is longer than it takes to spread them: who is in a longer one when the server
-    comes back is missing for as long.
+    seconds. No pause is longer than it takes to spread them: a session that is in a longer one when
+    the server comes back is missing for as long.
 
     Args:
         failures: in a row, at least 1.

@@ -1,10 +1,10 @@
-"""How much of something an account has had of late, beside what it may have for ever."""
+"""A budget of something for an account: what it has spent lately, and what it may spend."""
 
 from __future__ import annotations
 
 
 class Budget:
-    """What was spent runs off at a steady rate.
+    """A budget in which what was spent runs off at a steady rate.
 
     Args:
         per_second: what may be spent lastingly.

@@ -1,4 +1,4 @@
-"""When a worker that said nothing has to give a sign of life."""
+"""Decides when a worker that said nothing has to give a sign of life."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import math
 
 
 def pause_seconds(spoke_at: float, now: float, heartbeat_seconds: float, draw: float) -> float:
-    """How long a worker may still stay silent; 0 if a sign of life is due.
+    """The time for which a worker may still stay silent; 0 if a sign of life is due.
 
-    It counts from when the worker last said anything, whatever it was: counted from the last sign
-    of life, a word in between would stretch the silence after it to twice the interval. Nine to ten
-    tenths of the interval, down to a whole second of the clock if there is one in that time: signs
-    of life that come together cost server and manager a third of what they cost singly.
+    It counts from when the worker last said anything, whatever it was: if it counted from the last
+    sign of life, a word in between would stretch the silence after it to twice the interval. The
+    time is nine to ten tenths of the interval, down to a whole second of the clock if there is one
+    in that time: signs of life that come together cost server and manager a third of what they cost
+    singly.
 
     Args:
         spoke_at, now: seconds since the epoch; a clock that was set back cannot make it longer than
             the interval.
         heartbeat_seconds: the longest silence that the pool allows.
-        draw: at random from 0 to 1.
+        draw: a random number from 0 to 1.
     """
     due = spoke_at + heartbeat_seconds * (0.9 + 0.1 * draw)
     if math.floor(due) > spoke_at:

@@ -1,9 +1,9 @@
-"""Who is told how the pool and its jobs are, and when: presence, without storms of it.
+"""Decides who is told how the pool and its jobs are, and when: presence, without storms of it.
 
 A pool may end thousands of jobs in a second, and each could be told to thousands of people. So
-changes are not announced as they happen. Now and then the board looks how what is watched is then,
-and tells each subscriber what differs from what he was told last: whatever happens in between, and
-however often, costs one look.
+changes are not announced as they happen. Now and then the board looks at everything that is
+watched, and tells each subscriber what differs from what he was told last: whatever happens in
+between, and however often, costs one look.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from dataclasses import dataclass, field
 
 #: How often the board looks, and so the shortest time between two tellings of one contact.
 LOOK_SECONDS = 3.0
-#: So many are told at one look; who was told longest ago goes first.
+#: The most that are told at one look; those who were told longest ago go first.
 MOST_TOLD = 500
-#: What one account may watch, and all together; whoever is above is not told of changes.
+#: The most that one account may watch, and all together; those above are not told of changes.
 MOST_OF_ACCOUNT = 100
 MOST_TOGETHER = 10_000
-#: Sessions of an account that are remembered to watch one contact.
+#: The most sessions of an account that are remembered as watching one contact.
 MOST_SESSIONS = 20
 
 
 @dataclass(frozen=True)
 class Shown:
-    """How somebody is: RFC 6121, 4.7.2.
+    """The presence of somebody: RFC 6121, 4.7.2.
 
     Attributes:
         show: `chat`, `away`, `xa`, `dnd`, or nothing for available.
         status: a line for people.
-        gone: whether that is not there at all: unavailable.
+        gone: whether it is not there at all: unavailable.
         final: whether it stays so, as far as can be told: there is no need to look again.
     """
 
@@ -57,7 +57,7 @@ class Telling:
 
 
 class PresenceTable:
-    """Those that are online and subscribed, by contact. It knows nobody who is away."""
+    """The subscribers that are online, by contact. It knows nobody who is away."""
 
     def __init__(self) -> None:
         self._watches: dict[str, dict[str, _Watch]] = {}
@@ -68,10 +68,10 @@ class PresenceTable:
         return self._together
 
     def watch(self, contact: str, jid: str, shown: Shown, now: float) -> bool:
-        """A session watches a contact from now on, and has just been told how that is.
+        """Notes that a session watches a contact from now on, and has been told how that is.
 
         Args:
-            jid: without a resource if it is not known which sessions there are.
+            jid: the session; without a resource if it is not known which sessions there are.
 
         Returns:
             False if there are too many already.
@@ -93,7 +93,7 @@ class PresenceTable:
         return True
 
     def leave(self, contact: str, jid: str) -> None:
-        """A session does not watch any more; without a resource: none of the account does."""
+        """Ends the watch of a session; without a resource, that of all sessions of the account."""
         account, _, resource = jid.partition("/")
         watch = self._watches.get(contact, {}).get(account)
         if watch is None:
@@ -109,16 +109,16 @@ class PresenceTable:
         self._tidy(account)
 
     def clear(self) -> None:
-        """Forgets everybody: who is still there will be heard of."""
+        """Forgets everybody: those who are still there will be heard of."""
         self._watches.clear()
         self._of_account.clear()
         self._together = 0
 
     def look(self, now: float, how: Callable[[str, Shown | None], Shown]) -> list[Telling]:
-        """What is to be told now.
+        """Finds what is to be told now, and takes it for told.
 
         Args:
-            how: how a contact is; it is given what one of its subscribers was told last.
+            how: tells how a contact is; it is given what one of its subscribers was told last.
         """
         changed: list[tuple[float, str, str, Shown]] = []
         for contact, watches in self._watches.items():
@@ -142,11 +142,11 @@ class PresenceTable:
 def job_shown(
     state: str, tasks: int, *, waiting: int, running: int, done: int, bad: int, cancelled: int
 ) -> Shown:
-    """How a job is, in the words of the first Kestrel: `away` queued, `chat` running, `dnd`
-    cancelled, `xa` finished.
+    """The presence of a job, in the words of the first Kestrel: `away` queued, `chat` running,
+    `dnd` cancelled, `xa` finished.
 
     Args:
-        state: of a `JobRecord`, or `cancelling`.
+        state: the state of a `JobRecord`, or `cancelling`.
         bad: tasks that failed or were lost.
     """
     parts = [f"{done:,} of {tasks:,} done"]
@@ -162,7 +162,7 @@ def job_shown(
 
 
 def pool_shown(workers: int, busy: int, waiting: int, problem: str = "") -> Shown:
-    """How a pool is.
+    """The presence of a pool.
 
     Args:
         workers: those that are online.

@@ -1,4 +1,4 @@
-"""How much may be sent: so many messages and so many bytes a second (a token bucket of each)."""
+"""Limits on sending: so many messages and so many bytes a second (a token bucket of each)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from math import inf
 
 import msgspec
 
-#: So much of a second's worth may be sent at once after a rest: a low limit has no large bursts.
+#: The seconds' worth that may be sent at once after a rest: a low limit has no large bursts.
 BURST_SECONDS = 0.1
 
 
 class SendKind(enum.StrEnum):
-    """What may have a limit of its own."""
+    """The kinds of messages that may have a limit of their own."""
 
     WORK = "work"  #: from `pool@`: what workers shall do, and what they are told
     FLOCK = "flock"  #: from `flock@`: to other pools
@@ -22,7 +22,7 @@ class SendKind(enum.StrEnum):
 
 
 class SendLimit(msgspec.Struct, frozen=True):
-    """What one kind of messages, or all, may take.
+    """The limit of one kind of messages, or of all.
 
     Attributes:
         messages_per_second, bytes_per_second: above 0; infinite for any number.
@@ -33,7 +33,7 @@ class SendLimit(msgspec.Struct, frozen=True):
 
 
 class Bucket:
-    """What is left of a limit at a moment.
+    """The rest of a limit at a moment.
 
     A message goes when there is room for one and no debt of bytes; however large it is, it goes
     whole, and the next ones wait until it has been paid off.
@@ -50,7 +50,7 @@ class Bucket:
         self._at = -inf
 
     def pause_seconds(self, now: float) -> float:
-        """How long until the next message may go; 0 if it may now."""
+        """The time until the next message may go; 0 if it may now."""
         self._fill(now)
         pause = 0.0
         if self._messages < 1.0:

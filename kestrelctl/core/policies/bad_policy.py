@@ -1,4 +1,4 @@
-"""What is wrong with a policy, and where."""
+"""The refusal of a policy: what is wrong with it, and where."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ class BadPolicy(ValueError):
 
     @property
     def place(self) -> str:
-        """Where it is, for a message of several lines."""
+        """The place of the mistake, for a message of several lines."""
         return f"line {self.line}, column {self.column}\n{self.pointer}"

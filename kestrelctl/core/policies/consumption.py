@@ -1,4 +1,4 @@
-"""What a policy comes to: the amounts that a task is charged, and what that costs.
+"""The result of a policy: the amounts that a task is charged, and what that costs.
 
 Source: `cp_compute_consumption`, `cp_sufficient_assets` and `cp_deduct_assets` of
 HTCondor's consumption_policy.cpp. Only managers can evaluate.
@@ -41,10 +41,10 @@ class Consumption:
         self._weight = Expression(policy.weight.text if policy.weight else "Cpus")
 
     def amounts(self, asked: Amounts, capacity: Amounts) -> Amounts | Spoiled:
-        """What a task is charged.
+        """Computes what a task is charged.
 
         An asset that the policy does not speak of is charged as it was asked for. An asset that was
-        not asked for counts as a request of 0. How much there is of one of unknown capacity is
+        not asked for counts as a request of 0. The amount of an asset of unknown capacity is
         undefined.
 
         Args:
@@ -52,7 +52,7 @@ class Consumption:
             capacity: all that such a worker has.
 
         Returns:
-            Amounts above zero; or which rule came to something else.
+            Amounts above zero; or the rule that came to something else.
         """
         every = {*asked, *capacity, *self._rules}
         requests = _ad(asked, every, "Request")
@@ -81,7 +81,7 @@ class Consumption:
         return charged
 
     def cost(self, charged: Amounts, capacity: Amounts) -> float | Spoiled:
-        """What a match costs: what a worker that has nothing else to do is worth, before and after.
+        """Computes what a match costs: how much less an idle worker is worth after it.
 
         Args:
             charged: what one task is charged; it fits.

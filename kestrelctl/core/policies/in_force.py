@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.model.records import PolicyRecord
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.policies.named_policy import NamedPolicy
 
 
 class PoliciesInForce:
-    """All policies of a pool. Of those that are for a worker the first by name counts."""
+    """All policies of a pool. If several are for a worker, the first by name counts."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, NamedPolicy] = {}
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._by_name
-
-    def records(self) -> list[PolicyRecord]:
-        """Every policy, by name."""
-        return [self._by_name[name].record for name in sorted(self._by_name)]
 
     def put(self, policy: NamedPolicy) -> None:
         """Adds a policy, or replaces the one of its name."""

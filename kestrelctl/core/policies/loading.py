@@ -1,7 +1,7 @@
-"""A policy is refused when it is loaded, as far as its faults can be known then.
+"""Loads policies; refuses a policy at once, as far as its faults can be known then.
 
 Its words are checked without evaluating them; then it is tried on sample requests, at every kind of
-worker that it is for. What shows only with other requests is a refusal when it comes up.
+worker that it is for. A fault that shows only with other requests is a refusal when it comes up.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from kestrelctl.core.policies.vocabulary import COMMON_ASSETS, check_words
 
 _GIB = (1 << 30) * MILLI
 
-#: What a policy is tried on, beside a request of each other asset.
+#: The requests that a policy is tried on, beside one of each other asset.
 SAMPLES: tuple[Amounts, ...] = (
     {"cpus": MILLI},
     {"cpus": MILLI // 2},
     {"cpus": 4 * MILLI, "memory": 8 * _GIB},
     {"cpus": MILLI, "memory": _GIB, "disk": 10 * _GIB},
 )
-#: The worker that it is tried on while there is none that it is for.
+#: The worker that a policy is tried on while there is none that it is for.
 LARGE = 1_000 * MILLI
 LARGE_WORKER: Amounts = {"cpus": LARGE, "memory": 1000 * _GIB, "disk": 1000 * _GIB, "gpus": LARGE}
-#: So many kinds of workers are tried.
+#: The most kinds of workers that a policy is tried on.
 MOST_KINDS = 100
 
 
 def load(text: str, capacities: Sequence[Amounts] = ()) -> Consumption:
-    """A policy that passed all checks.
+    """Loads a policy that passes all checks.
 
     Args:
         capacities: of the kinds of workers that it is for, as far as there are any.
@@ -79,8 +79,8 @@ def _try(loaded: Consumption, samples: Iterable[Amounts], capacity: Amounts) -> 
 def _check_charge(policy: PolicyText, asked: Amounts, charged: Amounts) -> None:
     """Refuses a policy that charges a common request nothing: such a task would wait for ever.
 
-    And one that charges it nothing of what it asks for because whole numbers divide to whole
-    numbers: nobody means that.
+    Also refuses one that charges it nothing of an asset that it asks for because whole numbers
+    divide to whole numbers: nobody means that.
     """
     by_division = [
         (rule, division)
@@ -104,7 +104,7 @@ def _first_division(rule: Rule) -> Node | None:
 
 
 def _in_fractions(rule: Rule, division: Node) -> str:
-    """How a division by a whole number is written that leaves fractions: `; write Cpus / 2.0`."""
+    """Says how to write a division so that it leaves fractions: `; write Cpus / 2.0`."""
     divisor = division.parts[1]
     if not rule.text[divisor.start : divisor.end].isdigit():
         return "; multiply by 1.0 before"
@@ -112,7 +112,7 @@ def _in_fractions(rule: Rule, division: Node) -> str:
 
 
 def problem_with_charges(text: str) -> BadPolicy | None:
-    """Which common request a policy charges nothing that was taken under other rules.
+    """Says which common request is charged nothing by a policy that was taken under other rules.
 
     It is tried on a large worker that has all assets that it charges.
     """

@@ -1,4 +1,4 @@
-"""A policy with a name, and whom it is for. Only managers can evaluate it."""
+"""A policy with a name, and the workers that it is for. Only managers can evaluate it."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class NamedPolicy:
         return is_true(self._workers.evaluate(Ad(worker_ad(ad, jid))))
 
     def amounts(self, asked: Amounts, capacity: Amounts) -> Amounts | Spoiled:
-        """What a task is charged: see `Consumption.amounts`."""
+        """Computes what a task is charged: see `Consumption.amounts`."""
         return self._consumption.amounts(asked, capacity)
 
     def cost(self, charged: Amounts, capacity: Amounts) -> float | Spoiled:
-        """What a match costs: see `Consumption.cost`."""
+        """Computes what a match costs: see `Consumption.cost`."""
         return self._consumption.cost(charged, capacity)

@@ -19,7 +19,7 @@ from kestrelctl.core.policies.bad_policy import BadPolicy
 #: The longest policy, in characters.
 MAX_CHARACTERS = 20_000
 
-#: What HTCondor charges of the assets that every machine has, once `CONSUMPTION_POLICY = True`.
+#: HTCondor's charges of the assets that every machine has, once `CONSUMPTION_POLICY = True`.
 HTCONDOR_DEFAULTS = {
     "cpus": "quantize(TARGET.RequestCpus, {1})",
     "memory": "quantize(TARGET.RequestMemory, {128})",
@@ -53,7 +53,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class PolicyText(msgspec.Struct, frozen=True):
-    """What a policy says.
+    """The content of a policy.
 
     Attributes:
         text: as it was written.
@@ -82,7 +82,7 @@ def read(text: str) -> PolicyText:
     weight: Rule | None = None
     by_default = False
     place = 0
-    # A line that is continued stays as long as it is: so places stay true.
+    # A continued line keeps its length, so that places stay true.
     for line in text.replace("\\\n", "  ").split("\n"):
         start, place = place, place + len(line) + 1
         if not line.strip() or line.lstrip().startswith("#"):

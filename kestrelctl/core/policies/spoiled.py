@@ -1,4 +1,4 @@
-"""What came out of a policy that is no amount."""
+"""A result of a policy that is no amount."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the expressions of a policy may name: assets, and what was asked of them.
+"""The names that expressions of a policy may use: assets, and what was asked of them.
 
 All this is known from the text, without evaluating anything.
 """
@@ -18,7 +18,7 @@ CONSUMPTION = "consumption"
 
 
 def check_words(policy: PolicyText, assets: Collection[str] = ()) -> None:
-    """Holds the names in a policy against what there is.
+    """Checks the names in a policy against those that exist.
 
     Args:
         assets: that are known beside the common ones and those that the policy charges.

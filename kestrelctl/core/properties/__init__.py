@@ -1,1 +1,1 @@
-"""What workers tell of their hosts: its types, what changed of it, and what it adds up to."""
+"""Properties of workers' hosts: their types, what changed of them, and what they add up to."""

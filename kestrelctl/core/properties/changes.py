@@ -36,12 +36,12 @@ class PropertyTable:
         return bool(self._untold)
 
     def tell_changes(self) -> dict[str, PropertyReading]:
-        """What has changed since anything was last told, in the order of names."""
+        """Returns what has changed since anything was last told, in the order of names."""
         changes = {name: self._readings[name] for name in sorted(self._untold)}
         self._untold.clear()
         return changes
 
     def tell_all(self) -> dict[str, PropertyReading]:
-        """Everything, in the order of names: for those who know nothing yet."""
+        """Returns everything, in the order of names, for those who know nothing yet."""
         self._untold.clear()
         return {name: self._readings[name] for name in sorted(self._readings)}

@@ -1,19 +1,18 @@
-"""Which commands may be run on a worker's machine: definitions, from the text of an INI file."""
+"""Commands that may be run on a worker's machine: definitions, from the text of an INI file."""
 
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 from typing import TypeAlias
 
 import msgspec
 
-from kestrelctl.core.ini_sections import ini_sections
+from kestrelctl.core.ini_sections import IniSection, ini_sections
 from kestrelctl.core.properties.reading import RETURN_TYPES, PropertyValue, read_printed
 from kestrelctl.errors import UsageError
 
-#: A worker may offer so many, each with so many parameters.
+#: The most commands that a worker may offer, and the most parameters of each.
 MOST_COMMANDS = 100
 MOST_PARAMETERS = 20
 USUAL_SECONDS = 30.0
@@ -69,7 +68,7 @@ def _is_number(word: str) -> bool:
 
 
 def must_fit(command: str, parameters: Parameters, values: Mapping[str, PropertyValue]) -> None:
-    """Says what is wrong with values for a command.
+    """Refuses values that do not fit a command.
 
     Raises:
         UsageError: one is missing, too many, or of another type.
@@ -126,51 +125,31 @@ def read_commands(text: str, source: str) -> list[CommandDefinition]:
     Raises:
         UsageError: it cannot be read; the message names the file and the section.
     """
-    found = []
-    for name, fields in ini_sections(text, source, MOST_COMMANDS).items():
-        try:
-            found.append(_command(name, fields))
-        except UsageError as error:
-            raise UsageError(
-                f"{source}, section [{name[:80]}]: {error.message}",
-                cause=error.cause,
-                hint=error.hint,
-            ) from None
-    return found
+    return [each.made(_command) for each in ini_sections(text, source, MOST_COMMANDS)]
 
 
-def _command(name: str, said: Mapping[str, str]) -> CommandDefinition:
-    if not _NAME.fullmatch(name):
-        raise UsageError(
-            "this cannot be the name of a command", hint="small letters, digits, - and _, up to 64"
+def _command(section: IniSection) -> CommandDefinition:
+    if not _NAME.fullmatch(section.name):
+        raise section.wrong(
+            "this cannot be the name of a command", "small letters, digits, - and _, up to 64"
         )
-    for key in said:
-        if key not in _KEYS:
-            raise UsageError(f"there is no {key[:80]!r}", hint=f"there are {', '.join(_KEYS)}")
-    try:
-        words = tuple(shlex.split(said.get("command", "")))
-    except ValueError as error:
-        raise UsageError("command cannot be read", cause=str(error)) from None
+    section.only(_KEYS)
+    words = section.words("command")
     if not words or not words[0].startswith("/") or _FIELD.search(words[0]):
-        raise UsageError(
-            "command does not say where the program is", hint="command = /usr/bin/touch {file}"
+        raise section.wrong(
+            "command does not say where the program is", "command = /usr/bin/touch {file}"
         )
-    parameters = _parameters(said.get("parameters", ""))
+    parameters = _parameters(section.text("parameters"))
     for word in words:
         for field in _FIELD.findall(word):
             if field not in dict(parameters):
-                raise UsageError(f"{{{field}}} is no parameter", hint=f"parameters = {field}:str")
-    return_type = said.get("return_type", "").strip()
-    if return_type not in ("", *RETURN_TYPES):
-        raise UsageError(
-            f"return_type is {return_type!r}", hint=f"one of {', '.join(RETURN_TYPES)}"
-        )
+                raise section.wrong(f"{{{field}}} is no parameter", f"parameters = {field}:str")
     return CommandDefinition(
-        name=name,
+        name=section.name,
         words=words,
         parameters=parameters,
-        return_type=return_type,
-        timeout_seconds=_seconds(said.get("timeout", str(USUAL_SECONDS))),
+        return_type=section.one_of("return_type", ("", *RETURN_TYPES)),
+        timeout_seconds=section.seconds("timeout", 1.0, LONGEST_SECONDS, USUAL_SECONDS),
     )
 
 
@@ -187,12 +166,3 @@ def _parameters(text: str) -> Parameters:
     if len(found) > MOST_PARAMETERS:
         raise UsageError(f"{len(found)} parameters", cause=f"a command has {MOST_PARAMETERS}")
     return tuple(found.items())
-
-
-def _seconds(text: str) -> float:
-    reading = read_printed(text.encode(), "float", 0.0)
-    if not isinstance(reading.value, float) or not 1.0 <= reading.value <= LONGEST_SECONDS:
-        raise UsageError(
-            f"timeout = {text[:80]!r} is no time", hint=f"seconds, from 1 to {LONGEST_SECONDS:.0f}"
-        )
-    return reading.value

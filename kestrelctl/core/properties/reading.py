@@ -6,10 +6,12 @@ import math
 import re
 from dataclasses import dataclass
 
+from kestrelctl.core.ini_sections import SWITCHES
+
 PropertyValue = int | float | str | bool
 
 RETURN_TYPES = ("int", "float", "str", "bool")
-#: A text may be so long.
+#: The longest text that is a value.
 MOST_TEXT_BYTES = 1_024
 #: Larger numbers could not be added up.
 LARGEST_FLOAT = 1e300
@@ -17,15 +19,11 @@ LARGEST_INT = 2**63 - 1
 MOST_REASON_CHARACTERS = 200
 _INT = re.compile(r"[+-]?[0-9]{1,19}")
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
-_BOOLS = {
-    **dict.fromkeys(("true", "yes", "on", "1"), True),
-    **dict.fromkeys(("false", "no", "off", "0"), False),
-}
 
 
 @dataclass(frozen=True, slots=True)
 class PropertyReading:
-    """What was read of a property, and when.
+    """A reading of a property, and its time.
 
     Attributes:
         at: seconds since the epoch, by the worker's clock.
@@ -47,13 +45,13 @@ class PropertyReading:
 
 
 def missing_reading(at: float, reason: str) -> PropertyReading:
-    """A reading that gave no value; of the reason one short printable line is kept."""
+    """A reading that gave no value; one short printable line of the reason is kept."""
     line = " ".join("".join(c if c.isprintable() else " " for c in reason).split())
     return PropertyReading(at, None, line[:MOST_REASON_CHARACTERS] or "no reason was given")
 
 
 def read_printed(printed: bytes, return_type: str, at: float) -> PropertyReading:
-    """What a plugin printed, as a value of the type; anything else is a missing value."""
+    """Reads what a plugin printed as a value of the type; anything else is a missing value."""
     try:
         text = printed.decode().strip()
     except UnicodeDecodeError:
@@ -71,10 +69,10 @@ def _value(text: str, return_type: str) -> PropertyValue | None:
         number = int(text) if _INT.fullmatch(text) else None
         return number if number is not None and abs(number) <= LARGEST_INT else None
     if return_type == "float":
-        # What is longer than a value may be is not even looked through.
+        # A text that is longer than a value may be is not even looked through.
         fits = len(text) <= MOST_TEXT_BYTES and _FLOAT.fullmatch(text)
         amount = float(text) if fits else math.inf
         return amount if abs(amount) <= LARGEST_FLOAT else None
     if return_type == "bool":
-        return _BOOLS.get(text.lower())
+        return SWITCHES.get(text.lower())
     return text if text.isprintable() and len(text.encode()) <= MOST_TEXT_BYTES else None

@@ -12,7 +12,7 @@ _NONE: dict[str, PropertyReading] = {}
 
 
 class Readings:
-    """What each worker has told, by its address."""
+    """The readings that each worker has told, by its address."""
 
     def __init__(self) -> None:
         self._told: dict[str, dict[str, PropertyReading]] = {}
@@ -22,13 +22,13 @@ class Readings:
     ) -> frozenset[str]:
         """Takes in what a worker tells.
 
-        What it tells of more properties than one may have is left out.
+        Properties beyond the most that a worker may have are left out.
 
         Args:
             anew: what it told before does not count any more.
 
         Returns:
-            The names of those whose values are others than before.
+            The names of the properties whose values have changed.
         """
         before = self._told.get(worker, _NONE)
         told = {} if anew else dict(before)
@@ -43,24 +43,24 @@ class Readings:
         )
 
     def forget(self, worker: str) -> None:
-        """A worker has gone."""
+        """Forgets a worker that has gone."""
         self._told.pop(worker, None)
 
     def of(self, worker: str) -> Mapping[str, PropertyReading]:
-        """All of one worker."""
+        """All readings of one worker."""
         return self._told.get(worker, _NONE)
 
     def values_of(self, worker: str) -> dict[str, PropertyValue]:
-        """Those of one worker that have a value."""
+        """The values of one worker's properties, without those that have none."""
         told = self._told.get(worker, _NONE)
         return {name: each.value for name, each in told.items() if each.value is not None}
 
     def names(self, workers: Iterable[str]) -> list[str]:
-        """All that any of these workers has told of, in order."""
+        """The properties that any of these workers has told of, in order."""
         return sorted({name for worker in workers for name in self._told.get(worker, _NONE)})
 
     def summary(self, name: str, workers: Iterable[str]) -> PropertySummary:
-        """What a property of these workers adds up to; those that do not tell of it miss it."""
+        """Sums up a property of these workers; those that do not tell of it miss it."""
         return summary_of(self._told.get(worker, _NONE).get(name) for worker in workers)
 
 

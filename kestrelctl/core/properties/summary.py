@@ -1,4 +1,4 @@
-"""One property over many workers: how many have it, and between what it lies."""
+"""One property over many workers: how many have it, and its least, mean and greatest value."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PropertySummary(msgspec.Struct, frozen=True):
 
 
 def summary_of(readings: Iterable[PropertyReading | None]) -> PropertySummary:
-    """The sum of what a group's workers say of one property; None for one that says nothing."""
+    """Sums up what a group's workers say of one property; None stands for one that says nothing."""
     count = missing = 0
     numbers: list[float] = []
     for reading in readings:

@@ -1,1 +1,1 @@
-"""Which task goes where, and why not: demand and supply, and the plan that joins them."""
+"""Scheduling: demand and supply, the plan that joins them, and the reasons why tasks wait."""

@@ -1,4 +1,4 @@
-"""How many workers each clause of an expression leaves: for a job that waits."""
+"""Counts the workers that each clause of an expression leaves to a job that waits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kestrelctl.core.model.worker.matching_ads import in_lower_case, job_ad, wor
 from kestrelctl.core.scheduling.expression_answers import Side, comes_to, names_asked
 from kestrelctl.core.scheduling.judgement import clause_texts, side, values_in
 
-#: Of so many different `start` expressions the clauses are shown: those of most workers.
+#: The most `start` expressions whose clauses are shown: those that most workers have.
 MOST_STARTS = 5
 #: The most clauses that are shown of an expression.
 MOST_CLAUSES = 50
@@ -36,7 +36,7 @@ class Crowd:
 def clause_counts(job: Job, crowds: Mapping[WorkerClass, Crowd]) -> list[ClauseCount]:
     """The clauses of the job's requirements, then of the workers' starts, in their order.
 
-    Evaluated once for each class, however many workers it has.
+    Each clause is evaluated once for each class, however many workers it has.
     """
     known = {cls: crowd for cls, crowd in crowds.items() if cls.ad_known}
     found: list[ClauseCount] = []
@@ -55,7 +55,7 @@ def clause_counts(job: Job, crowds: Mapping[WorkerClass, Crowd]) -> list[ClauseC
 def _counts(
     by: Reason, text: str, job: Job, crowds: Mapping[WorkerClass, Crowd]
 ) -> list[ClauseCount]:
-    """The clauses of one expression, held against these classes."""
+    """The clauses of one expression, evaluated with these classes."""
     try:
         clauses = clause_texts(text)[:MOST_CLAUSES]
     except BadExpression:
@@ -98,9 +98,9 @@ def _counts(
 
 
 class _Asked:
-    """What clauses of one side come to, of a job and many kinds of workers.
+    """The answers to clauses of one side, for a job and many kinds of workers.
 
-    Each is evaluated once for all kinds that agree in what it refers to.
+    A clause is evaluated once for all kinds that agree in what it refers to.
 
     Args:
         by: REQUIREMENTS or START: whose clauses they are.
@@ -113,7 +113,7 @@ class _Asked:
         self._columns: dict[str, Sequence[object]] = {}
 
     def answers(self, clause: str) -> tuple[list[bool], list[bool]]:
-        """With which kinds a clause is true, and with which it is undefined."""
+        """Tells with which kinds a clause is true, and with which it is undefined."""
         start = self._by is Reason.START
         keys = self._values(names_asked(clause, own=start))
         true: dict[object, bool] = {}
@@ -127,7 +127,7 @@ class _Asked:
         return [true[key] for key in keys], some_undefined
 
     def _values(self, names: list[str]) -> Sequence[object]:
-        """What each kind has of these attributes."""
+        """Returns the values of these attributes, for each kind."""
         for name in names:
             if name not in self._columns:
                 self._columns[name] = _told_apart([k.attributes.get(name) for k in self._kinds])

@@ -1,9 +1,9 @@
-"""What waits: jobs with tasks that may be handed out, in the order in which they get workers.
+"""The demand: jobs with tasks that may be handed out, in the order in which they get workers.
 
-Priority first; at one priority the user who runs the least for his share (`jobs.fair_share`); of
-one user the job that came first. What a user has waiting at one priority is a *turn*. Where a turn
-comes changes with each task that begins or ends anywhere; nothing has to be moved for that: turns
-are few, and a plan sorts them.
+The highest priority goes first; at one priority, the user who runs the least for his share
+(`jobs.fair_share`); of one user, the job that came first. The jobs of one user that wait at one
+priority are a *turn*. The place of a turn changes with each task that begins or ends anywhere;
+nothing has to be moved for that: turns are few, and a plan sorts them.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.worker.matching_ads import JOB_ATTRIBUTES, job_facts
 from kestrelctl.core.model.worker.significance import Facts, Significance
 
-#: How many shapes may be known that nobody has any more, at the least.
+#: At least so many shapes that nobody has any more may be known.
 SPARE_SHAPES = 64
 
 _order = attrgetter("order")
 
-#: Jobs of one user, priority and shape, each behind its place.
+#: Jobs of one user, priority and shape, each with its place before it.
 Line = list[tuple[Order, Job]]
 
 
 class Turn:
-    """What one user has waiting at one priority.
+    """The jobs of one user that wait at one priority.
 
     Attributes:
         lines: shape -> his jobs that ask like that, in order.
@@ -55,14 +55,14 @@ class Turn:
 
     @property
     def order(self) -> tuple[int, float, float]:
-        """Where it comes now among other turns: the lowest first."""
+        """Its present place among other turns: the lowest goes first."""
         return (-self.priority, self.sharer.held_for_share, self.sharer.handed)
 
 
 class Demand:
     """Jobs with takeable tasks, by priority, user and shape.
 
-    However many jobs wait, workers are held against shapes, never against jobs.
+    Workers are compared with shapes, never with jobs, however many jobs wait.
 
     Args:
         sharers: all users.
@@ -94,7 +94,7 @@ class Demand:
         return bool(self._turns)
 
     def turns(self) -> Iterable[Turn]:
-        """What each user has waiting at each priority."""
+        """Returns the turns of all users at all priorities."""
         return self._turns.values()
 
     def jobs(self) -> Iterator[Job]:
@@ -105,7 +105,7 @@ class Demand:
                     yield job
 
     def in_order(self) -> Iterator[Job]:
-        """The same in the order of the queue, as far as one looks."""
+        """The same jobs in the order of the queue, found while the caller iterates."""
         turns = sorted(self._turns.values(), key=_order)
         for _, equal in groupby(turns, key=_order):
             lines = [line for turn in equal for line in turn.lines.values()]
@@ -117,7 +117,7 @@ class Demand:
         return [shape for shape in self.shapes if shape.bit & self.waiting]
 
     def order(self, job: Job) -> Order:
-        """Where a job comes now among all: the lower first."""
+        """Returns the present place of a job among all jobs: the lowest goes first."""
         whole = job.whole
         sharer = whole.sharer
         return (-whole.precedence, sharer.held_for_share, sharer.handed, *_place(whole))
@@ -126,8 +126,8 @@ class Demand:
         """Puts a job in, takes it out, or moves it, as it now is.
 
         Returns:
-            Whether another job is the first of its line now, and that is not because the one before
-            went out: then workers that had no room for that may have room for this.
+            Whether another job is the first of its line now, though the one before has not gone
+            out: then workers that had no room for that one may have room for this one.
         """
         job.takeable = takeable(job)
         if job.takeable <= 0:
@@ -229,11 +229,11 @@ class Demand:
         return shape
 
     def facts_of(self, spec: JobSpec, owner: str) -> Facts:
-        """What of a job's ad expressions ask, beside what it asks for itself."""
+        """The facts of a job's ad that expressions ask for, beside the job's own request."""
         return self.significance.of(job_facts(spec, owner)) if self.significance else ()
 
     def reshape(self, jobs: Iterable[Job]) -> None:
-        """Gives jobs the shapes that they have now that other attributes or tokens matter."""
+        """Gives jobs their new shapes after other attributes or tokens have come to matter."""
         for line in (line for job in jobs for line in job.lines()):
             shape = self.shape_of(line.asks, line.owner)
             if shape is line.shape:
@@ -252,7 +252,7 @@ class Demand:
     def forget_shapes(self, used: set[Shape]) -> None:
         """Drops all shapes but these, which get other places in sets of shapes.
 
-        Who keeps such sets forgets them (`Supply.forget_shapes`).
+        Whoever keeps such sets has to forget them (`Supply.forget_shapes`).
         """
         self._by_key = {key: shape for key, shape in self._by_key.items() if shape in used}
         self._shapes_at_most = 2 * max(len(self._by_key), SPARE_SHAPES)
@@ -285,8 +285,8 @@ class Demand:
 def is_short(job: Job, config: Config) -> bool:
     """Whether a job's tasks are expected to be short: then some may wait at a worker for others.
 
-    None that holds tokens does: others could use these meanwhile. Nor does a member of a job that
-    spans workers: the others would wait for it.
+    A task that holds tokens never waits there: others could use these meanwhile. Nor does a member
+    of a job that spans workers: the other members would wait for it.
     """
     if job.shape.tokens or job.shape.span > 1:
         return False
@@ -297,7 +297,8 @@ def is_short(job: Job, config: Config) -> bool:
 
 
 def _place(job: Job) -> Order:
-    """Where a job comes among those of its user and priority: first come, first served; one whose
-    tasks keep failing lets others by.
+    """Returns the place of a job among those of its user and priority.
+
+    First come, first served; but a job whose tasks keep failing lets others go first.
     """
     return (job.line, job.id)

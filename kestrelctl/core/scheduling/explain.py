@@ -1,4 +1,4 @@
-"""Why a job's tasks wait, told for people."""
+"""Explains to people why a job's tasks wait."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Iterable
 import msgspec
 
 from kestrelctl.core.jobs.gates import passing, takeable
-from kestrelctl.core.jobs.job import Job, Standing
+from kestrelctl.core.jobs.job import Gate, Job, Standing
 from kestrelctl.core.jobs.quota import counted
-from kestrelctl.core.jobs.stored_bytes import HOUR_SECONDS, StoredBytes
 from kestrelctl.core.jobs.tokens import KeptTokens, Tokens
 from kestrelctl.core.members.availability import closed
 from kestrelctl.core.members.worker import Worker
@@ -23,7 +22,7 @@ from kestrelctl.core.model.refusal import (
     Refusal,
     refuse,
 )
-from kestrelctl.core.model.worker.assets import MILLI, describe, four_digits
+from kestrelctl.core.model.worker.assets import MILLI, describe
 from kestrelctl.core.model.worker.clause_count import ClauseCount
 from kestrelctl.core.model.worker.own_tags import first_own
 from kestrelctl.core.scheduling.clauses import Crowd, clause_counts
@@ -33,7 +32,7 @@ from kestrelctl.core.scheduling.match import Terms, match
 from kestrelctl.core.scheduling.reservation import room_kept
 from kestrelctl.core.scheduling.supply import Supply
 
-#: With more tasks under way than this, nobody waits for them to be walked through.
+#: The tasks of a job are walked through only if fewer than this are under way.
 MOST_LOOKED_AT = 100_000
 
 
@@ -46,7 +45,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a job's tasks wait.
+    """The reasons why a job's tasks wait.
 
     Attributes:
         job_reasons: what holds the job back whatever workers there are.
@@ -76,9 +75,9 @@ def explain(
     store_error: str,
     now: float,
 ) -> Explanation:
-    """Holds a job against itself, the other jobs and every worker.
+    """Explains why a job's tasks wait, by the job itself, the other jobs and every worker.
 
-    Workers are held against what the first of its lines with waiting tasks asks for.
+    Workers are compared with what the first of its lines with waiting tasks asks for.
 
     Args:
         jobs, workers: all that the pool knows.
@@ -145,7 +144,7 @@ def explain(
 
 
 def _as_close_as_it_is(why: Refusal, shape: Shape, cls: WorkerClass) -> Refusal:
-    """That tags are missing, closer to a match if the job could do without all of them there.
+    """Rates missing tags as closer to a match if the job could do without all of them there.
 
     Tags come first on the ladder. Without this, a worker that is wrong in other ways would be
     called closer than one that lacks only what a way of submitting the job asks for.
@@ -161,18 +160,11 @@ def _as_close_as_it_is(why: Refusal, shape: Shape, cls: WorkerClass) -> Refusal:
 def _job_reasons(job: Job, backoff_until: float | None, now: float) -> list[Refusal]:
     found: list[Refusal] = []
     may_go, gate = passing(next((line for line in job.lines() if line.waiting), job))
+    closed = next((each for each in job.gates if _is_told(each, job, gate)), None)
     if job.cancelling:
         found.append(Refusal(Reason.CANCELLING))
-    elif job.hold is not None:
-        why = f": {job.hold.reason}" if job.hold.reason else ""
-        found.append(Refusal(Reason.HELD, found=f"by {job.hold.by}{why}"))
-    elif gate is Reason.PARENTS and job.parents is not None:
-        found.append(Refusal(gate, found=job.parents.told()))
-    elif gate is Reason.MAX_STORED:
-        found.append(_max_stored(job.sharer.stored, now))
-    elif gate is Reason.MAX_RUNNING and not may_go:
-        limit = f"at most {job.spec.max_running}"
-        found.append(Refusal(gate, wanted=limit, found=f"{job.running}"))
+    elif closed is not None and (closed.always_told or not may_go):
+        found.append(closed.tells(job, now))
     elif gate is Reason.QUOTA and not may_go:
         asked = counted(job.shape.request, job.shape.tokens)
         refusals = [quota.refusal(asked) for quota in job.sharer.quotas]
@@ -208,22 +200,17 @@ def _job_reasons(job: Job, backoff_until: float | None, now: float) -> list[Refu
     return found
 
 
-def _max_stored(stored: StoredBytes, now: float) -> Refusal:
-    """How much a user has in the file share, of how much, and when less of it counts."""
-    found = f"{_mebibytes(stored.total_bytes)} stored"
-    end = stored.first_end()
-    if end is not None:
-        found += f", less in {max(0.0, end - now) / HOUR_SECONDS:,.1f} h"
-    wanted = f"less than {_mebibytes(stored.limit_bytes or 0)}"
-    return Refusal(Reason.MAX_STORED, wanted=wanted, found=found)
+def _is_told(gate: Gate, job: Job, first: Reason | None) -> bool:
+    """Whether a gate holds the tasks of a job back and, if several do, is the one to tell.
 
-
-def _mebibytes(size_bytes: int) -> str:
-    return f"{four_digits(size_bytes / (1 << 20))} MiB"
+    Args:
+        first: the reason of the first gate that lets the fewest pass.
+    """
+    return gate.limit(job) == 0 if gate.always_told else gate.reason is first
 
 
 def _lacking_tokens(shape: Shape, tokens: Tokens) -> list[Refusal]:
-    """Of which tokens of the pool too few are free for a task, or for all that start together."""
+    """Finds the pool's tokens that are too few for a task, or for all that start together."""
     found: list[Refusal] = []
     for name, of_one in shape.tokens.items():
         wanted = of_one * shape.span

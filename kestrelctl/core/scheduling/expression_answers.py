@@ -1,8 +1,8 @@
-"""What an expression of one side comes to beside the other side: asked once, and remembered.
+"""Evaluates expressions of one side beside the other side, and remembers the answers.
 
-It depends on nothing but the values of the attributes that it refers to. Sides that agree in these
-get one answer, of whatever classes and shapes they are. The library is given one ad with these
-values under names of their own: to look into two ads takes it 20 times as long.
+An answer depends on nothing but the values of the attributes that the expression refers to. Sides
+that agree in these get one answer, of whatever classes and shapes they are. The library is given
+one ad with these values under names of their own: to look into two ads takes it 20 times as long.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from kestrelctl.core.classad.evaluation import Ad, Answer, Attribute, Expression
 from kestrelctl.core.classad.syntax import Node, parse, references
 from kestrelctl.core.model.worker.matching_ads import Attributes
 
-#: So many answers are remembered in all: what a few clauses come to beside 10,000 kinds of workers.
+#: The most answers that are remembered: enough for a few clauses beside 10,000 kinds of workers.
 MOST_ANSWERS = 100_000
-#: Of so many texts it is remembered how they are read.
+#: The most expressions that are remembered in parsed form.
 MOST_TEXTS = 2_048
 
-#: Of each attribute that is asked: the kind of its value, the value; None for none.
+#: For each attribute that is asked: the type of its value, then the value; None if it has none.
 _Found: TypeAlias = tuple[type | Attribute | None, ...]
 
 
@@ -38,16 +38,16 @@ class Side:
 
 
 def comes_to(text: str, mine: Side, target: Side) -> Answer:
-    """What an expression of one side comes to.
+    """Evaluates an expression of one side.
 
-    As HTCondor matches, a name without a scope is looked up in one's own ad; if it has no such
-    attribute, in the other side's.
+    As in HTCondor's matches, a name without a scope is looked up in the side's own ad; if that has
+    no such attribute, in the other side's.
 
     Args:
         mine: the side whose expression it is.
 
     Returns:
-        Its value; a failure, too, if it is no expression: it was taken under other rules.
+        Its value; a failure, too, if the text is no expression: other rules had accepted it.
     """
     found: list[type | Attribute | None] = []
     try:
@@ -77,7 +77,7 @@ def names_asked(text: str, *, own: bool) -> list[str]:
 
 @lru_cache(maxsize=MOST_TEXTS)
 def nodes_asked(text: str) -> list[Node]:
-    """Where an expression refers to attributes.
+    """Returns the nodes of an expression that refer to attributes.
 
     Raises:
         BadExpression: it is none.

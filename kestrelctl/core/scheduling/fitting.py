@@ -1,10 +1,10 @@
-"""Which of many shapes fit into what a worker has free: one look for each asset, not each shape.
+"""Finds the shapes that fit into a worker's free room: one look for each asset, not each shape.
 
-For each asset the amounts that are asked are sorted, and behind each stands the set of shapes that
-ask for no more than that. What fits is what is in the sets of all assets.
+For each asset the amounts that shapes ask for are sorted, each with the set of shapes that ask for
+no more than that. The shapes that fit are those in the sets of all assets.
 
-Most classes charge what is asked for (`WorkerClass.as_asked`): for all of these one such table is
-enough, and it tells which shapes they can run, too.
+Most classes charge what is asked for (`WorkerClass.as_asked`): one such table is enough for all of
+these, and it also tells which shapes they can run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Fitting:
     """Shapes, with what each is charged.
 
     Args:
-        claims: of each shape (its bit) the claim.
+        claims: the bit of each shape, and its claim.
     """
 
     __slots__ = ("_all", "_by_asset")
@@ -43,7 +43,7 @@ class Fitting:
             self._by_asset.append((asset, amounts, sets))
 
     def into(self, free: Amounts) -> int:
-        """The set of shapes of which a task fits, as far as amounts tell: units are not seen."""
+        """The set of shapes of which one task fits by its amounts: units are not looked at."""
         found = self._all
         for asset, amounts, sets in self._by_asset:
             amount = free.get(asset, 0)
@@ -56,8 +56,7 @@ class AskedFitting:
 
     Attributes:
         table: of all of them.
-        by_size: the set of those that nothing but tags and amounts keep from a worker of the pool's
-            own.
+        by_size: the set of those that only tags and amounts keep from a worker of the pool's own.
     """
 
     __slots__ = ("_known", "_staying", "_tagged", "by_size", "table")
@@ -66,7 +65,7 @@ class AskedFitting:
         self.forget()
 
     def forget(self) -> None:
-        """Knows no shapes any more: they have other places in sets now."""
+        """Forgets all shapes: they have other places in sets now."""
         self._known = 0
         self._tagged: dict[frozenset[str], int] = {}
         self.by_size = self._staying = 0
@@ -91,7 +90,7 @@ class AskedFitting:
         self.table = Fitting((shape.bit, shape.claim) for shape in shapes)
 
     def runs_on(self, cls: WorkerClass) -> int:
-        """The set of those `by_size` that workers of a class can run that charges as asked."""
+        """The set of those `by_size` that run on workers of a class that charges as asked."""
         found = self.by_size & self.table.into(cls.capacity)
         if cls.distance_seconds:
             found &= ~self._staying

@@ -131,7 +131,7 @@ class Flow(Generic[D, S]):
         return sent
 
     def flows(self) -> dict[tuple[D, S], int]:
-        """How much of which demand flows to which supplier; none that is zero."""
+        """Returns how much of each demand flows to each supplier; zeros are left out."""
         flowing = {pair: self._left[arc + 1] for pair, arc in self._between.items()}
         return {pair: amount for pair, amount in flowing.items() if amount}
 

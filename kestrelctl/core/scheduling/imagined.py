@@ -1,7 +1,7 @@
-"""Whether tasks could run on a worker that is not there: one that a neighbour speaks of.
+"""Tells whether tasks could run on a worker that is not there: one that a neighbour speaks of.
 
-Nothing of the pool changes by the question. In particular no class comes to be, and the expression
-of such a worker does not tell jobs apart.
+The question changes nothing in the pool. In particular it makes no class, and the expression of
+such a worker does not tell jobs apart.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from kestrelctl.core.policies.in_force import PoliciesInForce
 from kestrelctl.core.policies.named_policy import NamedPolicy
 from kestrelctl.core.scheduling.match import match
 
-#: Of so many such workers it is kept what they are like.
+#: The most such workers that are remembered.
 MOST_KEPT = 1_000
 
 
 class ImaginedWorkers:
-    """Holds shapes against workers that are not there."""
+    """Compares shapes with workers that are not there."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[int, str, str, NamedPolicy | None], _Imagined] = {}
@@ -35,13 +35,13 @@ class ImaginedWorkers:
         of_jobs: Significance,
         policies: PoliciesInForce,
     ) -> Refusal | None:
-        """Why tasks of a shape could never run on such a worker; None if they could.
+        """Tells why tasks of a shape could never run on such a worker; None if they could.
 
         Args:
             ad, jid: what it would say of itself, and where it would be.
-            of_jobs: of which attributes of jobs shapes tell. If its `start` asks for others, nobody
-                can say what it comes to before it is there: then it refuses nothing.
-            policies: that would be in force there.
+            of_jobs: the attributes of jobs that shapes tell of. If the worker's `start` asks for
+                others, nobody can evaluate it before the worker is there: then it refuses nothing.
+            policies: those of the pool; one may be in force there.
         """
         start = ad.start
         if start and not of_jobs.covers(interests_of(start).others):
@@ -71,7 +71,7 @@ class _Imagined:
         self._latest: tuple[Shape, Refusal | None] | None = None
 
     def refusal(self, shape: Shape) -> Refusal | None:
-        """Why tasks of a shape could never run there; the latest answer is kept."""
+        """Tells why tasks of a shape could never run there; the latest answer is kept."""
         if self._latest is None or self._latest[0] is not shape:
             found = match(shape, self._cls)
             self._latest = shape, found if isinstance(found, Refusal) else None

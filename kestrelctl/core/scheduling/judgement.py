@@ -1,4 +1,4 @@
-"""What the expressions of a shape and a class say of each other.
+"""Evaluates the expressions of a shape and of a class with each other's ad.
 
 HTCondor's rules: `requirements` sees the job as `MY` and the worker as `TARGET`, `start` the other
 way round; each must come to true or to a number other than 0. A `rank` that comes to no number
@@ -28,7 +28,7 @@ SHOWN_CHARACTERS = 200
 
 
 Party: TypeAlias = Shape | WorkerClass
-#: Without True and False, of which there are no others like them.
+#: The types of values that may stand for others like them; True and False never do.
 _NUMBERS = (int, float)
 
 
@@ -41,7 +41,7 @@ def side(party: Party) -> Side:
 
 
 def expressions_refuse(shape: Shape, cls: WorkerClass) -> Refusal | None:
-    """Why `requirements` or `start` refuse; None if neither does."""
+    """Tells why `requirements` or `start` refuse; None if neither does."""
     why = None
     if shape.requirements:
         why = judge(Reason.REQUIREMENTS, shape.requirements, side(shape), side(cls))
@@ -51,9 +51,7 @@ def expressions_refuse(shape: Shape, cls: WorkerClass) -> Refusal | None:
 
 
 def rank_of(shape: Shape, cls: WorkerClass) -> float | Refusal:
-    """How much tasks of a shape would like to run on workers of a class; or that it cannot be
-    evaluated.
-    """
+    """Evaluates how much tasks of a shape prefer workers of a class; a refusal if that fails."""
     if not shape.rank:
         return 0.0
     found = comes_to(shape.rank, side(shape), side(cls))
@@ -65,8 +63,8 @@ def rank_of(shape: Shape, cls: WorkerClass) -> float | Refusal:
 
 
 def problem_with_evaluation(spec: JobSpec) -> str | None:
-    """Which expression of a job HTCondor's library does not read, or cannot evaluate whatever
-    worker it is held against; None if all is well.
+    """Names the expression of a job that HTCondor's library does not read, or cannot evaluate
+    whatever the worker; None if all is well.
     """
     for name, text in (("requirements", spec.requirements), ("rank", spec.rank)):
         if not text:
@@ -90,7 +88,7 @@ def _fails(name: str, text: str, failure: Failure, *, puts_on_hold: bool) -> Ref
 
 
 def judge(by: Reason, text: str, mine: Side, target: Side) -> Refusal | None:
-    """Why an expression refuses: by the first of its clauses that is not true.
+    """Tells why an expression refuses, by its first clause that is not true; None if it does not.
 
     It is true if all clauses are: the library's `&&`, too, takes numbers other than 0 for true.
 
@@ -127,7 +125,7 @@ def clause_texts(text: str) -> list[str]:
 
 
 def values_in(text: str, mine: Side, target: Side, *, exact: bool = True) -> str:
-    """The attributes of both sides that it refers to, with their values: `Memory = 2048`.
+    """The attributes of both sides that a text refers to, with their values: `Memory = 2048`.
 
     Memory and disk are shown with as many digits as other amounts, in the unit of the ads.
 
@@ -152,8 +150,11 @@ def values_in(text: str, mine: Side, target: Side, *, exact: bool = True) -> str
 
 @lru_cache(maxsize=MOST_TEXTS)
 def _shown(text: str) -> list[tuple[str, str, str, bool]]:
-    """What of an expression is shown with its value, each once: as it is written there, its name,
-    its scope, and whether it is an amount of memory or disk.
+    """Lists the attributes of an expression that are shown with their values, each once.
+
+    Returns:
+        Each as it is written there, its name, its scope, and whether it is an amount of memory or
+        disk.
     """
     found: dict[str, tuple[str, str, str, bool]] = {}
     for node in nodes_asked(text):

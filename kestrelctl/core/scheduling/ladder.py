@@ -1,6 +1,7 @@
-"""Why a task of a shape does not go to a worker: the one ladder of reasons.
+"""The one ladder of reasons why a task of a shape does not go to a worker.
 
-Does it ever fit (`match`), may the worker take anything (`members.availability`), has it room now.
+It asks whether the task ever fits (`match`), whether the worker may take anything
+(`members.availability`), and whether the worker has room now.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from kestrelctl.core.scheduling.supply import ClassSupply, Supply
 
 
 def refusal(worker: Worker, cls: ClassSupply, shape: Shape, now: float) -> Refusal | None:
-    """Why this worker takes no task of the shape now; None if it could."""
+    """Tells why this worker takes no task of the shape now; None if it could."""
     terms = cls.terms(shape)
     if isinstance(terms, Refusal):
         return terms
@@ -69,7 +70,7 @@ def _quarantine(worker: Worker, now: float) -> str:
 def shape_reason(
     shape: Shape, supply: Supply, states: dict[ClassSupply, Counter[str]], now: float
 ) -> Reason:
-    """Why tasks of a shape wait for a worker: the most hopeful of all workers' reasons.
+    """Tells why tasks of a shape wait for a worker: the most hopeful of all workers' reasons.
 
     While nobody is online, that is the reason.
 
@@ -95,7 +96,7 @@ def _reasons(
         return [(terms.reason, terms.closeness)] if cls.members else []
     closed_reasons = [Reason(word) for word, n in states.items() if n and word not in _OPEN]
     if any(states[word] for word in _OPEN):
-        # Those that may take tasks; nobody looks at each unless the shape asks for time.
+        # These may take tasks; each is looked at only if the shape asks for time.
         open_workers = [*cls.hungry.values(), *cls.parked.values()]
         stays = not shape.time_request_seconds or not all(
             is_too_short(worker, shape, now) for worker in open_workers

@@ -1,7 +1,9 @@
-"""What the pool could lend: its own workers, by what they have in common, and what is free of them.
+"""Finds what the pool could lend: its own workers, by what they have in common, and what is free
+of them.
 
-It is asked for many times a second. What workers have in common is found anew only when one comes,
-goes, or says something else of itself; what each lends, only when something has changed at it.
+This is asked for many times a second. What workers have in common is found anew only when one
+comes, goes, or says something else of itself; what each lends, only when something has changed at
+it.
 """
 
 from __future__ import annotations
@@ -73,12 +75,12 @@ class LendableClasses:
         *,
         starts: bool,
     ) -> list[LendableClass]:
-        """What the pool could lend now, by class.
+        """Finds what the pool could lend now, by class.
 
         Args:
             workers: all that the pool knows.
             shapes: all shapes by their place in sets of shapes.
-            waiting: of the pool's own.
+            waiting: what waits of the pool's own.
             now: seconds since the epoch.
             starts: whether anything is handed out now; if not, nothing is free.
         """
@@ -133,13 +135,13 @@ class LendableClasses:
 
 
 class _Group:
-    """Classes of workers that only what expressions ask just now, or a policy, tells apart.
+    """Classes of workers that differ only in a policy, or in what expressions ask for just now.
 
     Attributes:
         ad: what all workers of these say.
         capacity: what each of them has, as far as that is known.
-        lends: of each of them that may take tasks, and is kept for nobody, what is free there.
-        free: that of all together.
+        lends: what is free at each of them that may take tasks and is kept for nobody.
+        free: the sum of that.
         leaving: those that leave at some time, and have nothing to lend from some moment on.
     """
 
@@ -174,9 +176,9 @@ class _Group:
         if not worker.held:
             return self.capacity
         left = worker.free
-        # What waits there is first; and no task goes without a processor.
+        # Tasks that wait there come first; and no task goes without a processor.
         if left.get("cpus", 0) > 0 and len(worker.held) == worker.running:
-            # Below zero is what is free after a shrink.
+            # After a shrink, what is free may be below zero.
             return {name: left[name] for name in self.capacity if left[name] > 0}
         return _NOTHING
 
@@ -219,7 +221,7 @@ def _id(base: ClassKey, start: str) -> str:
 def _common_ad(
     ads: list[WorkerAd], capacity: Amounts, tags: Collection[str], start: str
 ) -> WorkerAd:
-    """What all of these ads say. Workers of one class agree in assets, tags and `start`."""
+    """The ad that says what all of these say; they agree in assets, tags and `start`."""
     first, others = ads[0], ads[1:]
     attributes = {
         name: value

@@ -1,4 +1,4 @@
-"""Whether tasks of a shape can ever run on workers of a class: on what terms, or why not."""
+"""Finds the terms on which tasks of a shape can run on workers of a class, or why they cannot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kestrelctl.core.scheduling.judgement import expressions_refuse, rank_of
 
 
 class Terms:
-    """On what terms tasks of a shape can run on workers of a class.
+    """The terms on which tasks of a shape can run on workers of a class.
 
     Attributes:
         claim: what each attempt is charged.
@@ -36,10 +36,10 @@ class Terms:
 
 
 def match(shape: Shape, cls: WorkerClass) -> Terms | Refusal:
-    """Holds a shape against a class. Tokens are the pool's affair: no worker is asked for any.
+    """Compares a shape with a class. Tokens are the pool's affair: no worker is asked for any.
 
     The amounts that are charged are those that were asked for, unless a policy is in force there;
-    of a shared asset, whole uses.
+    a shared asset is charged in whole uses.
 
     Returns:
         The terms, or the first reason why not: staying at home before missing tags before missing
@@ -94,7 +94,7 @@ def match(shape: Shape, cls: WorkerClass) -> Terms | Refusal:
 
 
 def _too_little(charged: Amounts, cls: WorkerClass, by_policy: str) -> Refusal:
-    """Which asset such workers do not have, or not enough of."""
+    """Names the asset that such workers do not have, or of which they have too little."""
     for asset in sorted(charged):
         if asset not in cls.capacity:
             return refuse(
@@ -113,7 +113,7 @@ def _too_little(charged: Amounts, cls: WorkerClass, by_policy: str) -> Refusal:
 
 
 def _whole_uses(charged: Amounts, cls: WorkerClass) -> Amounts:
-    """Amounts of which those of shared assets are whole uses."""
+    """Rounds the amounts of shared assets up to whole uses."""
     if cls.shared.isdisjoint(charged):
         return charged
     return {

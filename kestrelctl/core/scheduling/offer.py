@@ -1,4 +1,4 @@
-"""What a worker still has room for while a plan fills it."""
+"""The room that a worker still has while a plan fills it."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class Offer:
     def room_for(
         self, job: Job, waiting: int, members: int, terms: Terms, *, ahead: bool, alone: bool = True
     ) -> int:
-        """How many more tasks of a job the worker should get.
+        """Tells how many more tasks of a job the worker should get.
 
-        Those that run at once and, for short tasks, enough behind them to bridge `ahead_seconds`:
-        a worker then never waits for the network. They wait for short tasks only, whosever these
-        are. It is topped up only when half of that is gone, so that messages carry several tasks. A
-        worker that reported nothing for a while is stuck in a long task: nothing is put behind
-        that. Nor is anything if only this worker says that the tasks are short: others run them and
-        have ended none, or the last of theirs was not.
+        It gets those that run at once and, if tasks are short, enough behind them to bridge
+        `ahead_seconds`: then it never waits for the network. Tasks wait for short tasks only,
+        whosever these are. The worker is topped up only when half of that is gone, so that messages
+        carry several tasks. A worker that reported nothing for a while is stuck in a long task:
+        nothing is put behind that. Nor is anything if only this worker says that the tasks are
+        short: others run them and have ended none, or the last that others ended was not short.
 
         Args:
             waiting: tasks of the job that the plan has not given away.
@@ -100,7 +100,7 @@ class Offer:
         return bool(worker.held) and worker.silence.is_stuck(self._now, self._config.stuck_seconds)
 
     def _short_tasks(self) -> int:
-        """How many short tasks run there, or would with what the plan has given."""
+        """Counts the short tasks that run there, or would with what the plan has given."""
         return sum(
             n
             for running in (self.worker.running_of, self._given or {})

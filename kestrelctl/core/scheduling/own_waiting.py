@@ -1,7 +1,7 @@
-"""What waits of the pool's own: tasks that could go at once if there were workers for them.
+"""Counts the pool's own tasks that wait and could go at once if there were workers for them.
 
-Guests are not among it. Neither is what waits for tokens of the pool, or behind a gate or a quota:
-to that no worker would help.
+Tasks of guests are not counted. Nor are those that wait for tokens of the pool, or behind a gate or
+a quota: no worker would help them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from kestrelctl.core.jobs.tokens import TokensLeft
 from kestrelctl.core.model.job.shape import Shape
 from kestrelctl.core.scheduling.demand import Demand, Line
 
-#: Of so many jobs the waiting tasks are counted; each further one counts as one. Who asks does so
-#: many times a second.
+#: The most jobs whose waiting tasks are counted; each further job counts as one task. This is asked
+#: for many times a second.
 MOST_COUNTED = 1_000
 _NEVER = float("-inf")
 
@@ -25,7 +25,7 @@ class OwnWaiting(NamedTuple):
     """Tasks of one user that wait and ask alike, at one priority.
 
     Attributes:
-        old: how many of them are of jobs that have waited since a moment before.
+        old: how many of them are of jobs that have waited since `old_since`, or for longer.
     """
 
     shape: Shape
@@ -64,7 +64,7 @@ class _Count:
         self._looks = MOST_COUNTED
 
     def of(self, line: Line, shape: Shape, sharer: Sharer) -> tuple[int, int]:
-        """How many tasks of a line could go, and how many of those that were looked at are old."""
+        """Counts the tasks of a line that could go, and those that are old as far as it looked."""
         counts = [job.takeable for _, job in islice(line, self._looks)]
         beyond = max(0, len(line) - self._looks)
         old = 0
@@ -80,7 +80,7 @@ class _Count:
         return tasks, min(tasks, old)
 
     def _bounded(self, tasks: int, shape: Shape, sharer: Sharer) -> int:
-        """How many of so many tasks tokens and quotas leave; they are taken from these."""
+        """Tells how many of these tasks tokens and quotas allow; takes what they need from both."""
         if not tasks or not (shape.tokens or sharer.quotas):
             return tasks
         if shape.tokens:

@@ -1,15 +1,15 @@
 """A plan: which tasks go where, and which workers have room for nothing. Pure: it changes nothing
 that it reads.
 
-Filter (which classes can run a shape), fit (what a worker has room for), order (the first turn that
-has something that fits, see `demand`; of that the job that came first), assign (the least flexible
-classes first, and in rounds, so that no worker of these is filled before the others have anything;
-a job with a `rank` gets nothing of a class while one that it prefers has room, and then flexibility
-does not count).
+The steps are: filter (which classes can run a shape), fit (what a worker has room for), order (the
+first turn that has something that fits, see `demand`; of that turn the job that came first), assign
+(the least flexible classes first, and in rounds, so that no worker of these is filled before the
+others have anything; a job with a `rank` gets nothing of a class while one that it prefers has
+room, and then flexibility does not count).
 
-Sets of shapes are integers, a bit for each shape, so that one operation tells what of all that a
-user has waiting fits into what a worker has free. `attempts.hand_out` carries a plan out. What the
-pool lacks for the rest is `shortage`'s question.
+Sets of shapes are integers, a bit for each shape, so that one operation tells which of all the
+shapes that a user has waiting fit into what a worker has free. `attempts.hand_out` carries a plan
+out. `shortage` finds what the pool lacks for the rest.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from kestrelctl.core.scheduling.offer import Offer
 from kestrelctl.core.scheduling.supply import ClassSupply, Supply
 from kestrelctl.core.scheduling.together import Together
 
-#: So many classes are told apart by rank in one plan; those behind them are filled side by side,
-#: the higher ranks first.
+#: The most classes that are told apart by rank in one plan; those behind them are filled side by
+#: side, the higher ranks first.
 MOST_RANKS = 16
 
 
-#: To a worker where some would start at once, short tasks are given in no more parts than these.
+#: A worker where some short tasks would start at once gets them in no more parts than these.
 PARTS = 4
 
 
-#: Of so many jobs that ask alike the waiting tasks are counted; each further one counts as one.
+#: The most jobs that ask alike whose waiting tasks are counted; each further job counts as one.
 MOST_COUNTED = 256
 
 
@@ -60,7 +60,7 @@ class Assignment:
 
 
 class Plan:
-    """What to do about the demand of a moment. It is good until the pool changes.
+    """The plan for the demand of a moment. It is good until the pool changes.
 
     Attributes:
         assignments: for each worker, in the order in which it shall get them.
@@ -175,12 +175,12 @@ class Remnant:
         return found
 
     def _came(self, bit: int) -> Order:
-        """Where the first job of those that ask for this shape comes among the user's others."""
+        """Returns the place, among the user's jobs, of the first that asks for this shape."""
         head = self._heads.get(bit)
         return self.turn.lines[bit][0][0] if head is None else head.place
 
     def take(self, bit: int, n: int, config: Config) -> None:
-        """Gives n tasks away, of the first job of those that ask for this shape."""
+        """Gives away n tasks of the first job that asks for this shape."""
         head = self.head(bit)
         before = head.job
         if not head.take(n):
@@ -191,7 +191,7 @@ class Remnant:
             self.short = self.short | bit if is_short(head.job, config) else self.short & ~bit
 
 
-#: Where a turn comes in a plan: its `Turn.order` with what the plan has given counted, a number
+#: The place of a turn in a plan: its `Turn.order` with what the plan has given counted, a number
 #: of its own, and the turn, or what is left of it.
 Place = tuple[int, float, float, int, Turn | Remnant]
 
@@ -243,7 +243,7 @@ class Planner:
         self._quotas: dict[Quota, Quota] = {}
         self._alike: dict[int, int] = {}
         self._too_large = 0
-        #: What of all that waits can run on workers of each class that is looked at.
+        #: The waiting shapes that can run on workers of each class that is looked at.
         self._usable: dict[ClassSupply, int] = {}
         self._together: Together | None = None
 
@@ -272,8 +272,9 @@ class Planner:
                 return self.found
 
     def _offers_of(self, cls: ClassSupply, usable: int) -> Iterator[Offer]:
-        """What the workers of a class have, besides those that are full. In the first round each is
-        made when its turn comes: of many idle workers few are looked at.
+        """Makes the offers of the workers of a class, without those that are full.
+
+        In the first round each is made when its turn comes: of many idle workers few are looked at.
         """
         into, sated = cls.table().into, self.found.sated
         for worker in cls.hungry.values():
@@ -283,8 +284,8 @@ class Planner:
                 yield Offer(worker, self._config, self._now, self._ahead_per_slot)
 
     def _tiers(self, classes: list[ClassSupply]) -> list[list[ClassSupply]]:
-        """Classes that are filled side by side, those that go first before the others: the pool's
-        own before neighbours', and of these the nearer ones first.
+        """Groups the classes that are filled side by side, in the order in which groups are filled:
+        the pool's own before neighbours', and of these the nearer ones first.
         """
         if len(classes) == 1:
             return [classes]
@@ -340,10 +341,11 @@ class Planner:
         """Gives a worker a share of the first job that it has room for.
 
         Args:
-            usable: what of all that waits can run on workers of its class.
+            usable: the waiting shapes that can run on workers of its class.
 
         Returns:
-            Whether it got one: not yet if the job's rank prefers others; None if there is none.
+            Whether it got one: not yet if the job's rank prefers others; None if it has room for
+            nothing.
         """
         worker = offer.worker
         if offer.wants == 0:
@@ -367,7 +369,7 @@ class Planner:
                 bit = left.first_of(open_)
                 open_ ^= bit
                 if bit & self._spanning:
-                    return False  # Others of its members have yet to find a place, or who is first.
+                    return False  # Its other members, or who is first, have yet to find a place.
                 head = left.head(bit)
                 shape = head.job.shape
                 terms = cls.terms(shape)
@@ -375,7 +377,7 @@ class Planner:
                 before = wanting
                 if closed and left.first_of(closed | bit) != bit:
                     before |= closed
-                # Nothing waits there for what somebody who comes before could have instead.
+                # No task waits there for room that somebody who comes before could have instead.
                 ahead = not before or not before & cls.fitting(terms.claim.amounts)
                 if not ahead and not bit & fits:
                     continue
@@ -386,7 +388,7 @@ class Planner:
                 alone = not usable & self._short & ~bit
                 room = offer.room_for(head.job, waiting, able, terms, ahead=ahead, alone=alone)
                 if not room:
-                    # It has none for others who ask alike either.
+                    # It has no room for others who ask alike either.
                     usable &= ~bit
                     fits &= ~bit
                     if not usable & (fits | self._short):
@@ -406,7 +408,7 @@ class Planner:
         return None
 
     def _waiting_alike(self, bit: int) -> int:
-        """How many tasks of a shape this plan has left, whosever they are.
+        """Counts the tasks of a shape that this plan has left, whosever they are.
 
         A worker gets its share of these, not of one job's: of many small jobs it gets one whole
         rather than a task of each, which would be a message for each.
@@ -424,7 +426,7 @@ class Planner:
         return found
 
     def _remnant(self, index: int) -> Remnant:
-        """What is left of the turn at a place of the order."""
+        """Returns what is left of the turn at a place of the order."""
         priority, held, handed, number, turn = self._places[index]
         if isinstance(turn, Turn):
             turn = Remnant(turn)
@@ -458,7 +460,7 @@ class Planner:
         job = head.job
         short = is_short(job, self._config)
         if short:
-            # What only waits there makes few messages; what starts is for whoever idles, too.
+            # Tasks that only wait there go in few messages; those that start are for idlers, too.
             share = max(share, room // PARTS if starts else room)
         n = min(room, share, head.left)
         if job.shape.tokens:
@@ -466,7 +468,7 @@ class Planner:
         if offer.wants is not None:
             n = min(n, offer.wants)
         if n > 1 and not short:
-            # Others may want something, too, and what runs for long cannot be taken back.
+            # Others may want something, too, and a task that runs for long cannot be taken back.
             n = min(n, max(1, int(room * self._share_of(turn))))
         for quota in turn.sharer.quotas:
             self._quotas[quota].take(counted(terms.claim.amounts, job.shape.tokens), n)
@@ -475,7 +477,7 @@ class Planner:
         self._take(index, bit, n, n * weight_of(terms.claim))
 
     def _take(self, index: int, bit: int, n: int, weight: float) -> None:
-        """Takes tasks that were given away, of so much weight together, out of their turn."""
+        """Takes n tasks that were given away out of their turn; `weight` is that of them all."""
         left = self._remnant(index)
         turn, job = left.turn, left.head(bit).job
         priority, held, handed, number, _ = self._places.pop(index)
@@ -491,12 +493,12 @@ class Planner:
         if job.shape.tokens:
             self._tokens.give(job.shape.tokens, n)
             self._lacking |= self._lacking_tokens()
-            # Who waits for nothing else is left out.
+            # Turns that wait for nothing else are left out.
             self._places = [place for place in self._places if place[4].shapes & ~self._lacking]
             self._shares.clear()
 
     def _start_together(self, *, whatever: bool = False) -> bool:
-        """Places jobs that span workers whose turn has come, and leaves those out of this plan for
+        """Places jobs that span workers whose turn has come, and leaves out of this plan those for
         which there is too little room.
 
         Args:
@@ -575,7 +577,7 @@ class Planner:
         return bool(full)
 
     def _allowed(self, left: Remnant, amounts: Mapping[str, int], room: int) -> int:
-        """How many of so many tasks the quotas of a user leave."""
+        """Tells how many of these tasks the quotas of a user allow."""
         for quota in left.turn.sharer.quotas:
             held = self._quotas.get(quota)
             if held is None:

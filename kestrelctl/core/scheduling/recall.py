@@ -1,5 +1,7 @@
-"""What to recall that waits at workers: it is stuck while others idle or users wait, or it is
-guests' and the pool's own wait. Pure, like the plan.
+"""Chooses attempts that wait at workers to be recalled. Pure, like the plan.
+
+They are stuck while other workers idle or users wait, or they are of guests while tasks of the
+pool's own wait.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from kestrelctl.core.scheduling.supply import ClassSupply, Supply
 def guests_to_recall(
     workers: Iterable[Worker], demand: Demand, supply: Supply
 ) -> list[tuple[Worker, list[int]]]:
-    """Attempts of guests that have not begun, at workers on which something of the pool's own could
-    run that waits: that goes first.
+    """Finds attempts of guests that have not begun, at workers that could run a waiting task of the
+    pool's own: such tasks go first.
 
     Returns:
         Workers, and the numbers of attempts to recall from each.
@@ -41,8 +43,10 @@ def guests_to_recall(
 
 
 def newcomers(demand: Demand, supply: Supply) -> list[Turn]:
-    """Turns that have come since this was asked last, go first, and belong to users who have
-    nothing at any worker, or others go behind them: long queues at workers would keep them waiting.
+    """Finds new turns that long queues at workers would keep waiting.
+
+    They have come since this was asked last and go first. Their users have nothing at any worker,
+    or turns of a lower priority are behind them.
     """
     fresh = [turn for turn in demand.turns() if not turn.let_in]
     if not fresh:
@@ -68,8 +72,10 @@ def recalls_for(
     supply: Supply,
     config: Config,
 ) -> list[tuple[Worker, list[int]]]:
-    """What workers give back so that newcomers soon have their turn: what waits there beyond half
-    of a short queue, at as many workers as these have tasks for.
+    """Chooses attempts to be given back so that newcomers soon have their turn.
+
+    A worker gives back what waits there beyond half of a short queue, and as many workers do so as
+    the newcomers have tasks for.
 
     Returns:
         Workers, and the numbers of attempts to recall from each.
@@ -94,12 +100,13 @@ def recalls_for(
 def recalls(
     workers: Iterable[Worker], demand: Demand, supply: Supply, config: Config, now: float
 ) -> list[tuple[Worker, list[int]]]:
-    """Chooses attempts to be given back, as far as others idle that can run them, or another user
-    waits, who would come after them though it may be his turn.
+    """Chooses attempts to be given back by workers that are stuck.
 
-    Only workers that are silent for longer than is their habit, and than `stuck_seconds`, are
-    asked: what waits is worth `ahead_seconds` of work, so at any other worker it is about to run.
-    Of what waits at one, the later half is recalled: the earlier half runs there soonest.
+    An attempt may go back if idle workers can run it, or if another user waits, who would come
+    after it though it may be his turn. Only workers that are silent for longer than is their habit,
+    and than `stuck_seconds`, are asked: what waits is worth `ahead_seconds` of work, so at any
+    other worker it is about to run. The later half of what waits at a worker is recalled: the
+    earlier half runs there soonest.
 
     Returns:
         Workers, those with most waiting first, and the numbers of attempts to recall from each.
@@ -135,7 +142,7 @@ def recalls(
 
 
 def _idle(supply: Supply) -> tuple[int, list[ClassSupply]]:
-    """How many workers that may take tasks have none, and their classes."""
+    """Counts the workers that may take tasks and have none, and lists their classes."""
     idle = 0
     classes: list[ClassSupply] = []
     for cls in supply.present():

@@ -1,4 +1,4 @@
-"""Which jobs starve, and which worker is best kept for one of them. Pure, like the plan.
+"""Finds the jobs that starve, and the workers best kept for one of them. Pure, like the plan.
 
 A task that asks for much finds no worker with enough room as long as tasks that ask for little take
 whatever becomes free. Nobody else's room is counted for it: a worker is kept, which takes nothing
@@ -28,12 +28,13 @@ def starving(
 ) -> Iterator[Job]:
     """Jobs that have got nothing for `starving_seconds`, in the order of the queue.
 
-    Only those of the highest priority that waits and that any worker could run: others wait because
-    that is what priorities are for. Who waits for tokens of the pool, or has as much as he may,
-    is not short of room. Nothing is ever kept for guests: the pool's own come first.
+    Only jobs of the highest priority that waits and that any worker could run are among them:
+    others wait because that is what priorities are for. A job that waits for tokens of the pool, or
+    whose user has as much as he may, is not short of room. Nothing is ever kept for guests: the
+    pool's own come first.
 
     Args:
-        besides: shapes that are left out from when they are in it.
+        besides: shapes to leave out; those that come in while jobs are read are left out from then.
     """
     long_ago = now - config.starving_seconds
     if all(job.waits_since > long_ago or job.served_at > long_ago for job in demand.jobs()):
@@ -60,7 +61,7 @@ def best_to_keep(job: Job, supply: Supply, now: float) -> list[Worker]:
     it spans.
 
     Returns:
-        Nobody if too few could be kept for it, or if so many have room: then that is not what it
+        No worker if too few could be kept for it, or if enough have room: then room is not what it
         lacks.
     """
     ready: list[Worker] = []
@@ -85,8 +86,9 @@ def asks_for_nothing(worker: Worker) -> bool:
 def _able(job: Job, supply: Supply) -> Iterator[tuple[Worker, Claim]]:
     """Workers that may take tasks, could run one of the job, and are kept for nobody.
 
-    None that a neighbour lends: it is many machines, and what is free of it is not on one of them.
-    None that asks for nothing: all that are kept with it would wait for what it never takes.
+    A worker that a neighbour lends is left out: it is many machines, and what is free of it is not
+    on one of them. So is one that asks for nothing: all workers that are kept with it would wait
+    for what it never takes.
     """
     for cls in supply.present():
         if cls.cls.distance_seconds:
@@ -100,7 +102,7 @@ def _able(job: Job, supply: Supply) -> Iterator[tuple[Worker, Claim]]:
 
 
 def _seconds_until_room(worker: Worker, claim: Claim, now: float) -> float:
-    """When enough of what runs there is expected to have ended."""
+    """Estimates the seconds until enough of what runs there has ended."""
     free = dict(worker.free)
     ends = sorted(((_seconds_left(task, now), number) for number, task in worker.held.items()))
     for seconds, number in ends:
@@ -113,14 +115,14 @@ def _seconds_until_room(worker: Worker, claim: Claim, now: float) -> float:
 
 
 def _seconds_left(task: Task, now: float) -> float:
-    """As long as its job's tasks take on average; beyond that, as long again as it has run."""
+    """Estimates how long a task still runs: up to its job's mean; after that, as long again."""
     attempt, mean = task.attempt, task.job.mean_seconds
     ran = now - attempt.sent_at if attempt is not None else 0.0
     return mean - ran if mean is not None and mean > ran else ran
 
 
 def room_kept(worker: Worker, claim: Claim) -> str:
-    """What a kept worker has free of what it is kept for: `w7, 3 cpus free of 8 cpus`."""
+    """Tells what a kept worker has free of what it is kept for: `w7, 3 cpus free of 8 cpus`."""
     wanted = claim.amounts
     asset = min(wanted, key=lambda name: worker.free.get(name, 0) / wanted[name], default="")
     if not asset:

@@ -1,16 +1,16 @@
-"""What a pool lacks: tasks that no placement could run now, and the classes that are full of it.
+"""Finds what a pool lacks: tasks that no placement could run now, and the classes that are full.
 
 The graph has a node for each shape, and one for each asset of each class. A shape flows in amounts
 of the asset of which it takes the largest share of what the pool has for it (its *dominant* asset),
 so that tasks that ask for different amounts share a class as they would. Every worker is in the
-graph with all that it has, and what runs flows first: it may be thought elsewhere, but not away.
+graph with all that it has, and what runs flows first: it may flow elsewhere, but does not vanish.
 
 This is a bound, not a placement. It is exact if tasks compete for one asset of which all ask alike.
-Of an asset of unknown capacity there is as much as anybody wants here.
-Beside that it is too hopeful where tasks of one class are short of different assets, where the rest
-that several shapes leave on a worker is of no use, and by what a policy charges above the least; so
-the unmet tasks are those that could not run for sure. No graph of this size can be exact: how many
-tasks of different sizes fit is the knapsack's question.
+It takes an asset of unknown capacity as one of which there is as much as anybody wants.
+Apart from that it is too hopeful where tasks of one class are short of different assets, where the
+rest that several shapes leave on a worker is of no use, and by what a policy charges above the
+least; so the unmet tasks are those that could not run for sure. No graph of this size can be exact:
+how many tasks of different sizes fit is a knapsack problem.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kestrelctl.core.scheduling.flow import Flow
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.supply import ClassSupply
 
-#: Letters of what is told of a shape or a class.
+#: The most characters that describe a shape or a class.
 LONGEST_WORDS = 100
 
 
@@ -45,7 +45,7 @@ class Saturated(msgspec.Struct, frozen=True):
 
 
 class Shortage(msgspec.Struct, frozen=True):
-    """What a pool lacks at a moment.
+    """The shortage of a pool at a moment.
 
     Attributes:
         unmet: tasks of each shape that wait, and would even if all were placed anew.
@@ -94,7 +94,7 @@ def shortage(
             arcs[shape, pair] = min(terms.side_by_side, UNBOUNDED) * n * amount
     flow = Flow(capacities, arcs)
     left: Counter[Shape] = Counter()
-    # Running tasks first: what of them does not fit into the graph's idea of the pool is no demand.
+    # Running tasks go first: those that the graph's idea of the pool has no room for are no demand.
     for tasks in (running, *(waiting[priority] for priority in sorted(waiting, reverse=True))):
         amounts = {s: n * dominant[s][1] for s, n in tasks.items() if s in dominant}
         level = flow.add(amounts)

@@ -1,4 +1,4 @@
-"""Who might take work: workers by class, and of each class those that are worth a look."""
+"""The workers that might take tasks: by class, and of each class those that are worth a look."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from kestrelctl.core.policies.named_policy import NamedPolicy
 from kestrelctl.core.scheduling.fitting import AskedFitting, Fitting
 from kestrelctl.core.scheduling.match import Terms, match
 
-#: How many classes may be known that nobody has any more, at the least.
+#: At least so many classes that nobody has any more may be known.
 SPARE_CLASSES = 64
-#: So many workers are remembered by name that have changed since somebody looked.
+#: The most workers that are remembered by name because they changed since somebody looked.
 MOST_STIRRED = 1000
 
 _NO_AD: ClassKey = (frozenset(), (), (frozenset(), frozenset()))
@@ -83,7 +83,7 @@ class ClassSupply:
         self._table: Fitting | None = None
 
     def terms(self, shape: Shape) -> Terms | Refusal:
-        """On what terms tasks of the shape can run here, or why they never can; kept."""
+        """The terms on which tasks of the shape can run here, or why they never can; kept."""
         known = self._terms.get(shape)
         if known is None:
             known = self._terms[shape] = match(shape, self.cls)
@@ -92,7 +92,7 @@ class ClassSupply:
         return known
 
     def usable(self, shapes: Sequence[Shape], wanted: int) -> int:
-        """Those of a set of shapes whose tasks can run here.
+        """Returns those of a set of shapes whose tasks can run here.
 
         Args:
             shapes: all shapes by their place in such sets.
@@ -117,7 +117,7 @@ class ClassSupply:
                 self._table = None
 
     def fitting(self, free: Amounts) -> int:
-        """Those of all shapes that `usable` was asked about of which a task fits.
+        """The shapes, among those that `usable` was asked about, of which one task fits.
 
         Args:
             free: what a worker of this class has free.
@@ -157,13 +157,13 @@ class Supply:
     Attributes:
         significance: of the attributes of workers.
         policies: what tasks are charged on which of them.
-        version: another one each time that a worker of the pool's own comes or goes, or its ad or
-            class changes.
-        stirred: those of these, by address, that may have more or less free since somebody last
-            looked and cleared it, or may take tasks or may not. When they are too many, `version`
-            stands for all.
+        version: changes each time that a worker of the pool's own comes or goes, or its ad or class
+            changes.
+        stirred: the workers of the pool's own, by address, that may have more or less free, or may
+            or may not take tasks, other than when somebody last looked and cleared this. When they
+            are too many, `version` changes instead.
         failed: shapes whose expressions cannot be evaluated beside workers that are or were there;
-            and how.
+            and how they fail.
         newly_failed: those of them that somebody has still to look at, who clears it.
     """
 
@@ -186,7 +186,7 @@ class Supply:
         self._able: dict[int, int] = {}
 
     def classes(self) -> Collection[ClassSupply]:
-        """Every class that has, or lately had, a worker: as they are while one looks."""
+        """Every class that has, or lately had, a worker; the view changes with the pool."""
         return self._by_class.values()
 
     def present(self) -> Sequence[ClassSupply]:
@@ -194,7 +194,7 @@ class Supply:
         return self._present
 
     def guessed(self) -> Sequence[ClassSupply]:
-        """Those of them that have assets of unknown capacity."""
+        """Every class with workers online that has assets of unknown capacity."""
         return self._guessed
 
     def of(self, worker: Worker) -> ClassSupply:
@@ -245,7 +245,7 @@ class Supply:
         self.newly_failed.add(shape)
 
     def facts_of(self, ad: WorkerAd, jid: str) -> Facts:
-        """What of a worker's ad expressions ask, beside its assets and tags."""
+        """The facts of a worker's ad that expressions ask for, beside its assets and tags."""
         if ad.attributes or ad.properties:
             self.significance.known.update(name.lower() for name in own_attributes(ad))
         if not self.significance:
@@ -253,7 +253,7 @@ class Supply:
         return self.significance.of(own_attributes(ad) | worker_facts(ad, jid))
 
     def reclass(self, workers: Iterable[Worker]) -> None:
-        """Gives workers the classes that they have now that other attributes or policies matter."""
+        """Gives workers their new classes after other attributes or policies came to matter."""
         for worker in workers:
             old = self.of(worker)
             if not old.cls.ad_known:
@@ -272,7 +272,7 @@ class Supply:
     # -- workers -----------------------------------------------------------------------------------
 
     def count(self, cls: WorkerClass, online: int) -> None:
-        """So many more workers of a class are online; fewer, if that is below zero."""
+        """Counts so many more workers of a class as online; fewer if the number is below zero."""
         supply = self._by_class[cls]
         before = supply.members
         supply.members = before + online
@@ -302,14 +302,14 @@ class Supply:
             self.version += 1
 
     def able(self, shapes: Sequence[Shape], wanted: int, bit: int) -> int:
-        """How many workers that are online could run tasks of a shape.
+        """Counts the workers online that could run tasks of a shape.
 
         Args:
             shapes: all shapes by their place in sets.
             wanted: a set of shapes that may be asked about next, this one among them.
         """
         if wanted & ~self._alike_in:
-            # Counted by what they can run of these: classes may be many, and most are alike in it.
+            # Workers are counted by what they can run of these: of many classes most are alike.
             self._alike_in = wanted
             self._able.clear()
             self._alike.clear()
@@ -352,7 +352,7 @@ class Supply:
                 supply.parked.clear()
 
     def move(self, worker: Worker, cls: WorkerClass) -> None:
-        """Makes a worker, of which nothing is to be found here, one of another class."""
+        """Counts a worker, which `hide` has taken out before, for another class."""
         self.count(worker.cls, -worker.online)
         self.count(cls, worker.online)
 

@@ -1,7 +1,7 @@
-"""Where the members of a job that spans workers could start now, all or none. Pure, like the plan.
+"""Finds workers for the members of a job that spans workers, all or none. Pure, like the plan.
 
 Nothing is held for some of them until the others find room, so two such jobs cannot block each
-other. Whoever waits for so much room at once gets it in the end because workers are kept for it
+other. A job that waits for so much room at once gets it in the end because workers are kept for it
 (`reservation`), for one such job at a time.
 """
 
@@ -19,7 +19,7 @@ from kestrelctl.core.scheduling.supply import ClassSupply
 
 
 class Members(NamedTuple):
-    """Where the members of a job could start.
+    """The places where the members of a job could start.
 
     Attributes:
         places: one worker for each, and the terms there; None if there are too few.
@@ -31,12 +31,12 @@ class Members(NamedTuple):
 
 
 class Together:
-    """All workers that may take something, for one plan: those set aside, too.
+    """All workers that may take something, for one plan: also those that are set aside.
 
     A worker that has room for one member alone has been set aside.
 
     Args:
-        usable: of each class the shapes that it could run.
+        usable: the shapes that each class could run.
         offers: what the workers that are not set aside have left in this plan. They are made now.
         now: seconds since the epoch.
     """
@@ -59,8 +59,8 @@ class Together:
     def members(
         self, job: Job, left: int, before: int, affordable: Callable[[Claim], bool]
     ) -> Members:
-        """Finds a worker for each member: rather one that is kept for the job, that it prefers, and
-        that is of little use to others.
+        """Finds a worker for each member: if possible one that is kept for the job, that the job
+        prefers, and that is of little use to others.
 
         Args:
             left: how many of its tasks may be handed out.

@@ -1,7 +1,7 @@
-"""Which job starves for tokens of the pool, and when its tokens need not be kept any more. Pure.
+"""Finds jobs that starve for tokens of the pool, and tells when these need not be kept. Pure.
 
 A task that asks for several tokens, or for several sorts, gets none as long as tasks that ask for
-less take each one that comes free. So these are kept for it, as a worker is (`reservation`).
+less take each one that comes free. So tokens are kept for it, as a worker is (`reservation`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def starving_for_tokens(
     """Jobs that have got nothing for `starving_seconds` for want of tokens; the longest first.
 
     Among those that ask alike, the order of the queue says who is next: nothing is kept for them.
-    Nothing is kept, either, of what copies of a service hold so that there is never enough.
+    Nor is anything kept if copies of services hold so much that there is never enough.
 
     Args:
         jobs: all that have not ended.
@@ -64,7 +64,7 @@ def keeps_in_vain(kept: KeptTokens, demand: Demand, supply: Supply) -> bool:
 
 
 def _served_at(job: Job) -> float:
-    """Since when it waits for its first, or next, task to be handed out."""
+    """The moment since which a job waits for its first, or next, task to be handed out."""
     return max(job.waits_since, job.served_at)
 
 
@@ -89,12 +89,12 @@ def _may_have(job: Job, demand: Demand, supply: Supply) -> bool:
 
 
 def _able(shape: Shape, demand: Demand, supply: Supply) -> int:
-    """How many workers that are online could run a task of a shape that waits."""
+    """Counts the workers online that could run a task of a shape that waits."""
     return supply.able(demand.shapes, demand.waiting, shape.bit)
 
 
 def _before(job: Job, demand: Demand) -> Iterator[Shape]:
-    """What waits with a higher priority, of all that asks for tokens."""
+    """Finds the shapes that ask for tokens and wait with a higher priority."""
     for turn in demand.turns():
         if turn.priority > job.precedence:
             yield from (shape for shape in demand.of_tokens if shape.bit & turn.shapes)
@@ -109,12 +109,12 @@ def _goes_by(other: Shape, shape: Shape) -> bool:
 
 
 def _together(shape: Shape) -> Amounts:
-    """What tasks of a shape want that start together: one, or as many as the job spans workers."""
+    """The tokens for the tasks of a shape that start together: as many as the job spans workers."""
     return {name: n * shape.span for name, n in shape.tokens.items()}
 
 
 def _held_for_good(jobs: Iterable[Job]) -> Amounts:
-    """What copies of services hold: these never end by themselves."""
+    """Sums the tokens that copies of services hold: copies never end by themselves."""
     found: Amounts = {}
     for job in jobs:
         if job.spec.service:

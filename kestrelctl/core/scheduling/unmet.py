@@ -1,4 +1,4 @@
-"""What of the pool's own finds no worker at home: what neighbours may be asked for."""
+"""The pool's own tasks that find no worker at home: neighbours may be asked to run them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Unmet(msgspec.Struct, frozen=True):
 
 
 def unmet(waiting: Iterable[OwnWaiting]) -> list[Unmet]:
-    """What of all that waits may go to a neighbour, each shape of each user once, in the order of
-    the queue.
+    """Selects the waiting tasks that may go to a neighbour: each shape of each user once, in the
+    order of the queue.
     """
     found: dict[tuple[Shape, Sharer], int] = {}
     for each in waiting:

@@ -1,1 +1,1 @@
-"""Rules that have something done when an expression over the pool is true."""
+"""Triggers: rules that do something when an expression over the pool is true."""

@@ -1,4 +1,4 @@
-"""What a trigger has done: calls of named actions, whose arguments are expressions."""
+"""The actions of triggers: calls of named actions, whose arguments are expressions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kestrelctl.core.triggers.expression import (
 from kestrelctl.core.triggers.pool_views import NAMES, WatchedJob, WatchedWorker
 
 MOST_ACTIONS = 20
-#: Texts that one argument may come to.
+#: The most texts that one argument may come to.
 MOST_TEXTS = 1_000
 MOST_TEXT_CHARACTERS = 1_024
 
@@ -34,12 +34,12 @@ ACTIONS: dict[str, tuple[int, int, tuple[str, ...]]] = {
     "resume": (1, 1, ()),
     "notify": (2, 2, ()),
 }
-#: As the system that these rules come from called it.
+#: The name of an action in the system that these rules come from -> its name here.
 _OLD_NAMES = {"sender.send_get_property": "query"}
 
 
 class Action(msgspec.Struct, frozen=True):
-    """Something to be done.
+    """An action to be carried out.
 
     Attributes:
         name: one of `ACTIONS`.
@@ -71,7 +71,7 @@ class TriggerActions:
         words: all names, fields and texts that stand in it.
 
     Raises:
-        ExpressionError: it is none, or calls what there is not.
+        ExpressionError: it is none, or calls an action that there is not.
     """
 
     def __init__(self, text: str) -> None:
@@ -84,7 +84,7 @@ class TriggerActions:
         self.words = frozenset(words_of(tree))
 
     def first_texts(self, *names: str) -> list[str]:
-        """What calls of these actions are about, where that is a text and not computed."""
+        """The first arguments of calls of these actions, where they are texts and not computed."""
         firsts = [call.args[0] for name, call in self._calls if name in names and call.args]
         return [
             first.value
@@ -93,7 +93,7 @@ class TriggerActions:
         ]
 
     def of(self, views: Mapping[str, object]) -> list[Action]:
-        """What is to be done now.
+        """Computes the actions that are to be carried out now.
 
         Raises:
             ExpressionError: an argument cannot be computed, or is no text.

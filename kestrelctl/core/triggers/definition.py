@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from dataclasses import dataclass
 
-from kestrelctl.core.ini_sections import ini_sections
+from kestrelctl.core.ini_sections import IniSection, ini_sections
 from kestrelctl.core.model.names import NAME_RULE, is_name
-from kestrelctl.core.properties.reading import read_printed
 from kestrelctl.core.triggers.actions import TriggerActions
 from kestrelctl.core.triggers.expression import ExpressionError, TriggerExpression
 from kestrelctl.core.triggers.pool_views import NAMES
@@ -24,9 +23,9 @@ class TriggerDefinition:
 
     Attributes:
         tick_seconds: from one evaluation to the next.
-        on_update: it is evaluated as well when a property that it speaks of has a new value.
-        for_seconds: so long the expression must have been true; 0 for at once.
-        cooldown_seconds: after it has fired it does not for so long.
+        on_update: whether it is also evaluated when a property that it speaks of has a new value.
+        for_seconds: how long the expression must have been true; 0 for at once.
+        cooldown_seconds: how long it does not fire again after it has fired.
     """
 
     name: str
@@ -47,8 +46,7 @@ def read_triggers(text: str, source: str) -> list[TriggerDefinition]:
     Raises:
         UsageError: it cannot be read; the message names the file and the section.
     """
-    sections = ini_sections(text, source, MOST_TRIGGERS)
-    return [_Section(source, name, fields).read() for name, fields in sections.items()]
+    return [each.made(_trigger) for each in ini_sections(text, source, MOST_TRIGGERS)]
 
 
 def check_names(
@@ -76,54 +74,25 @@ def _unknown(trigger: TriggerDefinition, cause: str, option: str) -> UsageError:
     )
 
 
-class _Section:
-    def __init__(self, source: str, name: str, fields: Mapping[str, str]) -> None:
-        self._source = source
-        self._name = name
-        self._fields = fields
-
-    def read(self) -> TriggerDefinition:
-        if not is_name(self._name):
-            raise self._wrong("this cannot be a trigger's name", NAME_RULE)
-        for key in self._fields:
-            if key not in _KEYS:
-                raise self._wrong(f"there is no {key[:80]!r}", f"there are {', '.join(_KEYS)}")
-        for key in ("expr", "cmd", "ticks"):
-            if not self._fields.get(key, "").strip():
-                raise self._wrong(f"{key} is missing", f"write {key} = …")
-        try:
-            expression = TriggerExpression(self._fields["expr"], NAMES)
-        except ExpressionError as error:
-            raise self._wrong(f"expr: {error}", "docs/triggers.md says what there is") from None
-        try:
-            actions = TriggerActions(self._fields["cmd"])
-        except ExpressionError as error:
-            raise self._wrong(f"cmd: {error}", "docs/triggers.md says what there is") from None
-        return TriggerDefinition(
-            name=self._name,
-            expression=expression,
-            actions=actions,
-            tick_seconds=self._seconds("ticks", 1.0),
-            on_update=self._is_on("on_update_check"),
-            for_seconds=self._seconds("for", 0.0),
-            cooldown_seconds=self._seconds("cooldown", 0.0),
-        )
-
-    def _seconds(self, key: str, least: float) -> float:
-        text = self._fields.get(key, "0" if not least else "").strip()
-        value = read_printed(text.encode(), "float", 0.0).value
-        if not isinstance(value, float) or not least <= value <= LONGEST_SECONDS:
-            raise self._wrong(
-                f"{key} is {text[:80]!r}", f"seconds, from {least:g} to {LONGEST_SECONDS:,.0f}"
-            )
-        return value
-
-    def _is_on(self, key: str) -> bool:
-        text = self._fields.get(key, "no").strip()
-        value = read_printed(text.encode(), "bool", 0.0).value
-        if not isinstance(value, bool):
-            raise self._wrong(f"{key} is {text[:80]!r}", "yes or no")
-        return value
-
-    def _wrong(self, cause: str, hint: str) -> UsageError:
-        return UsageError(f"{self._source}: [{self._name[:80]}] is wrong", cause=cause, hint=hint)
+def _trigger(section: IniSection) -> TriggerDefinition:
+    if not is_name(section.name):
+        raise section.wrong("this cannot be a trigger's name", NAME_RULE)
+    section.only(_KEYS)
+    texts = {key: section.needed(key, f"write {key} = …") for key in ("expr", "cmd", "ticks")}
+    try:
+        expression = TriggerExpression(texts["expr"], NAMES)
+    except ExpressionError as error:
+        raise section.wrong(f"expr: {error}", "docs/triggers.md says what there is") from None
+    try:
+        actions = TriggerActions(texts["cmd"])
+    except ExpressionError as error:
+        raise section.wrong(f"cmd: {error}", "docs/triggers.md says what there is") from None
+    return TriggerDefinition(
+        name=section.name,
+        expression=expression,
+        actions=actions,
+        tick_seconds=section.seconds("ticks", 1.0, LONGEST_SECONDS),
+        on_update=section.is_on("on_update_check"),
+        for_seconds=section.seconds("for", 0.0, LONGEST_SECONDS, 0.0),
+        cooldown_seconds=section.seconds("cooldown", 0.0, LONGEST_SECONDS, 0.0),
+    )

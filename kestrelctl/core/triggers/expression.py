@@ -16,11 +16,11 @@ import msgspec
 
 
 class ExpressionError(Exception):
-    """It is not taken, or comes to nothing; the text says why, in one line."""
+    """An expression is refused, or cannot be computed; the text says why, in one line."""
 
 
 V = TypeVar("V")
-#: So many workers are added up in the time of one step of an expression, or less.
+#: The workers that are added up in the time of one step of an expression, or less.
 WORKERS_IN_A_STEP = 4
 
 
@@ -28,9 +28,9 @@ class TableView(Mapping[str, V], Generic[V]):
     """A table whose rows are made when they are asked for, and then kept.
 
     Args:
-        names: of all rows.
+        names: the names of all rows.
         make: makes a row.
-        row_steps: what it takes to make one, in steps of an expression.
+        row_steps: the cost of making one, in steps of an expression.
     """
 
     def __init__(self, names: list[str], make: Callable[[str], V], row_steps: int = 0) -> None:
@@ -47,7 +47,7 @@ class TableView(Mapping[str, V], Generic[V]):
         return self._made[name]
 
     def steps_to(self, name: str) -> int:
-        """What it takes to get a row, in steps of an expression."""
+        """The cost of getting a row, in steps of an expression."""
         return 0 if name in self._made or name not in self._names else self._row_steps
 
     def __iter__(self) -> Iterator[str]:
@@ -59,11 +59,11 @@ class TableView(Mapping[str, V], Generic[V]):
 
 MOST_CHARACTERS = 4_000
 MOST_NODES = 500
-#: One evaluation takes at most so many steps: some tens of milliseconds.
+#: The most steps that one evaluation takes: some tens of milliseconds.
 MOST_STEPS = 50_000
 #: Whole numbers beyond it are refused: they would grow without end.
 LARGEST = 1 << 64
-#: What may be called in an expression.
+#: The functions that an expression may call.
 FUNCTIONS = ("abs", "all", "any", "len", "max", "min", "round", "sum")
 
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -95,7 +95,7 @@ _KNOWN_NODES = (
 
 
 def without_braces(text: str) -> str:
-    """The text between braces that stand around all of it, which make no set of it."""
+    """The text without braces that stand around all of it: they do not make it a set."""
     text = text.strip()
     if text.startswith("{") and text.endswith("}"):
         return text[1:-1].strip()
@@ -126,7 +126,7 @@ class TriggerExpression:
     """An expression that can be evaluated.
 
     Args:
-        names: that it may refer to.
+        names: those that it may refer to.
 
     Attributes:
         words: all names, fields and texts that stand in it.
@@ -144,7 +144,7 @@ class TriggerExpression:
         self.words = frozenset(words_of(self._body))
 
     def evaluate(self, views: Mapping[str, object]) -> object:
-        """What it comes to.
+        """Evaluates the expression.
 
         Args:
             views: what its names stand for.
@@ -197,7 +197,7 @@ def words_of(tree: ast.AST) -> Iterator[str]:
 
 
 def evaluate(tree: ast.AST, views: Mapping[str, object]) -> object:
-    """What a tree comes to that was checked.
+    """Evaluates a tree that was checked.
 
     Raises:
         ExpressionError: it takes too long, or cannot be computed.
@@ -315,7 +315,7 @@ class _Evaluation:
             self._takes(len(right))
             return (left in right) is isinstance(sign, ast.In)
         if left is None or right is None:
-            return False  # What is missing is neither more nor less.
+            return False  # A missing value is neither more nor less.
         if isinstance(left, str) is not isinstance(right, str):
             raise ExpressionError(f"{_kind(left)} and {_kind(right)} have no order")
         if not isinstance(left, str):

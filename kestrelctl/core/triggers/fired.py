@@ -1,10 +1,10 @@
-"""That a trigger fired, as the store keeps it."""
+"""The records of triggers that fired, as the store keeps them."""
 
 from __future__ import annotations
 
 import msgspec
 
-#: So many old ones are deleted with one commit at most.
+#: The most old records that are deleted with one commit.
 MOST_DROPPED = 5_000
 
 
@@ -26,11 +26,11 @@ class TriggerFired(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FiredDropped(msgspec.Struct, frozen=True):
-    """Of the oldest `MOST_DROPPED` those go that are too old or too many; the newest stays.
+    """Drops those of the oldest `MOST_DROPPED` that are too old or too many; keeps the newest.
 
     Attributes:
-        before: those before that moment.
-        up_to: and those up to that number.
+        before: records before that moment go.
+        up_to: records up to that number go, too.
     """
 
     before: float

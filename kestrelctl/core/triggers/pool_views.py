@@ -1,4 +1,4 @@
-"""What expressions of triggers see of a pool: nothing of it can be changed."""
+"""The views of a pool that expressions of triggers have: nothing in them can be changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class WatchedWorker(msgspec.Struct, frozen=True, kw_only=True):
         name: its address.
         state: as `worker list` shows it.
         properties: values that were read of its machine.
-        groups: of workers, that it is in.
+        groups: the groups of workers that it is in.
     """
 
     name: str
@@ -100,7 +100,7 @@ class PoolSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     environments: Mapping[str, WatchedEnvironments]
 
     def views(self) -> dict[str, object]:
-        """What the names in expressions stand for."""
+        """The values that the names in expressions stand for."""
         found: dict[str, object] = {
             name: getattr(self, name) for name in NAMES if name != "manager"
         }

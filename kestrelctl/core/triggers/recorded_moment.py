@@ -1,4 +1,4 @@
-"""How a pool was at a moment, as it is kept for the tests of triggers."""
+"""The state of a pool at a moment, as it is kept for the tests of triggers."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class RecordedMoment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recorded(snapshot: PoolSnapshot) -> RecordedMoment:
-    """What is kept of a snapshot."""
+    """Takes from a snapshot what is kept of it."""
     return RecordedMoment(
         at=snapshot.at,
         workers=snapshot.workers,

@@ -1,4 +1,4 @@
-"""When a trigger fires: what `for` and `cooldown` make of what its expression comes to."""
+"""Decides when a trigger fires, by the value of its expression, `for` and `cooldown`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class TriggerState:
     Attributes:
         true_since: since when the expression has been true at each look; None if it is not.
         fired_at: when it last fired; None if it never did.
-        times: how often it has.
+        times: how often it has fired.
 
     Args:
-        fired_at, times: as an earlier manager has left it.
+        fired_at, times: as an earlier manager has left them.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class TriggerState:
         self.times = times
 
     def fires(self, is_true: bool, now: float) -> bool:
-        """Whether it fires now that the expression comes to this.
+        """Notes whether the expression is true now; returns whether the trigger fires.
 
         Args:
             now: seconds since the epoch; never less than before.
@@ -47,6 +47,6 @@ class TriggerState:
     def _rests(self, now: float) -> bool:
         if self.fired_at is None:
             return False
-        # A clock that was set back between two managers lengthens no rest beyond what it is.
+        # A clock that was set back between two managers makes no rest longer than is defined.
         self.fired_at = min(self.fired_at, now)
         return now - self.fired_at < self._definition.cooldown_seconds

@@ -1,1 +1,1 @@
-"""How pools find each other: Pastry, without I/O (Rowstron and Druschel, Middleware 2001)."""
+"""Pools that find each other: Pastry, without I/O (Rowstron and Druschel, Middleware 2001)."""

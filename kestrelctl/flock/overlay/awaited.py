@@ -1,4 +1,4 @@
-"""Answers that pools owe: each at most one at a time, and only they can give it."""
+"""Answers that pools owe: each pool owes at most one at a time, and only it can give it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class _Question(NamedTuple):
 
 
 class Awaited:
-    """What was asked and is not answered, the oldest first.
+    """The questions that are not answered yet, the oldest first.
 
     Args:
         answer_seconds: after this time a question is overdue.
@@ -25,12 +25,12 @@ class Awaited:
         self._questions: dict[str, _Question] = {}
 
     def expect(self, domain: str, token: int, now: float, tries: int = 1) -> None:
-        """A pool was asked now, for the so-many-th time in a row."""
+        """Notes that a pool was asked now, for the so-many-th time in a row."""
         self._questions.pop(domain, None)
         self._questions[domain] = _Question(token, now, tries)
 
     def answered(self, domain: str, token: int) -> float | None:
-        """When the pool was asked what it answers now; None if it was not, or long ago."""
+        """Takes an answer in; returns when it was asked for, None if it was not, or long ago."""
         question = self._questions.get(domain)
         if question is None or question.token != token:
             return None
@@ -38,11 +38,11 @@ class Awaited:
         return question.asked_at
 
     def forget(self, domain: str) -> None:
-        """Nothing is expected of a pool any more."""
+        """Expects no answer of a pool any more."""
         self._questions.pop(domain, None)
 
     def overdue(self, now: float) -> list[tuple[str, int]]:
-        """(pool, tries) of the questions that have waited too long; they are forgotten."""
+        """Forgets the questions that have waited too long; returns (pool, tries) of each."""
         found = []
         for domain, question in self._questions.items():
             if question.asked_at + self._answer_seconds > now:
@@ -53,7 +53,7 @@ class Awaited:
         return found
 
     def due_at(self) -> float | None:
-        """When the next one is overdue."""
+        """Returns when the next question is overdue; None if there is none."""
         for question in self._questions.values():
             return question.asked_at + self._answer_seconds
         return None

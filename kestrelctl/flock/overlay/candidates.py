@@ -1,36 +1,36 @@
 """Pools that somebody has named, and that have not answered themselves.
 
-They are tried one of each teller in turn: a neighbour that names a thousand pools that do not
-exist delays those that another names by one try each.
+The tellers take turns, one pool of each at a time: a neighbour that names a thousand pools that do
+not exist delays those that another names by one try each.
 """
 
 from __future__ import annotations
 
 from kestrelctl.protocol.pools import LEAVES, MOST_POOLS
 
-#: Pools that wait of one teller: all that one answer can name.
+#: The most pools of one teller that wait: as many as one answer can name.
 MOST_OF_TELLER = MOST_POOLS + LEAVES + 1
-#: Tellers whose pools wait.
+#: The most tellers whose pools wait.
 MOST_TELLERS = 64
-#: Pools that rest at a time.
+#: The most pools that rest at a time.
 MOST_RESTING = 500
-#: All that name themselves share one line.
+#: All pools that name themselves share one line.
 _THEMSELVES = ""
 
 
 class Candidates:
-    """The lines of those that wait to be tried, and who is not to be tried for some time."""
+    """The lines of pools that wait to be tried, and the pools not to be tried for some time."""
 
     __slots__ = ("_lines", "_resting", "_waiting")
 
     def __init__(self) -> None:
         self._lines: dict[str, dict[str, None]] = {}
         self._waiting: set[str] = set()
-        #: Until when hearsay of a pool that did not answer is worth nothing.
+        #: The time until which hearsay of a pool that did not answer does not count.
         self._resting: dict[str, float] = {}
 
     def offer(self, domain: str, teller: str, now: float) -> bool:
-        """A pool was named, perhaps by itself: then it is there, however it was before.
+        """Lines up a pool that was named; one that names itself is there, even if it rested before.
 
         Returns:
             False if there is no room for it.
@@ -47,7 +47,7 @@ class Candidates:
         return True
 
     def take(self) -> str | None:
-        """The next to try."""
+        """Takes out the next pool to try; None if there is none."""
         if not self._lines:
             return None
         teller, line = next(iter(self._lines.items()))
@@ -59,7 +59,7 @@ class Candidates:
         return domain
 
     def rest(self, domain: str, until: float) -> None:
-        """A pool did not answer, or has left: what others say of it does not count for a time."""
+        """Notes that a pool did not answer, or has left: hearsay does not count for a time."""
         self._resting.pop(domain, None)
         self._resting[domain] = until
         if len(self._resting) > MOST_RESTING:
@@ -70,7 +70,7 @@ class Candidates:
         return self._resting.get(domain, now) > now
 
     def answered(self, domain: str) -> None:
-        """A pool is there."""
+        """Notes that a pool is there."""
         self._resting.pop(domain, None)
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""The pools whose ids are nearest to one's own, so many on each side."""
+"""The pools whose ids are nearest to the own id, so many on each side."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SIDE = LEAVES // 2
 
 
 class LeafSet:
-    """In a flock of few pools one may stand on both sides: the ring is short.
+    """The leaves of one pool; in a small flock one may stand on both sides: the ring is short.
 
     Args:
         own_id: the id of the pool in the middle.
@@ -48,7 +48,7 @@ class LeafSet:
         return left
 
     def discard(self, domain: str) -> list[str]:
-        """Takes a pool out; returns the farthest that is left of each side on which it was."""
+        """Takes a pool out; returns the farthest that is left on each side on which it was."""
         ends = []
         for side, distance in zip(self._sides, self._distances(domain), strict=True):
             if (distance, domain) in side:
@@ -64,7 +64,7 @@ class LeafSet:
         return any(len(side) < SIDE or distance <= side[-1][0] for side, distance in pairs)
 
     def nearest(self) -> list[str]:
-        """The next pool on each side."""
+        """The nearest pool on each side."""
         return [side[0][1] for side in self._sides if side]
 
     def larger(self) -> list[str]:

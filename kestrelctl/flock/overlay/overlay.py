@@ -1,8 +1,7 @@
 """One pool's part in the overlay: it joins, answers, looks after its tables, and leaves.
 
-Whatever is said may be lost, repeated or come late: a pool is in the tables because it has answered
-of late, and whatever is not known yet comes up again. What others say of a pool is only a reason to
-ask it.
+Messages may be lost, repeated or late: a pool is in the tables because it has answered lately, and
+whatever is not known yet comes up again. Hearsay of a pool is only a reason to ask it.
 """
 
 from __future__ import annotations
@@ -38,8 +37,9 @@ MOST_STARTS = 4
 #: Half of the tokens that there are: the others are for whoever else pings pools.
 _TOKEN_BITS = 47
 
-#: Why something was dropped: an answer that nobody waits for, or that comes too late; a message in
-#: the pool's own name; a pool that was named and is one too many; a pool that did not answer.
+#: The reasons why something is dropped: an answer that nobody waits for, or that comes too late; a
+#: message in the pool's own name; a pool that was named and is one too many; a pool that did not
+#: answer.
 LATE, OWN, TOO_MANY, UNANSWERED = "late", "own", "too-many", "unanswered"
 
 
@@ -47,7 +47,7 @@ _KINDS = {kind: str(kind.__struct_config__.tag) for kind in get_args(OverlayMess
 
 
 class Overlay:
-    """What a pool knows of the others, and what it says to them.
+    """One pool's knowledge of the others, and the messages that it sends them.
 
     Args:
         domain: the pool.
@@ -62,7 +62,7 @@ class Overlay:
         self.settings = settings or OverlaySettings()
         self._random = random
         self._sends: list[tuple[str, OverlayMessage]] = []
-        #: Messages by kind, and what was dropped by why.
+        #: Messages by kind, and dropped ones by reason.
         self.sent: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
@@ -70,7 +70,7 @@ class Overlay:
         self._begin()
 
     def _begin(self) -> None:
-        """Knows nobody."""
+        """Begins anew, and knows no pool."""
         settings = self.settings
         self._tables = Tables(self.domain)
         self._candidates = Candidates()
@@ -78,14 +78,14 @@ class Overlay:
         self._asks = Awaited(settings.answer_seconds)
         self._walk: Walk | None = None
         self._starts: dict[str, None] = {}
-        #: Pools that are to be met, and since when: lost ones, and those to join by.
+        #: Pools that are to be met, and since when: lost ones, and those to join through.
         self._missing: dict[str, float] = {}
         self._beat_at: float | None = None
         self._beats = self._random.randrange(settings.walk_minutes * settings.retry_minutes)
         self._pings_left = settings.pings_per_minute
         self._samples_left = settings.young_samples
         self._beats_of_youth = settings.young_minutes
-        #: How many pools were asked on the latest walk that came to its end.
+        #: The number of pools asked on the latest walk that came to its end.
         self.hops = 0
 
     # -- what the pool wants, and what it asks
@@ -101,11 +101,11 @@ class Overlay:
         self._start_beating(now)
 
     def forget(self, via: str) -> None:
-        """Tries a pool no more that has not answered."""
+        """Stops trying a pool that has not answered."""
         self._missing.pop(via, None)
 
     def leave(self, now: float) -> None:
-        """Tells all that are known, and forgets them; whoever asks later is told, too."""
+        """Tells all known pools that this one leaves, and forgets them; tells later askers, too."""
         for domain in self.known():
             self._send(domain, FlockLeft())
         self._away = True
@@ -120,7 +120,7 @@ class Overlay:
         return self._tables.leaves.members()
 
     def known(self) -> list[str]:
-        """All pools that have answered of late, those in the tables first."""
+        """All pools that have answered lately, those in the tables first."""
         return self._tables.peers.domains()
 
     def missing(self) -> list[str]:
@@ -128,7 +128,7 @@ class Overlay:
         return list(self._missing)
 
     def proximity_seconds(self, domain: str) -> float | None:
-        """The round trip to a pool; None if it was not measured of late."""
+        """The round trip to a pool in seconds; None if it was not measured lately."""
         peer = self._tables.peers.get(domain)
         return None if peer is None else peer.round_trip_seconds
 
@@ -144,7 +144,7 @@ class Overlay:
     # ------------------------------------------------------------------------------
 
     def take_sends(self) -> list[tuple[str, OverlayMessage]]:
-        """(pool, message) of what is to be sent since the last call."""
+        """Takes out the messages to send since the last call: (pool, message) of each."""
         sends, self._sends = self._sends, []
         return sends
 
@@ -168,7 +168,7 @@ class Overlay:
     # ------------------------------------------------------------------------------
 
     def hear(self, sender: str, message: OverlayMessage, now: float) -> None:
-        """A message came from a pool, for which the server vouches."""
+        """Takes in a message from a pool, for which the server vouches."""
         self.received[_KINDS[type(message)]] += 1
         if sender == self.domain:
             self.dropped[OWN] += 1
@@ -247,7 +247,7 @@ class Overlay:
                 self._end_walk(now)
 
     def unreachable(self, domain: str, now: float) -> None:
-        """A message to a pool came back: it is not there."""
+        """Notes that a message to a pool came back: the pool is not there."""
         self._asks.forget(domain)
         if self._tables.is_placed(domain):
             self._miss(domain, now)
@@ -259,7 +259,7 @@ class Overlay:
     # ------------------------------------------------------------------------------
 
     def _consider(self, domain: str, teller: str, now: float) -> None:
-        """A pool was named: it is tried if it would have a place."""
+        """Lines up a pool that was named, to be tried, if it may have a place."""
         tables = self._tables
         if domain == self.domain or tables.is_placed(domain) or domain in self._pings:
             return
@@ -277,7 +277,7 @@ class Overlay:
                 self._ping(domain, now)
 
     def _lose(self, domain: str, now: float) -> None:
-        """A pool is not there: it leaves the tables, and others are asked who takes its places."""
+        """Removes a pool that is not there from the tables, and asks who takes its places."""
         settings = self.settings
         self._pings.forget(domain)
         self._candidates.rest(domain, now + settings.retry_minutes * settings.minute_seconds)
@@ -323,7 +323,7 @@ class Overlay:
     # ------------------------------------------------------------------------------
 
     def wake_at(self) -> float | None:
-        """When there is something to do; None if nothing is before something is heard."""
+        """Returns when something is due; None if nothing is before a message comes."""
         times = (self._beat_at, self._pings.due_at(), self._asks.due_at())
         return min((at for at in times if at is not None), default=None)
 
@@ -361,7 +361,7 @@ class Overlay:
             self._beat_at = now + self.settings.minute_seconds * minutes
 
     def _beat(self, now: float) -> None:
-        """Once in a minute: who was not heard is asked, and now and then something more."""
+        """Does the work of each minute: pings pools that were not heard, and now and then more."""
         settings, draw = self.settings, self._random.choice
         self._beats += 1
         self._pings_left = settings.pings_per_minute
@@ -378,7 +378,7 @@ class Overlay:
             self._ask(draw(self._tables.leaves.members()), DIGITS, now)
         self._beats_of_youth -= 1
         if self._beats_of_youth >= 0:
-            # Who is near a near pool is near: its table is worth more than a stranger's.
+            # A pool near a near pool is near, too: its table is worth more than a stranger's.
             self._samples_left = settings.young_samples
             self._walk_from(draw(self._tables.nearest_few()), now)
             return

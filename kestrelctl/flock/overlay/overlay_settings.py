@@ -1,4 +1,4 @@
-"""How often the overlay looks after itself."""
+"""The intervals at which the overlay looks after itself."""
 
 from __future__ import annotations
 
@@ -6,32 +6,33 @@ import msgspec
 
 
 class OverlaySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Whatever is counted in minutes is counted in those of the flock.
+    """The settings of the overlay; minutes are those of the flock.
 
-    Pools notice at once what bounces; asking is for those that fall silent behind a dead network.
+    Pools notice at once what bounces; pings are for pools that fall silent behind a dead network.
 
     Attributes:
-        minute_seconds: what a minute of the flock is.
-        answer_seconds: who has not answered after this time is asked again, or is silent. It is a
-            matter of networks, and no part of a minute.
+        minute_seconds: the length of a minute of the flock.
+        answer_seconds: a pool that has not answered after this time is asked again, or is silent.
+            It depends on networks, and is no part of a minute.
         tries: a pool in the tables that leaves so many pings in a row unanswered is lost.
-        candidate_tries: a pool that was only heard of, that leaves so many, is not there.
-        leaf_minutes: so often each leaf is to give a sign of life; the nearest on each side: every
-            minute.
-        table_minutes: so often each pool of the routing table.
-        exchange_minutes: so often one of the leaves is asked for its leaves.
-        walk_minutes: so often the way to the own id is walked again, from anywhere in the table: it
-            fills slots, finds nearer pools, and joins what fell apart.
-        retry_minutes: so often one of the lost pools is tried again.
-        lonely_minutes: so often if all are lost, or none was met yet: the own server may only now
+        candidate_tries: a pool known by hearsay that leaves so many unanswered is not there.
+        leaf_minutes: the interval in which each leaf is to give a sign of life; for the nearest on
+            each side: a minute.
+        table_minutes: the same for each pool of the routing table.
+        exchange_minutes: the interval at which one of the leaves is asked for its leaves.
+        walk_minutes: the interval at which the way to the own id is walked again, from anywhere in
+            the table: it fills slots, finds nearer pools, and joins what fell apart.
+        retry_minutes: the interval at which one of the lost pools is tried again.
+        lonely_minutes: the same if all are lost, or none was met yet: the own server may only now
             be open to others, and a pool that joins is to be used within a minute.
-        missing_minutes: so long it is.
-        acquaintance_minutes: so long it is remembered how near a pool is that is in no table.
-        young_minutes: so long a pool that has joined walks every minute, from pools that are near.
-        young_samples: so many it tries in each of them only because they may be nearer than those
-            that it knows.
-        sample_minutes: and afterwards one so often.
-        pings_per_minute: so many pools that were only heard of are tried in a minute.
+        missing_minutes: the time for which a lost pool is tried again.
+        acquaintance_minutes: the time for which the nearness of a pool in no table is remembered.
+        young_minutes: the time for which a pool that has joined walks every minute, from pools that
+            are near.
+        young_samples: the number of pools that it tries in each of these minutes only because they
+            may be nearer than those that it knows.
+        sample_minutes: the interval at which it tries one such pool afterwards.
+        pings_per_minute: the most pools known by hearsay that are tried in a minute.
     """
 
     minute_seconds: float = 60.0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-#: A new connection makes the first round trip longer: a pool is judged by so many.
+#: The round trips by which a pool is judged: a new connection makes the first one longer.
 FEW_SAMPLES = 2
-#: How much of a later measurement counts.
+#: The weight of a later measurement.
 _WEIGHT = 0.25
-#: Who takes another's place has to be nearer by so much: two measurements always differ.
+#: A pool takes another's place only if it is nearer by so much: two measurements always differ.
 _NEARER = 0.8
-#: Pools that are remembered though they are in no table.
+#: The most pools that are remembered though they are in no table.
 MOST_ACQUAINTANCES = 200
 
 
@@ -16,7 +16,7 @@ class Peer:
     """A pool that has answered a ping.
 
     Attributes:
-        heard_at: when any message of it came last.
+        heard_at: when its last message came.
         samples: how many round trips were measured.
         round_trip_seconds: the shortest of the first ones, then smoothed.
     """
@@ -48,9 +48,9 @@ class Peer:
 
 
 class Peers:
-    """Those in the tables, and acquaintances: those that are in none.
+    """The pools in the tables, and acquaintances: the pools that are in none.
 
-    Acquaintances are bounded; whoever was met first makes room.
+    The number of acquaintances is bounded; the one that was met first makes room.
     """
 
     __slots__ = ("acquaintances", "members")
@@ -60,11 +60,11 @@ class Peers:
         self.acquaintances: dict[str, Peer] = {}
 
     def get(self, domain: str) -> Peer | None:
-        """A pool that has answered."""
+        """Returns a pool that has answered; None if it has not."""
         return self.members.get(domain) or self.acquaintances.get(domain)
 
     def meet(self, domain: str) -> Peer:
-        """The pool, which has answered now."""
+        """Returns a pool that has answered now; a new one is an acquaintance."""
         peer = self.get(domain)
         if peer is None:
             peer = self.acquaintances[domain] = Peer(domain)
@@ -73,25 +73,25 @@ class Peers:
         return peer
 
     def promote(self, peer: Peer) -> None:
-        """The pool is in a table now."""
+        """Notes that a pool is in a table now."""
         self.acquaintances.pop(peer.domain, None)
         self.members[peer.domain] = peer
 
     def demote(self, domain: str) -> None:
-        """The pool is in no table any more."""
+        """Notes that a pool is in no table any more."""
         self.acquaintances[domain] = self.members.pop(domain)
 
     def forget(self, domain: str) -> Peer | None:
-        """Knows nothing of a pool any more; returns what was known if it was in a table."""
+        """Forgets a pool; returns what was known of it if it was in a table."""
         self.acquaintances.pop(domain, None)
         return self.members.pop(domain, None)
 
     def forget_acquaintances(self, before: float) -> None:
-        """Forgets those that were not heard since a time."""
+        """Forgets the acquaintances that were not heard since a time."""
         stale = [domain for domain, peer in self.acquaintances.items() if peer.heard_at < before]
         for domain in stale:
             del self.acquaintances[domain]
 
     def domains(self) -> list[str]:
-        """All of them, those in the tables first."""
+        """All pools, those in the tables first."""
         return [*self.members, *self.acquaintances]

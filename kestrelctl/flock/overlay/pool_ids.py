@@ -1,4 +1,4 @@
-"""Where a pool has its place on the ring of ids, and how two ids lie to each other."""
+"""The place of a pool on the ring of ids, and the distances between ids."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pool_id(domain: str) -> int:
 
 
 def shared_digits(one: int, other: int) -> int:
-    """With how many equal digits two ids begin."""
+    """Counts the equal digits with which two ids begin."""
     return (ID_BITS - (one ^ other).bit_length()) // DIGIT_BITS
 
 
@@ -30,11 +30,11 @@ def digit(number: int, place: int) -> int:
 
 
 def clockwise(start: int, end: int) -> int:
-    """How far it is from one id to another in the direction in which ids grow."""
+    """Returns the distance from one id to another in the direction in which ids grow."""
     return (end - start) % _RING
 
 
 def between(one: int, other: int) -> int:
-    """How far two ids are apart, the short way round."""
+    """Returns the distance between two ids, the short way round."""
     way = (other - one) % _RING
     return min(way, _RING - way)

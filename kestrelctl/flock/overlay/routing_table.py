@@ -1,4 +1,4 @@
-"""Pools by the digits that their ids share with one's own: a sample of the flock, of near ones."""
+"""Pools by the digits that their ids share with the own id: a sample of the flock, of near ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ Slot = tuple[int, int]
 
 
 class RoutingTable:
-    """A slot is a row, the number of first digits that are one's own, and the digit after them.
+    """The routing table of one pool.
+
+    A slot is a row, the number of first digits that are the own id's, and the digit after them.
 
     Args:
         own_id: the id of the pool whose table it is.
@@ -21,7 +23,7 @@ class RoutingTable:
         self._slots: dict[Slot, str] = {}
 
     def slot_of(self, number: int) -> Slot:
-        """Where an id belongs, other than one's own."""
+        """The slot in which an id belongs that is not the own one."""
         row = shared_digits(self._own_id, number)
         return row, digit(number, row)
 
@@ -34,7 +36,7 @@ class RoutingTable:
         return self._slots.get(self.slot_of(pool_id(domain)))
 
     def put(self, domain: str) -> str | None:
-        """Puts a pool into its slot; returns who was there."""
+        """Puts a pool into its slot; returns the one that was there."""
         slot = self.slot_of(pool_id(domain))
         before = self._slots.get(slot)
         self._slots[slot] = domain
@@ -54,11 +56,11 @@ class RoutingTable:
         return [pool for _, pool in found]
 
     def members(self) -> list[str]:
-        """All of them."""
+        """All pools in the table."""
         return list(self._slots.values())
 
     def entries(self) -> list[tuple[Slot, str]]:
-        """All of them with their slots, in their order."""
+        """All pools with their slots, in the order of the slots."""
         return sorted(self._slots.items())
 
     def __contains__(self, domain: str) -> bool:

@@ -1,4 +1,4 @@
-"""Who is in the leaf set and the routing table of a pool, and who would be."""
+"""The leaf set and the routing table of a pool: who is in them, and who would be."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kestrelctl.protocol.pools import DIGITS
 def next_hop(
     own: str, key: int, leaves: LeafSet, table: RoutingTable, without: Collection[str] = ()
 ) -> str | None:
-    """The next pool on the way: each shares more digits with the id, or is nearer to it.
+    """Returns the next pool on the way: each shares more digits with the id, or is nearer to it.
 
     Rowstron and Druschel, figure 3.
 
@@ -45,13 +45,13 @@ def next_hop(
     return None if best == own else best
 
 
-#: So many of a row are asked who could take the place of one of it.
+#: The number of pools of a row that are asked who could take the place of one of them.
 ROW_REPAIRS = 3
 NEAREST_FEW = 4
 
 
 class Neighbour(NamedTuple):
-    """A line of what a pool knows of others.
+    """One place in a pool's tables, and the pool that has it.
 
     Attributes:
         place: row and digit of the routing table (`0/c`), or which one of the leaves: `+1` is the
@@ -66,7 +66,7 @@ class Neighbour(NamedTuple):
 
 
 class Tables:
-    """Both, with what is known of those in them.
+    """The leaf set and the routing table, with what is known of the pools in them.
 
     Args:
         domain: the pool whose tables they are.
@@ -80,11 +80,11 @@ class Tables:
         self.peers = Peers()
 
     def is_placed(self, domain: str) -> bool:
-        """Whether a pool is in either."""
+        """Whether a pool is in either table."""
         return domain in self.peers.members
 
     def is_wanted(self, domain: str) -> bool:
-        """Whether a pool that is in neither would have a place, were it only there."""
+        """Whether a pool that is in neither would have a place if it answered."""
         return self.routing.rival(domain) is None or self.leaves.wants(domain)
 
     def may_be_nearer(self, domain: str) -> bool:
@@ -97,7 +97,7 @@ class Tables:
         )
 
     def admit(self, peer: Peer) -> bool:
-        """A pool has answered: it takes the places that it should have.
+        """Gives a pool that has answered the places that it should have.
 
         Returns:
             whether it is a new leaf.
@@ -118,11 +118,11 @@ class Tables:
         return domain in self.leaves and not was_leaf
 
     def remove(self, domain: str) -> tuple[list[tuple[str, int]], list[str]]:
-        """A pool is not there: others in the tables take its places, as far as they can.
+        """Removes a pool that is not there; others in the tables take its places if they can.
 
         Returns:
-            (pool, row) of those who may know somebody for a place, the row as in `AskPools`; and
-            who became a leaf.
+            (pool, row) of the pools that may know one for a place, the row as in `AskPools`; and
+            the pools that became leaves.
         """
         if self.peers.forget(domain) is None:
             return [], []
@@ -144,7 +144,7 @@ class Tables:
         )[:NEAREST_FEW]
 
     def neighbours(self) -> list[Neighbour]:
-        """All of them, for people."""
+        """All places that are taken, for people."""
         places = [(f"{row}/{digit:x}", pool) for (row, digit), pool in self.routing.entries()]
         places += [(f"+{place}", pool) for place, pool in enumerate(self.leaves.larger(), 1)]
         places += [(f"-{place}", pool) for place, pool in enumerate(self.leaves.smaller(), 1)]

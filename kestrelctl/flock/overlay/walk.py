@@ -1,4 +1,4 @@
-"""The way to one's own id: from some pool to the one that is nearest to it.
+"""A walk to the own id: from some pool to the one that is nearest to it.
 
 Each pool on the way is asked by the walker itself, and names the next one. A message that others
 pass on would have to speak for somebody else than its sender.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from kestrelctl.flock.overlay.pool_ids import pool_id, shared_digits
 from kestrelctl.protocol.pools import DIGITS, MOST_WITHOUT
 
-#: Questions of one walk: far more than any honest way has.
+#: The most questions of one walk: far more than any honest way has.
 MOST_STEPS = 40
 
 
@@ -17,7 +17,7 @@ class Walk:
     """One walk, which a lost message or a silent pool does not end.
 
     Args:
-        own_id: where it leads.
+        own_id: the id to which it leads.
         first: the pool with which it begins.
     """
 
@@ -27,23 +27,23 @@ class Walk:
         self._own_id = own_id
         self._steps = 1
         self._tried = False
-        #: Those that were asked; all but the last have answered.
+        #: The pools that were asked; all but the last have answered.
         self.path = [first]
-        #: Those that did not answer.
+        #: The pools that did not answer.
         self.without: list[str] = []
 
     @property
     def row(self) -> int:
-        """The row from which on the pool at the end of the path is asked for pools.
+        """The first row of which the pool at the end of the path is asked for pools.
 
-        Those above are known from the one before it, which shares fewer digits.
+        The rows above are known from the pool before it, which shares fewer digits.
         """
         if len(self.path) == 1:
             return 0
         return min(shared_digits(self._own_id, pool_id(self.path[-2])) + 1, DIGITS)
 
     def go_on(self, domain: str | None) -> bool:
-        """The last one has answered and named the next; returns whether to ask that."""
+        """Goes on to the pool that the last one has named; returns whether to ask it."""
         if domain is None or domain in self.path or domain in self.without:
             return False
         self.path.append(domain)
@@ -51,7 +51,7 @@ class Walk:
         return self._has_step()
 
     def go_back(self) -> bool:
-        """The last one has not answered: it is asked again, and then the one before it."""
+        """Asks the last pool, which has not answered, again, and then the one before it."""
         if self._tried:
             self.without.append(self.path.pop())
         self._tried = not self._tried

@@ -1,1 +1,1 @@
-"""What pools tell each other, whom one asks, and what one lends. Pure."""
+"""The rules of a flock: what pools announce, whom one asks, and what one lends. Pure."""

@@ -1,4 +1,4 @@
-"""When a pool tells others what it has free, and what of it."""
+"""Decides when a pool tells others what it has free, and what of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Announcer:
 
     Args:
         pool: its domain.
-        epoch: which start of its manager this is: numbers of later ones are higher.
+        epoch: the number of this start of its manager: later starts have higher numbers.
     """
 
     def __init__(self, pool: str, epoch: int, settings: FlockSettings) -> None:
@@ -61,11 +61,11 @@ class Announcer:
 
     @property
     def latest(self) -> PoolAnnouncement | None:
-        """What holds of what was told; None for nothing."""
+        """The latest announcement; None if none holds."""
         return self._told
 
     def denial(self, why: str) -> PoolAnnouncement:
-        """Says to a pool that it is lent nothing, and why: what others hear is not for it."""
+        """Tells a pool that it is lent nothing, and why: what others hear is not for it."""
         self._seq += 1
         return PoolAnnouncement(
             pool=self._pool,
@@ -76,7 +76,7 @@ class Announcer:
         )
 
     def farewell(self) -> PoolAnnouncement:
-        """Says that the pool lends nothing any more, because it leaves.
+        """Makes the announcement that the pool lends nothing any more, because it leaves.
 
         Nobody remembers then what it told before: if it comes back, that is news.
         """
@@ -100,7 +100,7 @@ class Announcer:
 
 
 def whole_of(cls: LentClass) -> LentClass:
-    """A class as if all of it were free: what somebody knows who was told of it once."""
+    """Returns a class as if all of it were free: a pool that was told of it once knows no more."""
     free = {name: cls.machines * amount for name, amount in cls.ad.assets.items()}
     return LentClass(id=cls.id, ad=cls.ad, machines=cls.machines, free=free)
 

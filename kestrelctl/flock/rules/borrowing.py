@@ -1,9 +1,9 @@
-"""What a pool asks of others: whose machines its waiting tasks could use.
+"""Decides which other pools a pool asks for machines that its waiting tasks could use.
 
 A wish stands at its lender for a lease. It says how much the pool could use together with what it
-uses there already; the lender lends of that what is free, now or when it falls idle. A pool asks
-the nearest first, as much as they say is free. What is left it asks of a few that have nothing
-free now: one of them will be the first to have something.
+uses there already; the lender lends what is free of that, now or when it falls idle. A pool asks
+the nearest first, for as much as they say is free. It asks a few that have nothing free now for
+the rest: one of them will be the first to have something.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kestrelctl.protocol.pools import Borrow, LentClass, NotLent
 LoanKey = tuple[str, str]
 Amounts = Mapping[str, float]
 
-#: A wish that asks for less than this share more than before waits for its renewal.
+#: A wish that would grow by less than this share waits for its renewal.
 MORE_SHARE = 0.25
 
 
@@ -38,14 +38,14 @@ class Need(NamedTuple):
 
 
 class Wish:
-    """What was asked of a lender of one class.
+    """The wish for machines of one class of a lender.
 
     Attributes:
-        at_most: how much.
+        at_most: how much was asked for.
         until: the lender and the pool itself forget it then.
         renew_at: it is said again after that, as long as it is needed.
-        silent_until: the lender has refused: it is not asked before.
-        refusal: how it has; None if it has not.
+        silent_until: a lender that has refused is not asked again before this time.
+        refusal: its answer; None if it has not refused.
     """
 
     __slots__ = ("asked_at", "at_most", "refusal", "renew_at", "silent_until", "until")
@@ -62,7 +62,7 @@ class Borrower:
     def __init__(self, settings: FlockSettings) -> None:
         self._settings = settings
         self.wishes: dict[LoanKey, Wish] = {}
-        #: Since when needs are left that nobody has anything for; None while there are none.
+        #: The time since which needs are left that nobody has anything for; None if there are none.
         self.starved_since: float | None = None
 
     def decide(
@@ -72,7 +72,7 @@ class Borrower:
         nearest_first: Iterable[HeardPool],
         used: Mapping[LoanKey, Amounts],
     ) -> list[tuple[str, Borrow]]:
-        """Whom to ask for what now.
+        """Decides whom to ask for what now.
 
         Args:
             needs: all that waits, in the order in which it is to be served.
@@ -126,8 +126,9 @@ class Borrower:
     def _share(
         pool: str, cls: LentClass, free: Amounts, needs: Sequence[Need], left: list[int]
     ) -> tuple[dict[str, float], int]:
-        """How much of what is free the needs can use, and how many tasks that is; `left` is less
-        by these."""
+        """Returns how much of what is free the needs can use, and for how many tasks; takes these
+        off `left`.
+        """
         rest: dict[str, float] | None = None  # most have nothing that anybody could take
         wanted: dict[str, float] = {}
         taken = 0
@@ -158,7 +159,7 @@ class Borrower:
         wanted: dict[str, float],
         used: Mapping[LoanKey, Amounts],
     ) -> None:
-        """Asks for so much more than is used, unless that was asked for lately."""
+        """Asks for what is wanted beyond what is used, unless that was asked for lately."""
         settings = self._settings
         key = (pool, cls.id)
         wish = self.wishes.get(key)
@@ -185,20 +186,18 @@ class Borrower:
     # -- what lenders say --------------------------------------------------------------------------
 
     def allowance(self, lender: str, loan: str, now: float) -> Amounts | None:
-        """How much a lender may offer as a worker; None if it was not asked."""
+        """Returns how much a lender may offer as a worker; None if it was not asked."""
         wish = self.wishes.get((lender, loan))
         return wish.at_most if wish is not None and now < wish.until else None
 
     def lent_until(self, lender: str, loan: str, until: float) -> None:
-        """A lender has said until when a loan goes: if that is sooner than was asked for, it is
-        asked for again sooner.
-        """
+        """Notes until when a lender lends: a loan shorter than asked for is renewed sooner."""
         wish = self.wishes.get((lender, loan))
         if wish is not None and wish.asked_at < until < wish.until:
             wish.renew_at = wish.asked_at + (until - wish.asked_at) / 2
 
     def refused(self, lender: str, said: NotLent, now: float) -> bool:
-        """A lender has refused; returns whether it was asked."""
+        """Notes a lender's refusal; returns whether it was asked."""
         wish = self.wishes.get((lender, said.loan))
         if wish is None:
             return False
@@ -209,23 +208,23 @@ class Borrower:
         return True
 
     def refusal(self, lender: str, loan: str, now: float) -> NotLent | None:
-        """How a lender has refused a class, if it is not asked again yet."""
+        """Returns a lender's refusal of a class while it is not asked again, else None."""
         wish = self.wishes.get((lender, loan))
         return wish.refusal if wish is not None and now < wish.silent_until else None
 
     def forget(self, lender: str) -> list[str]:
-        """A lender has left, or a policy forbids it; returns the classes that were asked for."""
+        """Drops the wishes at a lender that has left or is forbidden; returns their classes."""
         gone = [loan for pool, loan in self.wishes if pool == lender]
         for loan in gone:
             del self.wishes[lender, loan]
         return gone
 
     def open_wishes(self, now: float) -> int:
-        """How many loans are asked for."""
+        """Counts the loans that are asked for."""
         return sum(now < wish.until for wish in self.wishes.values())
 
     def starved_seconds(self, now: float) -> float:
-        """For how long nobody has had anything for what is left of the needs."""
+        """Returns for how long nobody has had anything for what is left of the needs."""
         return max(0.0, now - self.starved_since) if self.starved_since is not None else 0.0
 
     def expire(self, now: float) -> None:

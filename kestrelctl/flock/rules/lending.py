@@ -1,8 +1,8 @@
-"""What a pool lends: what is free of each class of its workers, shared among those who ask.
+"""Lends what is free of each class of a pool's workers, and shares it among the pools that ask.
 
-What a borrower's tasks use it keeps while they run. What is free beside that goes to the wishes in
-turns, machine by machine, to who has the least of it; nothing while own tasks wait that could use
-it. What somebody was lent and has left unused for a while goes to others who wait.
+A borrower keeps what its tasks use while they run. The rest goes to the wishes in turns, machine by
+machine, to the borrower that has the least of it; nothing is given while own tasks wait that could
+use it. What a borrower was lent and has left unused for a while goes to others who wait.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from kestrelctl.protocol.pools import DENIED, NO_SUCH_CLASS, TOO_OFTEN, Borrow, 
 LentKey = tuple[str, str]
 Amounts = Mapping[str, float]
 
-#: A borrower asks so often in a flock minute at the most, on average and at once.
+#: The most wishes of one borrower: in a flock minute on average, and at once.
 RATE_PER_MINUTE = 700.0
 BURST = 300.0
-#: Smaller than any amount that somebody means.
+#: An amount smaller than any that somebody means.
 _SOME = 1e-6
 _NOTHING: Amounts = {}
 
@@ -38,7 +38,7 @@ class ClassToLend(NamedTuple):
         free: what is free of them together now; running guests have theirs already.
         wanted: own tasks that wait and could run there.
         overdue: how many of these have waited for `reclaim_seconds`; None if nobody knows: then
-            that counts for how long there have been any.
+            the time counts for which there have been any.
     """
 
     loan: str
@@ -49,7 +49,7 @@ class ClassToLend(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """What a loan is from now on: together with what it uses; nothing at all ends it."""
+    """The amounts of a loan from now on, with what it uses; no amounts end it."""
 
     borrower: str
     loan: str
@@ -58,15 +58,15 @@ class Grant(NamedTuple):
 
 
 class LoanState:
-    """What one borrower was lent of one class.
+    """The loan of one class to one borrower.
 
     Attributes:
-        key: whose it is.
-        at_most: what it wishes, as long as its lease goes.
+        key: the borrower, and the class.
+        at_most: what the borrower wishes, while its lease lasts.
         used: what its tasks take now.
         amounts: what it was told that it has.
-        lease_seconds: for so long it is lent at a time.
-        unused_since: since when some of that is not used; None if all is.
+        lease_seconds: the time for which it is lent at a time.
+        unused_since: the time since which some of that is not used; None if all is.
     """
 
     __slots__ = (
@@ -93,13 +93,13 @@ class LoanState:
 
 
 class LoanLimit(NamedTuple):
-    """What a policy lets one borrower have.
+    """The most that a policy lets one borrower have.
 
     Attributes:
-        why: empty if it may have anything at all.
-        max_cpus: of all classes together; None for any number.
-        rules: what of `max_cpus` each rule leaves it that lets others have some, too, by the rule's
-            name: what one of those is given under it, this one cannot have.
+        why: the reason why it may have nothing; empty if it may have anything at all.
+        max_cpus: the processors of all classes together; None for any number.
+        rules: the part of `max_cpus` that each rule leaves it which lets others have some, too, by
+            the rule's name: what one of those is given under it, this one cannot have.
         lease_seconds: the longest lease; None for any.
     """
 
@@ -110,22 +110,22 @@ class LoanLimit(NamedTuple):
 
 
 class GivenCpus:
-    """How many processors a round of sharing has given away so far, of all classes."""
+    """The processors that a round of sharing has given away so far, of all classes."""
 
     def __init__(self) -> None:
         self._to: dict[str, float] = {}
         self._under: dict[str, float] = {}
 
     def give(self, borrower: str, limit: LoanLimit, cpus: float) -> None:
-        """A borrower is given some more."""
+        """Notes that a borrower is given some more."""
         if limit.max_cpus is None and not limit.rules:
-            return  # nobody asks how many that were
+            return  # nobody asks how many those were
         self._to[borrower] = self._to.get(borrower, 0.0) + cpus
         for rule in limit.rules:
             self._under[rule] = self._under.get(rule, 0.0) + cpus
 
     def left(self, borrower: str, limit: LoanLimit) -> float | None:
-        """What its limit leaves a borrower, with what it uses; None for any number."""
+        """Returns what its limit leaves a borrower, with what it uses; None for any number."""
         if limit.max_cpus is None:
             return None
         own = self._to.get(borrower, 0.0)
@@ -147,10 +147,10 @@ class Lender:
         self._unused_seconds = settings.unused_seconds
         self._limit = limit
         self.loans: dict[LentKey, LoanState] = {}
-        #: What tasks take that came when their loan was over already.
+        #: The amounts that tasks take which came when their loan was over already.
         self._strays: dict[LentKey, Amounts] = {}
         #: Loans of each class that wish for more than they use, those that are not what was told of
-        #: them, and those that have to be looked at for that; all of them at a moment.
+        #: them, and those that have to be looked at for that; the time to look for ended ones.
         self._hungry: defaultdict[str, dict[LoanState, None]] = defaultdict(dict)
         self._unsettled: dict[LoanState, None] = {}
         self._heard_of: dict[LoanState, None] = {}
@@ -163,7 +163,7 @@ class Lender:
     def hear(
         self, borrower: str, asked: Borrow, supplies: Mapping[str, ClassToLend], now: float
     ) -> NotLent | None:
-        """Takes a wish in; returns why not, if so."""
+        """Takes a wish in; returns the refusal if it may not stand."""
         minute = self._settings.minute_seconds
         if not self._may_ask(borrower, now):
             return NotLent(loan=asked.loan, reason=TOO_OFTEN, seconds=minute)
@@ -192,20 +192,20 @@ class Lender:
         return pace.takes(now)
 
     def repaid(self, borrower: str, loan: str | None = None) -> None:
-        """It wants no more: of one class, or of anything."""
+        """Notes that a borrower wants no more: of one class, or of any."""
         for key, found in self.loans.items():
             if key[0] == borrower and loan in (None, key[1]):
                 found.at_most = _NOTHING
                 self._heard_of[found] = None
 
     def adopt(self, borrower: str, loan: str, amounts: Mapping[str, float], now: float) -> None:
-        """An earlier process of the manager has lent this, and tasks of it still run."""
+        """Takes over what an earlier process of the manager has lent; tasks of it still run."""
         key = (borrower, loan)
         found = self.loans.get(key) or self._begin(key, now)
         found.amounts = dict(amounts)
 
     def forget(self, borrower: str, loan: str) -> None:
-        """Nothing of a loan is left to be told."""
+        """Ends a loan of which nothing is left to be told."""
         found = self.loans.get((borrower, loan))
         if found is not None:
             self._end(found)
@@ -259,11 +259,11 @@ class Lender:
         return grants
 
     def look_at_all(self) -> None:
-        """Every loan has a turn at the next sharing."""
+        """Gives every loan a turn at the next sharing."""
         self._heard_of.update(dict.fromkeys(self.loans.values()))
 
     def _look_at_ended(self, now: float) -> None:
-        """Loans whose lease has gone have a turn; notes when the next one will have."""
+        """Gives loans whose lease has ended a turn; notes when the next lease ends."""
         self._look_at = inf
         for loan in self.loans.values():
             if loan.until <= now:
@@ -292,11 +292,11 @@ class Lender:
         shares: dict[LoanState, dict[str, float]],
         given_cpus: GivenCpus,
     ) -> None:
-        """Gives away what is free, one machine's worth at a time, to who has the least.
+        """Gives away what is free, one machine's worth at a time, to the borrower with the least.
 
         Args:
             loans: those that wish for more than they use.
-            shares: takes what each has then that is given something, with what it uses.
+            shares: takes the new amounts of each loan that is given something, with what it uses.
             given_cpus: takes what each borrower is given.
         """
         free = {name: amount for name, amount in supply.free.items() if amount > _SOME}
@@ -330,7 +330,7 @@ class Lender:
         limit: LoanLimit,
         given_cpus: GivenCpus,
     ) -> dict[str, float]:
-        """How much more a loan may become; empty for nothing."""
+        """Returns how much a loan may grow; empty for nothing."""
         if limit.why:
             return {}
         borrower = loan.key[0]
@@ -350,7 +350,7 @@ class Lender:
 
     @staticmethod
     def _give(room: Mapping[str, float], free: dict[str, float], share: dict[str, float]) -> bool:
-        """Gives what is free of that; returns whether that was anything."""
+        """Adds to a share what of the room is free; returns whether that was anything."""
         given = False
         for name, amount in room.items():
             amount = min(amount, free.get(name, 0.0))
@@ -368,7 +368,7 @@ class Lender:
         return since is not None and now - since >= self._unused_seconds
 
     def _settle(self, now: float, loan: LoanState, share: Amounts) -> Grant | None:
-        """Notes what a loan is now; returns it if its borrower is to be told."""
+        """Notes the new amounts of a loan; returns the grant if its borrower is to be told."""
         if (now >= loan.until or not loan.at_most) and not any(loan.used.values()):
             self._end(loan)
             return Grant(*loan.key, _NOTHING, now)
@@ -388,7 +388,7 @@ class Lender:
         return Grant(*loan.key, share, loan.until)
 
     def note_used(self, now: float, key: LentKey, used: Amounts) -> None:
-        """Notes what tasks of a loan take now: what is left unused for long, others may have.
+        """Notes what tasks of a loan take now: others may have what is left unused for long.
 
         Args:
             used: must not change later.
@@ -413,8 +413,8 @@ class Lender:
     # -- owners first ------------------------------------------------------------------------------
 
     def overdue(self, now: float, supplies: Mapping[str, ClassToLend]) -> dict[str, int]:
-        """How many running guests of each class are to end now, because own tasks wait for their
-        places, and have for `reclaim_seconds`.
+        """Counts the running guests of each class that are to end now, because own tasks wait for
+        their places, and have for `reclaim_seconds`.
         """
         for loan in [loan for loan in self._wanted_since if loan not in supplies]:
             del self._wanted_since[loan]
@@ -432,7 +432,7 @@ class Lender:
         return found
 
     def overdue_at(self) -> float | None:
-        """When `overdue` may name some next; None if no own task waits."""
+        """Returns when `overdue` may name some next; None if no own task waits."""
         if not self._wanted_since:
             return None
         return min(self._wanted_since.values()) + self._settings.reclaim_seconds

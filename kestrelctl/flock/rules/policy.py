@@ -1,8 +1,8 @@
-"""What a pool lends to which other pool, borrows from it, and on which terms.
+"""Decides what a pool lends to another pool, or borrows from it, and on which terms.
 
 For each direction the rules are asked in their order, and the first that fits decides. What no rule
-fits is allowed if no rule of that direction allows anything, and denied otherwise: who only forbids
-leaves the rest as it is, who names some that may means these alone.
+fits is allowed if no rule of that direction allows anything, and denied otherwise: rules that only
+forbid leave the rest as it is, and rules that allow some mean these alone.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from kestrelctl.flock.rules.flock_globs import fits_name
 from kestrelctl.flock.rules.rule_fit import beyond_terms, rule_fits
 from kestrelctl.flock.rules.start_text import start_text
 
-#: How well tasks of other pools are isolated where no rule says so: here, and between pools that
+#: The isolation of tasks of other pools where no rule names one: in general, and between pools that
 #: are all of one machine.
 DEFAULT_ISOLATION = "bubblewrap"
 LOCAL_ISOLATION = "plain"
 
 
 class LoanTerms(msgspec.Struct, frozen=True):
-    """How much, how long and how, of what is lent or borrowed.
+    """The terms of what is lent or borrowed.
 
     Attributes:
         max_cpus: processors at once; None for any number.
-        max_seconds: of an attempt; None for any time.
-        isolation: the least, one of `RUNGS`.
+        max_seconds: the time of an attempt; None for any time.
+        isolation: the least isolation, one of `RUNGS`.
         lease_seconds: the longest loan; None for as long as pools usually agree on.
     """
 
@@ -46,8 +46,8 @@ class Verdict(msgspec.Struct, frozen=True):
 
     Attributes:
         rule: the name of the rule that decided; empty if none fits.
-        why: in words; empty if it is allowed.
-        terms: on which; of nothing if it is not allowed.
+        why: the reason in words why it is not; empty if it is allowed.
+        terms: the terms on which it is; terms of nothing if it is not allowed.
     """
 
     allowed: bool
@@ -77,7 +77,7 @@ class Policy:
         self._default = LoanTerms(None, None, default_isolation, None)
 
     def rules(self) -> list[FlockRule]:
-        """All of them, those to lend first, in the order in which they are asked."""
+        """All rules, those to lend first, in the order in which they are asked."""
         return [*self._rules["lend"], *self._rules["borrow"]]
 
     def rules_about(self, direction: FlockDirection, pool: str) -> list[FlockRule]:
@@ -91,11 +91,11 @@ class Policy:
     # -- of a pool as a whole ----------------------------------------------------------------------
 
     def may_lend_to(self, pool: str) -> Verdict:
-        """Whether some tasks of a pool may run here; which, `judge_task` says."""
+        """Whether some tasks of a pool may run here; `judge_task` says which."""
         return self._of_pool("lend", pool)
 
     def may_borrow_from(self, pool: str) -> Verdict:
-        """Whether some tasks of this pool may run there; which, `judge_task` says."""
+        """Whether some tasks of this pool may run there; `judge_task` says which."""
         return self._of_pool("borrow", pool)
 
     def limits(self, direction: FlockDirection, pool: str) -> LoanTerms:
@@ -116,11 +116,11 @@ class Policy:
     def room_by_rule(
         self, direction: FlockDirection, pool: str, lent: Mapping[str, float]
     ) -> dict[str, float] | None:
-        """How many processors each rule lets a pool have at once, by the rule's name; None for any
-        number.
+        """Returns how many processors each rule lets a pool have at once, by the rule's name; None
+        for any number.
 
         Args:
-            lent: what each pool has now, by its domain. What others have who share a rule with it
+            lent: what each pool has now, by its domain. What others have that share a rule with it
                 is taken off; its own is not.
         """
         room: dict[str, float] = {}
@@ -152,12 +152,12 @@ class Policy:
         """Whether a task may be lent machines of this pool, or may borrow those of another.
 
         Args:
-            pool: the other one: to lend, whose task it is; to borrow, whose machines.
+            pool: the other pool: to lend, the task's; to borrow, the machines'.
             user, group: whose task it is: his account, and his group at the task's own pool.
             about: to lend, the job's ad; to borrow, that of the class of machines.
             seconds: how long the task says that it may run (`matching_ads.job_seconds`).
             cpus: how many processors it takes.
-            running: by rule, how many processors those hold that it has let pass.
+            running: by rule, how many processors the tasks hold that it has let pass.
         """
         side = Side(in_lower_case(about))
         for rule in self.rules_about(direction, pool):
@@ -179,16 +179,17 @@ class Policy:
         owners: Mapping[str, str] | None = None,
         machines: Attributes | None = None,
     ) -> str:
-        """What a loan's `start` says of jobs: of users, of `requirements` to lend, and of time.
+        """Makes a loan's `start`: what it says of users, of `requirements` to lend, and of time.
 
         It never refuses a task that `judge_task` allows, but for users beyond the most that an
-        expression can name. What it lets pass is still to be judged where it arrives, or before it
-        goes out: `start` knows no group, and of users only whole names, unless `owners` are given.
+        expression can name. A task that it lets pass is still to be judged where it arrives, or
+        before it goes out: `start` knows no group, and of users only whole names, unless `owners`
+        are given.
 
         Args:
-            pool: the other one.
-            owners: of which users jobs may come, and the group of each; None if that is not known.
-                At home it is: then it says exactly what the rules to borrow say of these.
+            pool: the other pool.
+            owners: the users of whom jobs may come, and the group of each; None if they are not
+                known. At home they are: then it says exactly what the rules to borrow say of these.
             machines: the ad of the class that is lent, for rules to borrow.
         """
         side = None if machines is None else Side(in_lower_case(machines))
@@ -237,12 +238,12 @@ class Policy:
 
 
 def _together(amounts: Sequence[float | None]) -> float | None:
-    """Their sum; None, which stands for any amount, is more than all."""
+    """Returns the sum of amounts; None, which stands for any amount, is more than all."""
     known = [amount for amount in amounts if amount is not None]
     return sum(known) if len(known) == len(amounts) else None
 
 
 def _most(amounts: Sequence[float | None]) -> float | None:
-    """The largest; None, which stands for any amount, is larger."""
+    """Returns the largest amount; None, which stands for any amount, is larger."""
     known = [amount for amount in amounts if amount is not None]
     return max(known) if len(known) == len(amounts) else None

@@ -18,7 +18,7 @@ def rule_fits(
 
     Args:
         user, group: whose task it is; None for not known.
-        about: the ad that its `requirements` ask; None for not known.
+        about: the ad that its `requirements` are about; None for not known.
     """
     found = (
         _known(rule.users, None if user is None else fits_user(rule.users, user)),
@@ -35,7 +35,7 @@ def _known(globs: tuple[str, ...], fits: bool | None) -> bool | None:
 
 
 def _meets(rule: FlockRule, about: Side | None) -> bool | None:
-    """Whether its expression is true of an ad."""
+    """Whether a rule's `requirements` are true of an ad; None if the ad is not known."""
     if not rule.requirements:
         return True
     if about is None:
@@ -49,12 +49,12 @@ def _meets(rule: FlockRule, about: Side | None) -> bool | None:
 def beyond_terms(
     rule: FlockRule, seconds: float | None, cpus: float, running_cpus: float
 ) -> str | None:
-    """Where a task goes beyond what the rule allows, in words; None if it does not.
+    """Tells in words where a task goes beyond what the rule allows; None if it does not.
 
     Args:
         seconds: how long it says that it may run; None if it does not say.
         cpus: how many processors it takes.
-        running_cpus: how many those take that run under the rule.
+        running_cpus: how many the tasks take that run under the rule.
     """
     if rule.max_seconds is not None:
         most = f"for up to {four_digits(rule.max_seconds)} s"

@@ -1,4 +1,4 @@
-"""What rules say of tasks, as a `start` expression of the worker that a loan is to its borrower.
+"""Writes rules as the `start` expression of the worker that a loan is to its borrower.
 
 Such an expression knows the job's ad and nothing else, and may compare its owner with texts only.
 What cannot be said there lets tasks pass: whoever gets them asks `Policy.judge_task`.
@@ -25,7 +25,7 @@ def start_text(
     owners: Mapping[str, str] | None,
     machines: Side | None,
 ) -> str:
-    """True of the jobs that rules let pass.
+    """Makes an expression that is true of the jobs that rules let pass.
 
     Args:
         rules: those about the other pool, in their order.
@@ -33,7 +33,7 @@ def start_text(
         owners: the users whose jobs may come, with the group of each, the most important first:
             nobody else's pass, as far as rules tell users apart. None if they are not known: then
             wildcards over users, and groups, let tasks pass.
-        machines: what `requirements` of rules to borrow ask.
+        machines: the ad that `requirements` of rules to borrow are about.
     """
     for_anybody = all(fits_anybody(rule.users) and fits_anybody(rule.groups) for rule in rules)
     if owners is None or for_anybody:
@@ -50,10 +50,10 @@ def start_text(
 
 
 def _of(users: list[str], text: str, room: int) -> str:
-    """A text that holds for these alone, or for as many as have room in an expression.
+    """Limits a text to these users, or to as many of them as have room in an expression.
 
     Args:
-        room: for their names, in characters.
+        room: the room for their names, in characters.
     """
     while len(said := _member(users)) > room:
         users = users[: len(users) * room // len(said)]
@@ -61,7 +61,7 @@ def _of(users: list[str], text: str, room: int) -> str:
 
 
 def _taken(text: str, otherwise: str) -> str:
-    """The text, if a pool takes it: several rules together may be longer than it reads."""
+    """Returns the text if a pool takes it: several rules together may be longer than it reads."""
     return text if problem_with_expression(text) is None else otherwise
 
 
@@ -95,8 +95,8 @@ def _text(
 
 
 def _said(rule: FlockRule, owner_known: bool, fits: bool | None) -> tuple[list[str] | None, bool]:
-    """What must be true of a job for the rule to fit it, and whether that is all; None in place of
-    it if the rule fits nothing.
+    """Returns what must be true of a job for the rule to fit it, and whether that is all; None in
+    place of the former if the rule fits nothing.
     """
     if fits:
         return [], True
@@ -121,10 +121,10 @@ def _said(rule: FlockRule, owner_known: bool, fits: bool | None) -> tuple[list[s
 
 
 def of_target(text: str) -> str:
-    """An expression over one ad, as it is written where that ad is the other side's.
+    """Rewrites an expression over one ad for a place where that ad is the other side's.
 
     Raises:
-        BadExpression: it is none.
+        BadExpression: the text is no expression.
     """
     for node in reversed(references(parse(text))):
         if not node.scope:
@@ -134,7 +134,7 @@ def of_target(text: str) -> str:
 
 
 def _in_time(rule: FlockRule) -> list[str]:
-    """That a job keeps to the rule's time, as far as it says how long it takes."""
+    """Makes the condition that a job keeps to the rule's time, as far as it names its time."""
     if rule.max_seconds is None:
         return []
     said = f"TARGET.JobSeconds <= {rule.max_seconds:g}"
@@ -151,7 +151,7 @@ def _all(said: list[str]) -> str:
 
 
 def _choice(ways: list[str]) -> str:
-    """One of these; each may be undefined without spoiling the others."""
+    """Joins these with "or"; each may be undefined without spoiling the others."""
     if ALWAYS in ways:
         return ALWAYS
     if len(ways) < 2:

@@ -1,4 +1,4 @@
-"""What a pool has heard of others: who has something free, until when that holds.
+"""The announcements that a pool has heard: who has something free, and until when that holds.
 
 What a pool says of itself outranks what others say of it: an announcement that somebody forwards
 never replaces one that the pool itself has sent and that still holds.
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
     from kestrelctl.core.model.worker.ad import WorkerAd
 
-#: So many pools are remembered at the most.
+#: The most pools that are remembered.
 MOST_POOLS = 2_000
-#: Of one sender, so many announcements count in a second, on average and at once.
+#: The most announcements of one sender that count: in a second on average, and at once.
 RATE = 20.0
 BURST = 200.0
-#: So many others one pool is told of that asks around, and not again sooner than this.
+#: The most others of which a pool is told that asks around, and the least time to the next answer.
 MOST_PASSED_ON = 16
 ANSWER_PAUSE_SECONDS = 1.0
 #: Round trips that differ by less than this factor are equal.
 EQUAL_FACTOR = 1.25
-#: And all below this.
+#: All round trips below this are equal, too.
 SHORTEST_SECONDS = 0.0005
 
 #: What becomes of an announcement.
@@ -82,7 +82,7 @@ class WillingList:
         self._own = own
         self._random = random
         self._heard: dict[str, HeardPool] = {}
-        #: The highest number of each pool from itself: what has been said once is not heard again.
+        #: The highest number that each pool itself has sent: nothing that was said is heard again.
         self._latest: dict[str, int] = {}
         self._paces: dict[str, Pace] = {}
         self._answered_until: dict[str, float] = {}
@@ -140,7 +140,7 @@ class WillingList:
                 del self._heard[pool]
 
     def expire(self, now: float) -> None:
-        """Forgets what does not hold any more."""
+        """Forgets the announcements that do not hold any more."""
         for pool in [pool for pool, heard in self._heard.items() if heard.expires_at <= now]:
             del self._heard[pool]
         if len(self._latest) > 2 * MOST_POOLS:
@@ -149,26 +149,26 @@ class WillingList:
             self._paces.clear()
 
     def dropped(self) -> dict[str, int]:
-        """How many were dropped, by why."""
+        """Counts the dropped announcements, by reason."""
         return {why: n for why, n in self.counts.items() if why != NEW}
 
     def forget(self, pool: str) -> None:
-        """The pool has left, or cannot be reached."""
+        """Forgets a pool that has left, or cannot be reached."""
         self._heard.pop(pool, None)
 
     def get(self, pool: str, now: float) -> HeardPool | None:
-        """What holds of a pool; None for nothing."""
+        """The announcement of a pool that holds; None if there is none."""
         heard = self._heard.get(pool)
         return heard if heard is not None and now < heard.expires_at else None
 
     def holding(self, now: float) -> list[HeardPool]:
-        """All that holds."""
+        """All announcements that hold."""
         return [heard for heard in self._heard.values() if now < heard.expires_at]
 
     def to_pass_on(self, asker: str, now: float) -> list[PoolAnnouncement]:
-        """What a pool is told that asks around: who has said himself that something is free.
+        """Returns what pools with something free have said themselves, for one that asks around.
 
-        Nothing for a while after it was told last.
+        It is told nothing for a while after the last answer.
         """
         if now < self._answered_until.get(asker, now):
             return []
@@ -188,7 +188,7 @@ class WillingList:
     def nearest_first(
         self, proximity_seconds: Callable[[str], float | None], now: float
     ) -> list[HeardPool]:
-        """The willing pools by how near they are, shuffled among equals.
+        """The willing pools, the nearest first, shuffled among equals.
 
         Args:
             proximity_seconds: the round trip to a pool; None if it is not known: those come last.
@@ -202,10 +202,10 @@ class WillingList:
 
 
 def rings_of(items: Iterable[tuple[float | None, Item]]) -> list[list[Item]]:
-    """Puts those together that are equally near; the nearest come first.
+    """Puts items together that are equally near; the nearest come first.
 
     Args:
-        items: what there is, and the round trip to each; None if it is not known.
+        items: the round trip to each, None if it is not known, and the item.
     """
     rings: dict[float, list[Item]] = {}
     for seconds, item in items:
@@ -214,7 +214,7 @@ def rings_of(items: Iterable[tuple[float | None, Item]]) -> list[list[Item]]:
 
 
 def nearest_rings_first(rings: Iterable[Sequence[Item]], random: Random) -> Iterator[Item]:
-    """One after the other, and those of one ring in any order: drawn when it is their turn."""
+    """Yields items ring by ring; those of one ring in any order, drawn when it is their turn."""
     draw = random.random
     for ring in rings:
         left = list(ring)

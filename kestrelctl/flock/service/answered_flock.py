@@ -1,4 +1,4 @@
-"""What the answers to users' requests about the flock need of whatever keeps it going."""
+"""The flock as the answers to users' requests about it need it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kestrelctl.protocol.views import FlockView, NeighbourView
 class AnsweredFlock(Protocol):
     """The flock of one pool.
 
-    What changes something returns when that is durable. `by` is who wants it, for the log.
+    Methods that change something return when that is durable. `by` is who wants it, for the log.
     """
 
     def status(self) -> FlockView:
-        """How the pool stands in its flock, with all loans."""
+        """The standing of the pool in its flock, with all loans."""
         ...
 
     def pools(self) -> Sequence[NeighbourView]:
@@ -36,7 +36,7 @@ class AnsweredFlock(Protocol):
         """
 
     async def forget(self, domain: str, by: str) -> None:
-        """Joins through a pool no more.
+        """Stops joining through a pool.
 
         Raises:
             UsageError: the manager was started to join through it.
@@ -48,22 +48,6 @@ class AnsweredFlock(Protocol):
         """Leaves the flock.
 
         Raises:
-            StoreFull: nothing can be stored now.
-        """
-
-    async def put_rule(self, rule: FlockRule, by: str) -> None:
-        """Puts a rule in force that has no problem, or replaces the one of its name.
-
-        Raises:
-            UsageError: there are too many.
-            StoreFull: nothing can be stored now.
-        """
-
-    async def drop_rule(self, name: str, by: str) -> None:
-        """Takes a rule out of force.
-
-        Raises:
-            NotFound: there is none of that name.
             StoreFull: nothing can be stored now.
         """
 

@@ -27,7 +27,7 @@ from kestrelctl.protocol.pools import DENIED, Borrow, LentClass, NotLent
 
 
 class BorrowingService:
-    """What a pool borrows.
+    """The loans that a pool asks others for.
 
     Args:
         policy: the rules in force.
@@ -52,7 +52,7 @@ class BorrowingService:
         self.wanting = 0
         self.hand_outs = Histogram(HAND_OUT_BOUNDS)
         self._asked_at: dict[LoanKey, float] = {}
-        #: What each loan has offered, before anything was taken off.
+        #: The ad that each loan has offered, before anything was taken off.
         self._offered: dict[str, WorkerAd] = {}
         self._owners: dict[str, str] = {}
 
@@ -61,7 +61,7 @@ class BorrowingService:
     def look(
         self, nearest_first: Callable[[float], list[HeardPool]], now: float
     ) -> list[tuple[str, Borrow]]:
-        """Whom to ask for what now."""
+        """Decides whom to ask for what now."""
         self.borrower.expire(now)
         self._note_hand_outs(now)
         self.refresh()
@@ -112,7 +112,7 @@ class BorrowingService:
         return lambda pool, cls: self.why_not(waiting, pool, cls, policy) == ("", "")
 
     def why_not(self, waiting: Unmet, pool: str, cls: LentClass, policy: Policy) -> tuple[str, str]:
-        """Why a class of a pool does not fit what waits: (reason, detail); empty if it does."""
+        """Tells why a pool's class does not fit what waits: (reason, detail); empty if it does."""
         jid = loan_of(pool, cls.id)
         start = " && ".join(f"({each})" for each in (cls.ad.start, *fits_one(cls.ad)) if each)
         ad = msgspec.structs.replace(cls.ad, start=start)
@@ -138,7 +138,7 @@ class BorrowingService:
         return ("", "") if verdict.allowed else ("policy", verdict.why)
 
     def used(self) -> Mapping[LoanKey, dict[str, float]]:
-        """What own tasks take of each loan."""
+        """The amounts that own tasks take of each loan."""
         return {
             pool_and_loan(jid): _used(worker)
             for jid, worker in self._service.pool.workers.items()
@@ -166,7 +166,7 @@ class BorrowingService:
         return asked or jid in self._service.pool.workers
 
     def admitted(self, jid: str, ad: WorkerAd) -> WorkerAd:
-        """What counts of what it offers: no more than was asked for, and what the own rules say.
+        """Limits what a loan offers: to no more than was asked for, and to what the own rules say.
 
         After a restart the manager has forgotten what it asked for: then no more counts than did
         before.
@@ -199,7 +199,7 @@ class BorrowingService:
         )
 
     def refresh(self, *, anew: bool = False) -> None:
-        """Has loans take the tasks that the rules let go out now, if who waits has changed.
+        """Makes loans take the tasks that the rules let go out now, if active users have changed.
 
         Args:
             anew: the rules have changed.
@@ -220,7 +220,7 @@ class BorrowingService:
                 )
 
     def refused(self, pool: str, said: NotLent) -> bool:
-        """A lender has refused."""
+        """Notes a lender's refusal; returns whether it was asked."""
         return self.borrower.refused(pool, said, self._service.now())
 
 

@@ -1,4 +1,4 @@
-"""Where results wait for the pools whose tasks they are of: a directory for each loan."""
+"""Directories, one for each loan, in which results wait for the pools whose tasks they are of."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class DiskSpools:
         return DiskSpool(path)
 
     def kept(self) -> list[LentKey]:
-        """Loans of which an earlier process has left some."""
+        """The loans of which an earlier process has left results."""
         return sorted((path.parent.name, path.name) for path in self._root.glob("*/*"))
 
     def remove(self, borrower: str, loan: str) -> None:
-        """Nothing of it is needed any more."""
+        """Removes the spool of a loan, which is not needed any more."""
         path = self._path(borrower, loan)
         shutil.rmtree(path, ignore_errors=True)
         with contextlib.suppress(OSError):

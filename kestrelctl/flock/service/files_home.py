@@ -23,10 +23,10 @@ from kestrelctl.worker.run.executor import Completion
 
 log = logging.getLogger(__name__)
 
-#: A file that cannot be sent is tried again for so long.
+#: The time for which a file that cannot be sent is tried again.
 GIVE_UP_SECONDS = 600.0
 LONGEST_PAUSE_SECONDS = 30.0
-#: So many are under way at a time.
+#: The most files that are under way at a time.
 MOST_AT_ONCE = 4
 
 
@@ -40,18 +40,18 @@ class Carrier(Protocol):
     counts: FilesHomeCounts
 
     async def carry(self, home: str, end: Completion) -> Completion:
-        """The same end with addresses at its home; one that says why if that cannot be."""
+        """Returns the same end with addresses at its home; one that says why if that cannot be."""
         ...
 
 
 class NoCarrier:
-    """Where guests leave no files."""
+    """The carrier of a pool where guests leave no files."""
 
     def __init__(self) -> None:
         self.counts = FilesHomeCounts()
 
     async def carry(self, home: str, end: Completion) -> Completion:
-        """As it is."""
+        """Returns the end as it is."""
         return end
 
 
@@ -91,7 +91,7 @@ class FilesHome:
             old.unlink()
 
     async def carry(self, home: str, end: Completion) -> Completion:
-        """The same end with addresses at its home; one that says why if that cannot be."""
+        """Returns the same end with addresses at its home; one that says why if that cannot be."""
         began = self._now()
         moved: dict[str, StoredFile | None] = {}
         problem = NO_REASON

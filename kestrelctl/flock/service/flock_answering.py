@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from kestrelctl.errors import UsageError
-from kestrelctl.flock.rules.flock_rule_check import problem_with_rule
 from kestrelctl.flock.rules.policy import Policy
 from kestrelctl.flock.service.answered_flock import AnsweredFlock
 from kestrelctl.manager.caller import Caller
@@ -16,7 +14,7 @@ from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.views import LoanView
 
-#: So many loans are shown of each direction, and so many pools on a page: they fit into a stanza.
+#: The most loans shown of each direction, and the most pools on a page: they fit into a stanza.
 MOST_LOANS = 1_000
 MOST_ON_PAGE = 200
 
@@ -28,7 +26,7 @@ class FlockAnswering:
         self._desk = desk
 
     def handlers(self) -> Handlers:
-        """What serves each kind of request."""
+        """The methods that serve each kind of request."""
         return {
             rq.AskFlock: self.status,
             rq.ListNeighbours: self.pools,
@@ -37,8 +35,6 @@ class FlockAnswering:
             rq.LeaveFlock: self.leave,
             rq.PingPool: self.ping,
             rq.ListFlockRules: self.rules,
-            rq.SetFlockRule: self.put_rule,
-            rq.RemoveFlockRule: self.drop_rule,
         }
 
     async def status(self, caller: Caller, request: rq.AskFlock) -> None:
@@ -86,19 +82,7 @@ class FlockAnswering:
             )
         )
 
-    async def put_rule(self, caller: Caller, request: rq.SetFlockRule) -> None:
-        problem = problem_with_rule(request.rule)
-        if problem is not None:
-            what = f"rule {request.rule.name[:80]} is refused"
-            raise UsageError(what, cause=problem, hint="docs/flock.md shows rules")
-        await self._desk.put_rule(request.rule, caller.jid)
-        caller.reply(an.Changed(id=request.id, what=[request.rule.name]))
-
-    async def drop_rule(self, caller: Caller, request: rq.RemoveFlockRule) -> None:
-        await self._desk.drop_rule(request.name, caller.jid)
-        caller.reply(an.Changed(id=request.id, what=[request.name]))
-
 
 def _largest(loans: Sequence[LoanView]) -> list[LoanView]:
-    """Those with the most tasks first."""
+    """The loans with the most tasks first, as many as are shown."""
     return sorted(loans, key=lambda loan: (-loan.running, loan.pool, loan.loan))[:MOST_LOANS]

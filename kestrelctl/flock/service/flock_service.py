@@ -45,19 +45,20 @@ from kestrelctl.protocol.pools import (
     WantSlot,
 )
 from kestrelctl.protocol.views import NeighbourAnswer
+from kestrelctl.timer import Timer
 
 log = logging.getLogger(__name__)
 
-#: Between two looks, however much happens and however short the flock's minute is.
+#: The least time between two looks, however much happens and however short the flock's minute is.
 LEAST_LOOK_SECONDS = 0.002
-#: And if nothing happens at all, in flock minutes.
+#: The time between two looks if nothing happens at all, in flock minutes.
 IDLE_MINUTES = 1 / 60
 #: A flock of so many pools or fewer needs no table: each tells all it knows.
 FEW_POOLS = 16
-#: A token of a ping that a person has asked for is above all of the overlay's.
+#: The first token of a ping that a person has asked for: it is above all of the overlay's.
 _FIRST_TOKEN = 1 << 47
 
-#: Messages that were dropped, by why.
+#: The reasons why messages are dropped.
 UNREADABLE, UNASKED, STRANGER = "unreadable", "unasked", "stranger"
 
 
@@ -124,7 +125,7 @@ class FlockService:
         self._looked_at = 0.0
         self._asked_around_at = 0.0
         self._pace_seconds = max(LEAST_LOOK_SECONDS, settings.look_seconds)
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer(self._look)
         self._pings: dict[int, asyncio.Future[None]] = {}
         self._next_token = _FIRST_TOKEN
         self._restored = False
@@ -134,7 +135,7 @@ class FlockService:
     # -- in and out --------------------------------------------------------------------------------
 
     def begin(self, through: Callable[[], list[str]] | list[str]) -> None:
-        """Is a member from now on, and joins through these pools; through none it is the first."""
+        """Makes the pool a member, and joins through these pools; through none it is the first."""
         domains = through() if callable(through) else through
         self.member, self._has_left = True, False
         moment = self._service.now()
@@ -158,9 +159,9 @@ class FlockService:
         self.desk.borrower.wishes.clear()
 
     def set_rules(self, policy: Policy) -> None:
-        """Other rules are in force from now on.
+        """Puts other rules in force.
 
-        Who may not borrow any more would take what it heard last for true.
+        Pools that may not borrow any more are told: they would take what they heard last for true.
         """
         before, self.policy = self._may_hear(), policy
         denied = [pool for pool in before if not policy.may_lend_to(pool).allowed]
@@ -189,16 +190,15 @@ class FlockService:
             del self._pings[token]
 
     async def close(self) -> None:
-        """The manager stops."""
-        if self._timer is not None:
-            self._timer.cancel()
+        """Stops, because the manager does."""
+        self._timer.stop()
         self.member = False
         await self.keeper.close()
 
     # -- OtherPools --------------------------------------------------------------------------------
 
     def on_online(self) -> None:
-        """The manager has a session with the server."""
+        """Notes that the manager has a session with the server."""
         if not self._restored:
             self._restored = True
             self.keeper.look()
@@ -208,7 +208,7 @@ class FlockService:
         self._look_soon()
 
     def on_offline(self) -> None:
-        """It has none."""
+        """Notes that the manager has no session."""
         self.keeper.on_offline()
 
     def is_ours(self, address: str) -> bool:
@@ -216,7 +216,7 @@ class FlockService:
         return address.partition("/")[0] == flock_of(self._domain)
 
     def on_payload(self, sender: str, to: str, payload: str) -> None:
-        """A message to the flock, or to a loan."""
+        """Takes in a message to the flock, or to a loan."""
         pool, loan = pool_and_loan(to)
         if loan:
             if not self.keeper.on_payload(sender, loan, payload):
@@ -236,7 +236,7 @@ class FlockService:
         self._hear(pool, message)
 
     def on_bounce(self, sender: str, condition: str) -> None:
-        """A message to another domain could not be delivered."""
+        """Notes that a message to another domain could not be delivered."""
         pool, _ = pool_and_loan(sender)
         if sender.partition("@")[0] == "pool":
             self.keeper.on_bounce(pool, condition)
@@ -250,11 +250,11 @@ class FlockService:
         return self.desk.may_work(jid)
 
     def admitted(self, jid: str, ad: WorkerAd) -> WorkerAd:
-        """What counts of what such a worker offers."""
+        """Limits what such a worker offers to what counts of it."""
         return self.desk.admitted(jid, ad)
 
     def explain(self, job: Job) -> list[NeighbourAnswer]:
-        """Why each pool that is known does not take what waits of a job."""
+        """Tells why each known pool does not take what waits of a job."""
         moment = self._service.now()
         waiting = Unmet(job.shape, job.owner, job.sharer.record.group, 1)
         found: list[NeighbourAnswer] = []
@@ -354,16 +354,14 @@ class FlockService:
             self._send(pool, message)
 
     def _targets(self) -> list[str]:
-        """Whom announcements go to."""
+        """The pools to which announcements go."""
         if self.settings.fixed:
             return [pool for pool in self.settings.fixed if pool != self._domain]
         known = list(self.overlay.known())
         return known if len(known) <= FEW_POOLS else list(self.overlay.table())
 
     def _tell_denied(self, whys: dict[str, str], moment: float) -> None:
-        """Tells pools to which rules lend nothing that it is so, and why: else they could only
-        wonder.
-        """
+        """Tells pools to which rules lend nothing that this is so, and why."""
         self._deny_at = {pool: self._deny_at.get(pool, moment) for pool in whys}
         for pool, why in whys.items():
             if self._deny_at[pool] <= moment:
@@ -371,7 +369,7 @@ class FlockService:
                 self._send_to([pool], self._announcer.denial(why))
 
     def _may_hear(self) -> list[str]:
-        """Those of them to which something may be lent."""
+        """The targets of announcements to which something may be lent."""
         return [pool for pool in self._targets() if self.policy.may_lend_to(pool).allowed]
 
     def willingness(self) -> tuple[bool, str]:
@@ -387,7 +385,7 @@ class FlockService:
         return True, ""
 
     def dropped(self) -> dict[str, int]:
-        """Messages that were dropped, by why."""
+        """Counts the messages that were dropped, by reason."""
         found = Counter({why: self.counts[why] for why in (UNREADABLE, UNASKED, STRANGER)})
         return dict(found + Counter(self.willing.dropped()) + self.overlay.dropped)
 
@@ -401,15 +399,9 @@ class FlockService:
         self._set_timer(due)
 
     def _set_timer(self, moment: float) -> None:
-        at = self._loop.time() + max(0.0, moment - self._service.now())
-        if self._timer is not None:
-            if self._timer.when() <= at:
-                return
-            self._timer.cancel()
-        self._timer = self._loop.call_at(at, self._look)
+        self._timer.set_by(self._loop.time() + max(0.0, moment - self._service.now()))
 
     def _look(self) -> None:
-        self._timer = None
         moment = self._looked_at = self._service.now()
         if not self._service.session.online:
             return

@@ -28,9 +28,10 @@ class GuestExecutor:
 
     Args:
         service: of the own pool.
-        by: as whom jobs are cancelled.
+        by: the name in which jobs are submitted and cancelled.
         on_completion: called with each `Completion`.
-        make: the job that runs an attempt; a text says why none runs, as the reason of its end.
+        make: makes the job that runs an attempt; a text says why none runs, as the reason of its
+            end.
         on_submitted, on_ended: called with each guest, for the audit.
         on_ran: called with an attempt that has ended, the worker that ran it, and its number there.
         carrier: brings what an ended guest has left to its home.
@@ -74,13 +75,13 @@ class GuestExecutor:
     # -- what an earlier process has begun ---------------------------------------------------------
 
     def remember(self, job_id: int, spec: JobSpec) -> None:
-        """Says that an earlier process of the manager has begun this; before the loan is opened."""
+        """Notes a job that an earlier process has begun; called before the loan is opened."""
         held = held_of(spec)
         if held is not None:
             self._left[held.number] = (job_id, spec)
 
     def left(self) -> list[CommandSpec]:
-        """What an earlier process has begun, of which the end is still to be reported."""
+        """The attempts that an earlier process has begun and whose end is still to be reported."""
         found: list[CommandSpec] = []
         for number, (_, spec) in self._left.items():
             found.append(CommandSpec(number, spec.program, spec.program.env, held=held_of(spec)))
@@ -126,17 +127,17 @@ class GuestExecutor:
         self._holders[job_id] = self
 
     def _ended_record(self, job_id: int) -> TaskRecord | None:
-        """How such a job has ended before this process looked; None if it has not."""
+        """Returns how such a job has ended before this process looked; None if it has not."""
         if self._service.pool.job(job_id) is not None:
             return None
         found = self._service.store.tasks(job_id, limit=1)
         return found[0] if found else _never_begun(job_id)
 
     def begin(self, number: int) -> None:
-        """None waits here."""
+        """Does nothing: no attempt waits here."""
 
     def withdraw(self, number: int) -> None:
-        """None waits here."""
+        """Does nothing: no attempt waits here."""
 
     def kill(self, number: int, reason: ReasonText = CANCELLED) -> bool:
         """Has an attempt ended; its completion follows."""
@@ -165,10 +166,10 @@ class GuestExecutor:
         )
 
     def take_checkpoint(self, number: int, *, stop: bool) -> None:
-        """There is none: jobs with checkpoints stay at home."""
+        """Does nothing: jobs with checkpoints stay at home."""
 
     def used(self, numbers: Sequence[int]) -> dict[int, tuple[float, int]]:
-        """What the own workers have said of attempts that run there."""
+        """The use of attempts that run at own workers, as these have reported it."""
         found: dict[int, tuple[float, int]] = {}
         for number in numbers:
             job = self.job(number)
@@ -183,7 +184,7 @@ class GuestExecutor:
         return found
 
     def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
-        """A worker has it: the loan asks there. NotFound."""
+        """Raises NotFound: a worker has the output, and the loan asks there."""
         raise NotFound(f"the {stream} of attempt {number} is at a worker")
 
     async def close(self) -> None:
@@ -210,7 +211,7 @@ class GuestExecutor:
         return job is not None and not job.running
 
     def ended(self, record: TaskRecord) -> None:
-        """A task of the own pool has ended; one of this loan is reported."""
+        """Reports the end of a task of the own pool if it is one of this loan."""
         guest = self._guests.pop(record.job_id, None)
         if guest is None:
             return
@@ -240,7 +241,7 @@ class GuestExecutor:
         self._on_completion(end)
 
     def closed(self, record: JobRecord) -> None:
-        """A job has ended; one that was cancelled before it began has no task to tell of."""
+        """Reports the end of a job that was cancelled before it began: it has no task to report."""
         if record.job_id in self._guests:
             self.ended(_never_begun(record.job_id))
 

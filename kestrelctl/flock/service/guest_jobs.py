@@ -1,4 +1,4 @@
-"""From an attempt of another pool to a job of this one, and from its end to the attempt's."""
+"""Turns an attempt of another pool into a job of this one, and its end into the attempt's."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def guest_spec(
     rung: str,
     max_seconds: float | None,
 ) -> JobSpec:
-    """The job that runs an attempt of another pool here, as if it ran there.
+    """Makes the job that runs an attempt of another pool here, as if it ran there.
 
     It has one task. Its command and environment are those of the attempt, filled in: a worker adds
     nothing to them but what is the machine's own.
@@ -55,10 +55,10 @@ def guest_spec(
     Args:
         machine: what a worker of the lent class has: nothing else will do.
         home: the domain of the other pool.
-        account: of the loan, to which the attempt was handed.
+        account: the loan's, to which the attempt was handed.
         loan: the class.
         rung: the least isolation.
-        max_seconds: so long the policy lets it run; None for any time.
+        max_seconds: the time for which the policy lets it run; None for any time.
     """
     template = attempt.template
     limits = (template.program.time_limit_seconds, max_seconds)
@@ -90,9 +90,9 @@ def guest_spec(
 
 
 def why_refused(spec: JobSpec, home: str) -> ReasonText:
-    """Why a guest's job is not taken, as the reason of its attempt's end; empty if it is.
+    """Tells why a guest's job is not taken, as the reason of its attempt's end; empty if it is.
 
-    It passes what jobs of the pool's own users pass.
+    The job has to pass what jobs of the pool's own users pass.
 
     Args:
         home: the domain of the other pool.
@@ -107,24 +107,25 @@ def why_refused(spec: JobSpec, home: str) -> ReasonText:
 
 
 def _not_for_guests(program: Program) -> str | None:
-    """What of a program a pool does for its own users alone; None for nothing.
+    """Names what of a program a pool does for its own users alone; None for nothing.
 
-    What is lent does not say that it can (`lent_ad`), so no honest home asks for it.
+    The ad of a loan does not offer it (`lent_ad`), so no honest home asks for it.
     """
     asked = (
         (program.parent_files, "files of other jobs"),
         (program.checkpoints, "checkpoints"),
         (program.output_to, "an address for its files"),
         (program.environment, "an environment"),
+        (program.channel, "a channel"),
     )
     return next((f"a guest is given no such thing: {what}" for wish, what in asked if wish), None)
 
 
 def _same_machine(machine: WorkerAd) -> str:
-    """An expression for workers of the class: what is lent of one is taken from no other.
+    """Makes an expression for workers of the class: what is lent of one is taken from no other.
 
-    On a larger machine a guest would hold a place that no lender's book has: who waits for that
-    would not get it back.
+    On a larger machine a guest would hold a place that no lender's book has: a task that waits for
+    that place would not get it back.
     """
     kinds = (("Arch", machine.arch), ("OpSys", machine.os))
     said = [f"TARGET.{name} == {_quoted(value)}" for name, value in kinds if value]
@@ -138,7 +139,7 @@ def _quoted(text: str) -> str:
 
 
 def held_of(spec: JobSpec) -> HeldAttempt | None:
-    """What outlived the manager's process of a guest's attempt; None if it cannot be read."""
+    """Reads what outlived the manager's process of a guest's attempt; None if it cannot be read."""
     if spec.guest is None:
         return None
     try:
@@ -148,7 +149,7 @@ def held_of(spec: JobSpec) -> HeldAttempt | None:
 
 
 def lent_seconds(spec: JobSpec) -> float | None:
-    """How long the rules of this pool let a guest run, if its home would let it run longer."""
+    """Returns how long this pool's rules let a guest run, if its home would let it run longer."""
     held, limit = held_of(spec), spec.program.time_limit_seconds
     if held is None or limit is None:
         return None
@@ -157,14 +158,14 @@ def lent_seconds(spec: JobSpec) -> float | None:
 
 
 def completion_of(number: int, record: TaskRecord, asked: ReasonText, spec: JobSpec) -> Completion:
-    """How an attempt of another pool ended.
+    """Tells how an attempt of another pool ended.
 
-    What has run here as long as the rules let it, and not as long as its home does, has not failed:
-    its home has it run elsewhere.
+    An attempt that has run here as long as the rules let it, and not as long as its home does, has
+    not failed: its home has it run elsewhere.
 
     Args:
-        number: of the attempt, there.
-        record: of its only task here.
+        number: the attempt's number at its home.
+        record: the record of its only task here.
         asked: the reason with which it was ended; empty if nobody asked for that.
         spec: the job that ran it here.
     """

@@ -1,4 +1,4 @@
-"""What guests print: their home asks for it, and a worker of the lender has it."""
+"""The output of guests: their home asks for it, and a worker of the lender has it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import codec, workers
 
-#: How long a worker may take to send a piece.
+#: The time that a worker may take to send a piece.
 OUTPUT_SECONDS = 10.0
-#: Of so many ended guests it is known which worker ran them.
+#: The most ended guests of which it is known which worker ran them.
 MOST_ENDED = 10_000
-#: What such a question begins with.
+#: The beginning of such a question.
 _FETCH = '{"type":"fetch_output"'
 
 
 class GuestOutputs:
-    """Where the output of guests is.
+    """Answers borrowers with the output of guests, from the workers that have it.
 
     Args:
-        outputs: of the manager, through which workers are asked.
+        outputs: the manager's, through which workers are asked.
     """
 
     def __init__(self, service: Service, outputs: Outputs) -> None:
@@ -33,7 +33,7 @@ class GuestOutputs:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def note(self, borrower: str, number: int, worker: str, own_number: int) -> None:
-        """A guest's attempt has run on a worker."""
+        """Notes that a guest's attempt has run on a worker."""
         self._places[borrower, number] = (worker, own_number)
         while len(self._places) > MOST_ENDED:
             del self._places[next(iter(self._places))]

@@ -14,9 +14,9 @@ from kestrelctl.errors import BY_CODE, KestrelError, TimedOut
 from kestrelctl.protocol.pools import GivenSlot, WantSlot
 from kestrelctl.protocol.upload_slots import PieceTooLarge, Slot
 
-#: How long a home may take to answer.
+#: The time that a home may take to answer.
 ANSWER_SECONDS = 20.0
-#: So many places one pool is given in a minute, on average and at once.
+#: The most places that one pool is given in a minute, on average and at once.
 SLOTS_PER_MINUTE = 600.0
 
 #: Asks the own share for a place: (size in bytes, file name).
@@ -36,7 +36,7 @@ class HomeSlots:
         self._asked: dict[str, tuple[str, asyncio.Future[GivenSlot]]] = {}
 
     async def ask(self, pool: str, size_bytes: int, filename: str) -> Slot:
-        """A place in the share of a pool.
+        """Asks for a place in the share of a pool.
 
         Raises:
             KestrelError: the pool gives none, and says why.
@@ -61,7 +61,7 @@ class HomeSlots:
         return Slot(given.put_url, given.get_url, given.headers)
 
     def hear(self, pool: str, given: GivenSlot) -> bool:
-        """A pool answers; returns whether it was asked."""
+        """Takes in a pool's answer; returns whether it was asked."""
         asked, answered = self._asked.get(given.request, ("", None))
         if answered is None or asked != pool or answered.done():
             return False

@@ -6,24 +6,21 @@ from collections.abc import Iterable, Mapping
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.flock_rule import FlockRule
-from kestrelctl.core.model.records import FlockPeer, FlockPeerGone, FlockRecord, FlockRuleGone
+from kestrelctl.core.model.records import FlockPeer, FlockPeerGone, FlockRecord
 from kestrelctl.flock.rules.policy import DEFAULT_ISOLATION, Policy
 from kestrelctl.manager.requests.pending_answers import PendingAnswers
 from kestrelctl.manager.service import Service
 
-#: What is remembered of a pool is written again when it was heard of so much later.
+#: The record of a pool is written again when the pool was heard of so much later.
 FRESH_SECONDS = 3600.0
 
 
 class KeptFlock:
-    """Reads and changes it.
+    """Reads and changes what is durable of the flock.
 
     Args:
         pending: the manager's own.
-        default_isolation: of tasks of other pools, where no rule says so.
-
-    Attributes:
-        policy: what the rules that are in force come to; another one after each change.
+        default_isolation: for tasks of other pools, where no rule names one.
     """
 
     def __init__(
@@ -35,34 +32,20 @@ class KeptFlock:
         self._service = service
         self._pending = pending
         self._default_isolation = default_isolation
-        self.policy = self._read_policy()
 
     def rules(self) -> list[FlockRule]:
         """The rules in force, by name."""
-        return self._service.pool.flock_rules
+        return self._service.pool.settings(FlockRule)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of the rules in force."""
+        return Policy(self.rules(), self._default_isolation)
 
     def peers(self) -> list[FlockPeer]:
         """Pools to join through, those first that an admin has named, then those heard of last."""
         known = self._service.pool.flock_peers
         return sorted(known, key=lambda peer: (not peer.through, -peer.heard_at, peer.pool))
-
-    async def put_rule(self, rule: FlockRule, by: str) -> None:
-        """Puts a rule in force; returns when that is durable.
-
-        Raises:
-            UsageError: there are too many.
-            StoreFull: nothing can be stored now.
-        """
-        await self._change([rule], by)
-
-    async def drop_rule(self, name: str, by: str) -> None:
-        """Takes a rule out of force; returns when that is durable.
-
-        Raises:
-            NotFound: there is none of that name.
-            StoreFull: nothing can be stored now.
-        """
-        await self._change([FlockRuleGone(name)], by)
 
     async def join_through(self, domain: str, by: str) -> None:
         """Remembers a pool as one to join through; returns when that is durable.
@@ -75,7 +58,7 @@ class KeptFlock:
         await self._change([FlockPeer(pool=domain, through=True, heard_at=now)], by)
 
     async def forget(self, domain: str, by: str) -> None:
-        """Remembers a pool no more; returns when that is durable.
+        """Forgets a pool; returns when that is durable.
 
         Raises:
             StoreFull: nothing can be stored now.
@@ -83,7 +66,7 @@ class KeptFlock:
         await self._change([FlockPeerGone(domain)], by)
 
     async def forget_all(self, by: str) -> None:
-        """Remembers no pool any more; returns when that is durable.
+        """Forgets all pools; returns when that is durable.
 
         Raises:
             StoreFull: nothing can be stored now.
@@ -113,7 +96,3 @@ class KeptFlock:
                 at=self._service.now(), cause=by, request=token, records=tuple(records)
             )
         )
-        self.policy = self._read_policy()
-
-    def _read_policy(self) -> Policy:
-        return Policy(self.rules(), self._default_isolation)

@@ -1,4 +1,4 @@
-"""What a pool says of workers that it lends: of a class in announcements, of a loan as a worker."""
+"""The ads of workers that a pool lends: of a class in announcements, of a loan as a worker."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from kestrelctl.core.model.files import output_addresses, parent_files, workdir
-from kestrelctl.core.model.job import checkpoint_rules, guest, task_environment
+from kestrelctl.core.model.job import channel_rules, checkpoint_rules, guest, task_environment
 from kestrelctl.core.model.neighbour import LEAST_CPUS
 from kestrelctl.core.model.validate import MOST_CPUS
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.matching_ads import amounts_ad
 from kestrelctl.flock.rules.start_text import ALWAYS, NEVER
 
-#: What a task of another pool cannot have here: a directory of its user's choice, files of other
-#: tasks of his, checkpoints, a shared file system of the lender's, an environment of its classes.
+#: The tags of what a task of another pool cannot have here: a directory of its user's choice, files
+#: of other tasks of his, checkpoints, a shared file system of the lender's, an environment of its
+#: classes.
 _NOT_FOR_GUESTS = frozenset(
     (
         guest.TAG,
         workdir.TAG,
         parent_files.TAG,
+        channel_rules.TAG,
         checkpoint_rules.TAG,
         output_addresses.FILE_TAG,
         *map(task_environment.tag_of, task_environment.KINDS),
@@ -29,7 +31,7 @@ _NOT_FOR_GUESTS = frozenset(
 
 
 def lent_machine(ad: WorkerAd, *, any_workdir: bool = False) -> WorkerAd:
-    """One machine of a class, as others see it.
+    """Makes the ad of one machine of a class, as others see it.
 
     Units of assets have no names there: a task is given some by the pool that lends them. Assets
     that tasks share, or of which nobody knows how much there is, are not lent.
@@ -59,7 +61,7 @@ def loan_ad(
     host: str,
     ends_at: float,
 ) -> WorkerAd:
-    """The ad of a loan: a worker with all that is lent, in which each task fits one machine.
+    """Makes the ad of a loan: a worker with all that is lent, in which each task fits one machine.
 
     Args:
         machine: one of the class.
@@ -82,19 +84,20 @@ def loan_ad(
 
 
 def resting_ad(amounts: Mapping[str, float], host: str, ends_at: float) -> WorkerAd:
-    """The ad of a loan of machines that the lender's manager has not seen since it started: what
-    runs goes on, and nothing new comes, for it could not be said which machines it may have.
+    """Makes the ad of a loan of machines that the lender's manager has not seen since it started.
+
+    What runs goes on, and nothing new comes, for it could not be said which machines it may have.
 
     Args:
         amounts: what is lent together.
-        host, ends_at: as of `loan_ad`.
+        host, ends_at: as in `loan_ad`.
     """
     lent = {**amounts, "cpus": max(amounts.get("cpus", 0.0), LEAST_CPUS)}
     return WorkerAd(assets=lent, host=host, start=NEVER, ends_at=round(ends_at, 3))
 
 
 def fits_one(machine: WorkerAd) -> list[str]:
-    """What must be true of a job whose tasks fit one such machine."""
+    """Makes the conditions of a job whose tasks fit one such machine."""
     return [
         f"TARGET.{name} is undefined || TARGET.{name} <= {amount!r}"
         for name, amount in amounts_ad(machine.assets, "Request").items()

@@ -12,7 +12,7 @@ class LentSession:
     """A `Session` of one address of the manager's domain.
 
     Args:
-        address: as which it speaks.
+        address: the address as which it speaks.
         connection: the manager's own.
         listener: the worker's.
     """
@@ -28,7 +28,7 @@ class LentSession:
         self.link = connection.link
 
     def start(self) -> None:
-        """It is there as soon as the manager's is."""
+        """Goes online as soon as the manager's session is."""
         if self._connection.online:
             asyncio.get_running_loop().call_soon(self.on_online)
 
@@ -43,13 +43,13 @@ class LentSession:
         self.online = False
 
     def on_online(self) -> None:
-        """The manager has a connection."""
+        """Notes that the manager has a connection."""
         if not self.online and not self._stopped:
             self.online = True
             self._listener.on_online()
 
     def on_offline(self, why: str) -> None:
-        """It has none."""
+        """Notes that the manager has no connection."""
         if self.online:
             self.online = False
             self._listener.on_offline(why)
@@ -82,9 +82,9 @@ class LentSession:
             self._connection.send_presence(to, kind, self._address, show, status)
 
     def backlog_bytes(self) -> int:
-        """What was given to the connection and is not written yet."""
+        """The bytes that were given to the connection and are not written yet."""
         return self._connection.backlog_bytes()
 
     def certificate(self) -> tuple[str, float] | None:
-        """As of the manager's connection."""
+        """The host and the end of the certificate of the manager's connection."""
         return self._connection.certificate()

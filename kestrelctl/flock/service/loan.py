@@ -28,18 +28,18 @@ from kestrelctl.worker.run.executor import CommandSpec, Completion
 
 log = logging.getLogger(__name__)
 
-#: Why nothing begins.
+#: The reason why nothing begins.
 _UNSEEN = EndKind.NO_RESOURCES.text(
     "the lender has started anew, and none of the machines that it lends has greeted it yet"
 )
-#: So many attempts a loan has at a time, in all; who sends more means no good.
+#: The most attempts of a loan at a time, in all; a borrower that sends more means no good.
 MOST_ATTEMPTS = 100_000
 #: (least isolation, longest time of an attempt or None), or why none may run.
 Terms = tuple[str, float | None]
 
 
 class Loan:
-    """What is lent to one pool of one class of workers.
+    """The workers of one class that are lent to one pool.
 
     Args:
         service: of the own pool.
@@ -50,7 +50,7 @@ class Loan:
         ad: what the borrower is offered at first.
         spool: keeps results until the borrower has them.
         incarnation: a word that no other process of this loan has.
-        judge: whether the policy lets an attempt run, and how; a text says why not.
+        judge: tells whether the policy lets an attempt run, and how; a text says why not.
         audit: called with a line on each guest that begins and ends.
         carrier: brings what guests have left home.
         on_ran: called with the number of an attempt that has ended, the worker that ran it here,
@@ -135,11 +135,11 @@ class Loan:
     # -- what the borrower says --------------------------------------------------------------------
 
     def on_payload(self, sender: str, payload: str) -> None:
-        """A message of the borrower's pool to its worker."""
+        """Takes in a message of the borrower's pool to its worker."""
         self.session.on_payload(sender, self.address, payload)
 
     def _say_hello(self) -> None:
-        """As if it were asked who it is: both sides agree anew on what it has."""
+        """Acts as if it were asked who it is: both sides agree anew on what it has."""
         who = codec.encode(workers.Who())
         self.session.on_payload(f"pool@{self.borrower}", self.address, who)
 
@@ -148,7 +148,7 @@ class Loan:
 
         Args:
             patience_seconds: a result that is not acknowledged for so long is reported again.
-            often_seconds: so often both sides agree on what was handed over and called off.
+            often_seconds: both sides agree so often on what was handed over and called off.
         """
         agent = self.session.agent
         oldest = next(iter(agent.unacknowledged), None)
@@ -170,7 +170,7 @@ class Loan:
         return (attempt.worker, attempt.number) if attempt is not None else None
 
     def on_bounce(self, condition: str) -> None:
-        """The borrower's pool could not be reached."""
+        """Notes that the borrower's pool could not be reached."""
         self.session.on_bounce(f"pool@{self.borrower}", condition)
 
     # -- what is lent ------------------------------------------------------------------------------
@@ -187,9 +187,9 @@ class Loan:
 
     @property
     def used(self) -> dict[str, float]:
-        """What its attempts take that run or wait here, in natural units.
+        """The amounts that its attempts take here, running or waiting, in natural units.
 
-        Those do not count that are to end here: what they leave is not the borrower's any more.
+        Attempts that are to end here do not count: what they leave is not the borrower's any more.
         """
         agent = self.session.agent
         capacity = agent.capacity  # which lacks what the loan has none of any more
@@ -202,7 +202,7 @@ class Loan:
 
     @property
     def running(self) -> int:
-        """How many attempts it has begun."""
+        """The number of attempts that it has begun."""
         return len(self.session.agent.running)
 
     @property
@@ -216,12 +216,12 @@ class Loan:
         return [number for number in agent.running if self.executor.is_waiting(number)]
 
     def stranded(self, now: float, seconds: float) -> list[int]:
-        """Those of them that were waiting at each look for so long: their machine has gone."""
+        """The attempts that were waiting at each look for so long: their machine has gone."""
         self._waits_since = {n: self._waits_since.get(n, now) for n in self.waiting()}
         return [n for n, since in self._waits_since.items() if now - since >= seconds]
 
     def begun(self) -> Counter[str]:
-        """What those take together, in natural units."""
+        """The amounts that waiting attempts take together, in natural units."""
         running = self.session.agent.running
         found: Counter[str] = Counter()
         for number in self.waiting():
@@ -258,7 +258,7 @@ class Loan:
         return now - self._unheard_since >= seconds
 
     async def close(self) -> None:
-        """The manager stops: guests go on, and its next process reports them.
+        """Closes the loan with the manager: guests go on, and the next process reports them.
 
         The borrower is told nothing: it waits for that process as long as a lease holds.
         """
@@ -269,7 +269,7 @@ class Loan:
     # -- guests ------------------------------------------------------------------------------------
 
     def _guest_spec(self, command: CommandSpec) -> JobSpec | ReasonText:
-        """The job that runs an attempt; a text says why none does, as the reason of its end."""
+        """Makes the job that runs an attempt; a text says why none does, as its end's reason."""
         if self.machine is None:  # it was on its way when the manager started anew
             return _UNSEEN
         attempt = self.session.agent.running[command.number]

@@ -1,4 +1,4 @@
-"""Who is who between pools: `flock@POOL` speaks for a pool, `flock@POOL/CLASS` is a loan of it."""
+"""Addresses between pools: `flock@POOL` speaks for a pool, `flock@POOL/CLASS` is a loan of it."""
 
 from __future__ import annotations
 

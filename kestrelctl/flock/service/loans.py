@@ -37,32 +37,32 @@ audit_log = logging.getLogger("kestrelctl.flock.audit")
 #: An earlier process of the manager may have missed the end of guests that ended so long before the
 #: last job that ended in its time: a commit takes less. Most have reported it.
 MISSED_SECONDS = 60.0
-#: It is no use to report what ended so long ago.
+#: It is of no use to report guests that ended so long ago.
 LOST_SECONDS = 3600.0
 DAY_SECONDS = 86_400.0
-#: The jobs of ended guests are kept so long: a manager that is started anew looks at them.
+#: The time for which jobs of ended guests are kept: a manager that starts anew looks at them.
 KEEP_SECONDS = LOST_SECONDS
-#: So many are forgotten at once.
+#: The most that are forgotten at once.
 MOST_FORGOTTEN = 100
 
 
 class Spools(Protocol):
-    """Where results of loans wait for their borrowers: a directory of each, or memory."""
+    """The spools in which results of loans wait for their borrowers: directories, or memory."""
 
     def open(self, borrower: str, loan: str) -> Spool:
         """The spool of a loan."""
         ...
 
     def kept(self) -> list[LentKey]:
-        """Loans of which an earlier process has left some."""
+        """The loans of which an earlier process has left results."""
         ...
 
     def remove(self, borrower: str, loan: str) -> None:
-        """Nothing of it is needed any more."""
+        """Removes the spool of a loan, which is not needed any more."""
 
 
 class GuestCounts:
-    """What guests did here, since the start of the manager."""
+    """The counts of what guests did here, since the start of the manager."""
 
     def __init__(self) -> None:
         self.begun = self.done = self.failed = self.given_back = self.refused = 0
@@ -71,13 +71,13 @@ class GuestCounts:
         self._today = 0
 
     def begin(self, wall: float) -> None:
-        """One has begun."""
+        """Counts a guest that has begun."""
         self.begun += 1
         self._today = self.today(wall) + 1
         self._day = int(wall // DAY_SECONDS)
 
     def today(self, wall: float) -> int:
-        """How many have begun since midnight (UTC).
+        """Returns how many guests have begun since midnight (UTC).
 
         Args:
             wall: now, seconds since the epoch.
@@ -91,7 +91,7 @@ class LoanKeeper:
     Args:
         policy: the rules in force.
         carrier: brings what guests have left home.
-        any_workdir: as of `lent_machine`.
+        any_workdir: as in `lent_machine`.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class LoanKeeper:
         self._random = random
         self.lender = Lender(settings, self._limit)
         self.loans: dict[LentKey, Loan] = {}
-        #: Job id of a guest -> whose it is.
+        #: Job id of a guest -> the executor to tell of its end.
         self._holders: dict[int, GuestExecutor] = {}
         self.counts = GuestCounts()
         self._machines: dict[str, WorkerAd] = {}
@@ -181,15 +181,15 @@ class LoanKeeper:
     # -- what borrowers say ------------------------------------------------------------------------
 
     def hear(self, borrower: str, asked: Borrow, now: float) -> NotLent | None:
-        """A pool wants to borrow; returns why it may not."""
+        """Takes in a pool's wish to borrow; returns the refusal if it may not."""
         return self.lender.hear(borrower, asked, self._supplies, now)
 
     def repaid(self, borrower: str, loan: str | None = None) -> None:
-        """It wants no more."""
+        """Notes that a borrower wants no more."""
         self.lender.repaid(borrower, loan)
 
     def on_payload(self, sender: str, loan: str, payload: str) -> bool:
-        """A borrower's pool talks to its worker; returns whether there is such a loan."""
+        """Takes in a borrower's message to its worker; returns whether there is such a loan."""
         pool = sender.partition("@")[2].partition("/")[0]
         if sender != f"pool@{pool}":
             return False
@@ -205,7 +205,7 @@ class LoanKeeper:
         return False
 
     def on_bounce(self, pool: str, condition: str) -> None:
-        """A borrower's pool cannot be reached now."""
+        """Notes that a borrower's pool cannot be reached now."""
         for (borrower, _), loan in list(self.loans.items()):
             if borrower == pool:
                 loan.on_bounce(condition)
@@ -233,7 +233,7 @@ class LoanKeeper:
         self.forget_ended(now)
 
     def _show_machines(self, now: float) -> None:
-        """Loans of an earlier process lend again as soon as a worker of their class is seen."""
+        """Has loans of an earlier process lend again as soon as a worker of their class is seen."""
         for key, loan in self.loans.items():
             if loan.machine is not None or key[1] not in self._machines:
                 continue
@@ -247,7 +247,7 @@ class LoanKeeper:
         loan = self.loans.get(key)
         if key not in self.lender.loans:
             if loan is not None and loan.unreported:
-                # With its spool they would be gone. It lends nothing more meanwhile.
+                # Its results would be gone with its spool. It lends nothing more meanwhile.
                 self.lender.adopt(*key, {}, now)
                 loan.rest()
             elif loan is not None:
@@ -304,9 +304,10 @@ class LoanKeeper:
             log.info("the loan of class %s to %s is over", loan.loan, loan.borrower)
 
     def _take_back(self, now: float) -> None:
-        """Owners first: what waits here is given back at once, what runs after a while.
+        """Gives guests back whose places own tasks wait for: waiting ones at once, others later.
 
-        Also what has lost its machine here, and finds no other: its home may know one.
+        It also gives back guests that have lost their machine and find no other: their home may
+        know one.
         """
         overdue = self.lender.overdue(now, self._supplies)
         for loan_id, supply in self._supplies.items():
@@ -341,7 +342,7 @@ class LoanKeeper:
                 loan.drop()
 
     def wake_at(self) -> float | None:
-        """When something is due that nothing else would bring about."""
+        """Returns when something is due that nothing else would bring about."""
         now = self._service.now()
         moments = [loan.until for loan in self.lender.loans.values() if loan.until > now]
         overdue = self.lender.overdue_at()
@@ -393,7 +394,7 @@ class LoanKeeper:
     # -- the audit ---------------------------------------------------------------------------------
 
     def _audit(self, borrower: str, spec: JobSpec, job_id: int, end: Completion | None) -> None:
-        """One line for each guest that begins, one for each that ends."""
+        """Writes a line for each guest that begins, and one for each that ends; counts them."""
         guest = spec.guest
         if guest is None:
             return
@@ -447,17 +448,17 @@ class LoanKeeper:
             self._open(key, self._machines.get(key[1]), grant, now, tuple(guests))
 
     def on_online(self) -> None:
-        """The manager has a session with the server."""
+        """Notes that the manager has a session with the server."""
         for loan in self.loans.values():
             loan.link.on_online()
 
     def on_offline(self) -> None:
-        """It has none."""
+        """Notes that the manager has no session."""
         for loan in self.loans.values():
             loan.link.on_offline("the manager's server is away")
 
     async def close(self) -> None:
-        """The manager stops; guests go on."""
+        """Closes all loans, because the manager stops; guests go on."""
         loans = list(self.loans.values())
         self.loans.clear()  # they are not over: their spools stay
         for loan in loans:
@@ -465,7 +466,7 @@ class LoanKeeper:
 
 
 def _together(guests: Sequence[tuple[int, JobSpec]], jobs: Collection[int]) -> dict[str, float]:
-    """What some of the guests take, in natural units."""
+    """Adds up what some of the guests take, in natural units."""
     found: Counter[str] = Counter()
     for job_id, spec in guests:
         if job_id in jobs:

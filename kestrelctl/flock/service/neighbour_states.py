@@ -1,4 +1,4 @@
-"""In which state another pool is, as far as this one can tell: one of `NEIGHBOUR_STATES`."""
+"""The state of another pool, as far as this one can tell: one of `NEIGHBOUR_STATES`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from kestrelctl.protocol.pools import PoolAnnouncement
 
 
 def state_of(pool: str, said: PoolAnnouncement | None, unreachable: Container[str]) -> str:
-    """The state of a pool.
+    """Tells the state of a pool.
 
     Args:
-        said: what it has announced and still holds; None for nothing.
+        said: its announcement that still holds; None if there is none.
         unreachable: pools to which messages come back.
     """
     if pool in unreachable:

@@ -26,7 +26,7 @@ class OpenFlock:
     """The flock of a manager that runs.
 
     Attributes:
-        others: what the manager asks of it.
+        others: the flock, as the manager asks it.
     """
 
     def __init__(self, service: Service, others: FlockService, standing: PoolInFlock) -> None:
@@ -35,7 +35,7 @@ class OpenFlock:
         self._standing = standing
 
     def numbers(self) -> FlockNumbers:
-        """How it stands, for the metrics."""
+        """The numbers of the flock, for the metrics."""
         return flock_numbers(self._service, self.others)
 
     def begin(self) -> None:
@@ -43,7 +43,7 @@ class OpenFlock:
         self._standing.begin()
 
     async def close(self) -> None:
-        """The manager stops."""
+        """Stops, because the manager does."""
         self._standing.close()
         await self.others.close()
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from kestrelctl.core.effects import SettingChanged
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.names import problem_with_domain
@@ -18,12 +19,13 @@ from kestrelctl.flock.service.neighbour_states import state_of
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol.pools import LentClass
 from kestrelctl.protocol.views import FlockView, LentClassView, LoanView, NeighbourView
+from kestrelctl.timer import Timer
 
 log = logging.getLogger(__name__)
 
-#: A pool that has not answered after this time does not.
+#: A pool that has not answered a ping after this time counts as one that does not answer.
 PING_SECONDS = 10.0
-#: Between two looks at who is to be remembered, in flock minutes.
+#: The time between two looks at which pools are to be remembered, in flock minutes.
 REMEMBER_MINUTES = 1.0
 
 
@@ -42,11 +44,17 @@ class PoolInFlock:
         self._flock = flock
         self._kept = kept
         self._through = through
-        self._remembering: asyncio.TimerHandle | None = None
+        self._remembering = Timer(self._remember)
         flock.set_rules(kept.policy)
+        service.listen(SettingChanged, self._on_setting)
+
+    def _on_setting(self, changed: SettingChanged) -> None:
+        """Puts other rules in force when they are durable."""
+        if changed.kind is FlockRule:
+            self._flock.set_rules(self._kept.policy)
 
     def begin(self) -> None:
-        """Is in the flock again in which it was, or that it was told to be in."""
+        """Joins the flock in which the pool was before, or that it was told to join."""
         if ways_in := self._ways_in():
             self._flock.begin(ways_in)
             self._remember()
@@ -62,12 +70,11 @@ class PoolInFlock:
         return list(dict.fromkeys([*through, *named]))
 
     def close(self) -> None:
-        """The manager stops."""
-        if self._remembering is not None:
-            self._remembering.cancel()
+        """Stops, because the manager does."""
+        self._remembering.stop()
 
     def _remember(self) -> None:
-        """Notes now and then by whom the flock could be found again."""
+        """Notes now and then through which pools the flock could be found again."""
         overlay = self._flock.overlay
         if self._flock.member:
             if not overlay.known():  # all have left, or none was there yet
@@ -75,12 +82,12 @@ class PoolInFlock:
             heard = {each.domain: each.heard_at for each in overlay.neighbours()}
             self._kept.remember(heard)
         pause = REMEMBER_MINUTES * self._flock.settings.minute_seconds
-        self._remembering = asyncio.get_running_loop().call_later(max(1.0, pause), self._remember)
+        self._remembering.set(max(1.0, pause))
 
     # -- what is asked -----------------------------------------------------------------------------
 
     def status(self) -> FlockView:
-        """How the pool stands in its flock, with all loans."""
+        """The standing of the pool in its flock, with all loans."""
         flock, pool = self._flock, self._service.pool
         overlay, keeper = flock.overlay, flock.keeper
         willing, why = flock.willingness()
@@ -133,7 +140,7 @@ class PoolInFlock:
         )
 
     def _wall(self, steady: float) -> float:
-        """A moment of the steady clock by the machine's."""
+        """Converts a moment of the steady clock into the machine's time."""
         clock = self._service.clock
         return round(clock.wall() + steady - clock.now(), 3)
 
@@ -187,11 +194,11 @@ class PoolInFlock:
         await self._kept.join_through(domain, by)
         log.info("%s has the pool join the flock of %s", by, domain)
         self._flock.begin([domain])
-        if self._remembering is None:
+        if not self._remembering.is_set:
             self._remember()
 
     async def forget(self, domain: str, by: str) -> None:
-        """Joins through a pool no more.
+        """Stops joining through a pool.
 
         Raises:
             UsageError: the manager was started to join through it.
@@ -225,18 +232,8 @@ class PoolInFlock:
         log.info("%s has the pool leave its flock", by)
         self._flock.end()
 
-    async def put_rule(self, rule: FlockRule, by: str) -> None:
-        """Puts a rule in force. UsageError: there are too many. StoreFull."""
-        await self._kept.put_rule(rule, by)
-        self._flock.set_rules(self._kept.policy)
-
-    async def drop_rule(self, name: str, by: str) -> None:
-        """Takes a rule out of force. NotFound: there is none of that name. StoreFull."""
-        await self._kept.drop_rule(name, by)
-        self._flock.set_rules(self._kept.policy)
-
     async def ping(self, domain: str) -> float:
-        """The seconds until a pool's manager has answered.
+        """Measures the seconds until a pool's manager has answered.
 
         Raises:
             UsageError: it is the pool itself.

@@ -23,19 +23,19 @@ COMMANDS_AT: dict[str, tuple[str, ...]] = {
     "jobs": ("submit", "cancel", "job_status"),
     "pool": ("pool_status",),
 }
-#: Jobs that a table or a menu shows, the newest; and that one form cancels.
+#: The most jobs that a table or a menu shows, the newest; and that one form cancels.
 MOST_JOBS = 100
 _MOST_SESSION_CHARACTERS = 64
 _COLUMNS = (
     "job_id", "owner", "requested", "queued", "pending", "running", "completed", "failed", "state",
 )  # fmt: skip
 
-#: What to ask the pool, and what its answer becomes.
+#: A request to the pool, and what makes an element of its answer.
 Step = tuple[rq.AnyRequest, Callable[[an.Reply], Element]]
 
 
 def next_step(iq: Iq, user: str) -> Element | Step:
-    """What follows from what a client sends: an answer at once, or something to ask.
+    """Decides what follows from what a client sends: an answer at once, or something to ask.
 
     Raises:
         NotFound: there is no such command.
@@ -117,7 +117,7 @@ def _job_status(session: str, _values: dict[str, list[str]] | None, user: str) -
 
 
 def _row(job: an.JobView) -> tuple[str, ...]:
-    """`pending`, between queued and running, is a state that tasks had in the first Kestrel."""
+    """Makes a row; `pending`, between queued and running, was a state in the first Kestrel."""
     ended = job.done + job.failed + job.lost + job.cancelled
     numbers = (job.tasks, job.waiting, 0, job.running, ended, job.failed + job.lost)
     return (str(job.job_id), job.owner, *map(str, numbers), job.state)
@@ -154,7 +154,7 @@ _STEPS: dict[str, Callable[[str, dict[str, list[str]] | None, str], Element | St
 
 
 def _command(node: str, session: str, status: str, shown: Element | None = None) -> Element:
-    """What a client shows of a command: a form, or a note."""
+    """Makes what a client shows of a command: a form, or a note."""
     parts = []
     if status == "executing":
         parts.append(element("actions", element("complete"), execute="complete"))

@@ -20,9 +20,9 @@ from kestrelctl.protocol.chat import JUST_TEXT, ChatKind, ChatMarks
 
 log = logging.getLogger(__name__)
 
-#: Of messages that ask nothing of the pool, an account has so many answered at once, and lastingly
-#: so many a second. Programs that answer whatever they are sent ("I am away") would go on for ever
-#: with the pool; at the first answer that does not come, they have nothing more to answer.
+#: The most messages that ask nothing of the pool and are answered for an account: at once, and
+#: lastingly in a second. Programs that answer whatever they are sent ("I am away") would go on for
+#: ever with the pool; at the first answer that does not come, they have nothing more to answer.
 IDLE_MESSAGES = 20.0
 IDLE_MESSAGES_PER_SECOND = 0.1
 #: Accounts that are remembered before those with nothing to remember are forgotten.
@@ -35,11 +35,11 @@ _SILENT = (
 
 @dataclass(frozen=True)
 class _Message:
-    """One that is being answered.
+    """A message that is being answered.
 
     Attributes:
         to: the address that was written to, which answers.
-        job_id: whose address that is; None for that of all jobs.
+        job_id: the job whose address that is; None for that of all jobs.
         too_many: what to say if too much of the account waits.
     """
 
@@ -52,7 +52,7 @@ class _Message:
 
 
 class Conversations:
-    """Words are served as requests are: in turns, by the same dispatcher, for the same callers.
+    """Serves words as requests are served: in turns, by the same dispatcher, for the same callers.
 
     The commands of one message are done one after another, each when the one before it has been
     answered, and none after one that was refused: it may rest on what that one should have done.
@@ -80,7 +80,7 @@ class Conversations:
         Args:
             to: the address that was written to, which answers.
             too_many: what to say if too much of the account waits.
-            job_id: whose address that is; None for that of all jobs.
+            job_id: the job whose address that is; None for that of all jobs.
             marks: what its program says of the message.
         """
         message = _Message(sender, to, body, too_many, job_id, marks)
@@ -114,7 +114,7 @@ class Conversations:
         self._go_on(message, commands)
 
     def _read(self, message: _Message) -> list[str | Step]:
-        """What a message comes to. An exception would go on to the stream, and end the session."""
+        """Reads a message. An exception would go on to the stream, and end the session."""
         user = bare(message.sender)
         try:
             return words.read_message(message.body, user, message.job_id)
@@ -162,7 +162,7 @@ class Conversations:
             self._dispatcher.serve(caller, found.request)
 
     def _say_idly(self, message: _Message, text: str) -> None:
-        """Answers a message that asks nothing of the pool, unless there were too many of late."""
+        """Answers a message that asks nothing of the pool, unless there were too many lately."""
         now = self._service.now()
         user = bare(message.sender)
         if len(self._idle) >= _MANY_ACCOUNTS:

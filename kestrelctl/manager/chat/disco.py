@@ -1,4 +1,4 @@
-"""What the pool's addresses are and have: XEP-0030, in pages as XEP-0059 has them."""
+"""Tells what the pool's addresses are and have: XEP-0030, in pages as XEP-0059 has them."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Disco:
         return words.get(self._kind(address), "Kestrel pool")
 
     def _workers(self, states: tuple[str, ...]) -> dict[str, tuple[str, str, str]]:
-        """By address, so that the sessions of one account stand together."""
+        """The workers by address, so that the sessions of one account stand together."""
         moment = self._service.now()
 
         def item(worker: Worker, state: str) -> tuple[str, str, str]:
@@ -153,7 +153,7 @@ class Disco:
 
 
 def _page(found: Iterable[str], iq: Iq) -> tuple[list[str], list[Element]]:
-    """The keys of one page, and what is said of it if there is more or a page was asked for."""
+    """Returns the keys of a page, and what tells of it if there is more or a page was asked for."""
     asked = iq.payload.find(f"{{{_PAGES}}}set")
     after, most = "", MOST_ITEMS
     if asked is not None:

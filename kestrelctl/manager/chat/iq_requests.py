@@ -32,7 +32,7 @@ _TOO_LARGE = IqError("modify", "not-acceptable", "This question is too large.")
 _BUSY = IqError("wait", "resource-constraint", "Too many requests of this account wait.")
 _UNKNOWN = IqError("cancel", "item-not-found")
 _NOT_SERVED = IqError("cancel", "service-unavailable")
-#: What errors are called in an IQ (RFC 6120, 8.3.3), by their code; others are a fault of what is
+#: The names of errors in an IQ (RFC 6120, 8.3.3), by their code; others are a fault of what is
 #: asked.
 _CONDITIONS = {
     NotAllowed.code: ("auth", "forbidden"),
@@ -43,7 +43,7 @@ _CONDITIONS = {
 
 
 class Answering(Protocol):
-    """Where answers go: an `xmpp.xmpp_session.XmppSession`."""
+    """The session to which answers go: an `xmpp.xmpp_session.XmppSession`."""
 
     def answer(self, iq: Iq, payload: str | IqError) -> None:
         """Answers an IQ."""

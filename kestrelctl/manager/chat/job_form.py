@@ -9,8 +9,10 @@ from kestrelctl.core.model.job.spec import JobSpec, Notify
 from kestrelctl.core.model.job.task_array import TaskArray
 from kestrelctl.core.model.validate import MAX_TASKS
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.job_options import array_option, job_of, job_options
-from kestrelctl.grammar.quantities import WholeNumber
+from kestrelctl.grammar.click_numbers import WholeNumber
+from kestrelctl.grammar.click_options import click_options
+from kestrelctl.grammar.described_job import job_of
+from kestrelctl.grammar.job_options import OPTIONS
 from kestrelctl.protocol.forms import Field
 
 FIELDS = (
@@ -44,14 +46,13 @@ _OPTIONS = {
 
 @click.command("submit", add_help_option=False)
 @click.option("--queue", type=WholeNumber(1, MAX_TASKS), default=1)
-@array_option
-@job_options(Notify.NEVER)
+@click_options(OPTIONS)
 def _submit() -> None:
-    """Only its parameters are used."""
+    """Does nothing: only its parameters are used."""
 
 
 def job_of_form(values: dict[str, list[str]]) -> JobSpec:
-    """The job that a filled form asks for; a field that is left out is as on the command line.
+    """Makes the job that a filled form asks for; a field left out is as on the command line.
 
     Raises:
         UsageError: a field holds what it cannot.

@@ -1,6 +1,6 @@
 """Tells owners of the ends of their jobs, by a chat message that their server keeps for them.
 
-Who is still to be told is in the store, in the commit that ends the job. It is taken out when the
+The commit that ends a job stores that its owner is still to be told. That is taken out when the
 server has the message: whatever fails between the two, the owner is told, though perhaps twice.
 """
 
@@ -17,7 +17,7 @@ from kestrelctl.errors import KestrelError
 from kestrelctl.manager.service import Service
 from kestrelctl.metrics import stanzas
 
-#: The server has dealt with these before the next are sent.
+#: The most messages that are sent before the server has dealt with them.
 MOST_AT_ONCE = 50
 
 
@@ -33,7 +33,7 @@ class Notices:
         service.listen(NoticesSettled, self._on_settled)
 
     def on_online(self) -> None:
-        """There is a session with the server: what was sent over an earlier one may be lost."""
+        """Sends again over a new session: messages sent over an earlier one may be lost."""
         self._sending = False
         self._look()
 

@@ -6,8 +6,6 @@ he comes online, and for all who are there when the manager connects (`mod_kestr
 
 from __future__ import annotations
 
-import asyncio
-
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.pacing.presence import (
@@ -23,10 +21,11 @@ from kestrelctl.manager.caller import Caller, no_answer
 from kestrelctl.manager.chat.addresses import Addresses
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.views import shown
+from kestrelctl.timer import Timer
 
-#: What a job that is not there shows.
+#: The presence of a job that is not there.
 _GONE = Shown(gone=True, final=True)
-#: How long a look at the whole pool is used, when many ask at once.
+#: The time for which a look at the whole pool is used, when many ask at once.
 _POOL_FRESH_SECONDS = 1.0
 
 
@@ -38,12 +37,12 @@ class PresenceService:
         self._access = access
         self._addresses = addresses
         self._board = PresenceTable()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer(self._look)
         self._pool_seen: Shown | None = None
         self._pool_seen_at = 0.0
 
     def on_presence(self, sender: str, to: str, kind: str) -> None:
-        """A user's presence has arrived."""
+        """Takes in the presence of a user."""
         contact = bare(to)
         if kind == "unavailable":
             self._board.leave(contact, sender)
@@ -59,7 +58,7 @@ class PresenceService:
             self._show(sender, contact)
 
     def forget_all(self) -> None:
-        """The server is away: it will tell who is still there."""
+        """Forgets all subscribers, because the server is away: it will tell who is still there."""
         self._board.clear()
 
     def status_of(self, job_id: int) -> str:
@@ -104,12 +103,10 @@ class PresenceService:
         )
 
     def _look_later(self) -> None:
-        if self._timer is None and self._board:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(LOOK_SECONDS, self._look)
+        if self._board:
+            self._timer.set_once(LOOK_SECONDS)
 
     def _look(self) -> None:
-        self._timer = None
         for telling in self._board.look(self._service.now(), self._how):
             self._tell(telling)
         self._look_later()

@@ -1,4 +1,4 @@
-"""Signs of life of workers with a profile: who is silent for long is asked for one (XEP-0199).
+"""Signs of life of workers with a profile: silent workers are asked for one (XEP-0199).
 
 Every XMPP library answers an IQ, if only to say that it does not know it (RFC 6120, 8.4). So such
 a worker has the same lease as any other, and need not think of it.
@@ -16,11 +16,11 @@ from kestrelctl.errors import KestrelError, TimedOut, Unreachable
 from kestrelctl.manager.service import Service
 
 PING = "<ping xmlns='urn:xmpp:ping'/>"
-#: How often it is looked who is silent.
+#: The time between two looks for silent workers.
 LOOK_SECONDS = 1.0
-#: One that was lost is asked with each so many looks: it has no reason to say anything by itself.
+#: A lost worker is asked at one look of so many: it has no reason to say anything by itself.
 LOOKS_FOR_LOST = 10
-#: The part of the longest silence that is allowed after which a worker is asked.
+#: The part of the longest allowed silence after which a worker is asked.
 SILENT_PART = 0.5
 
 Ask = Callable[..., Awaitable[Any]]
@@ -60,7 +60,7 @@ async def ping(service: Service, ask: Ask, jid: str) -> None:
         return
     except KestrelError:
         # Refused: by its library, or by the server because nobody is there, and the two look alike.
-        # Of one that has shown itself the server would have said that it is gone.
+        # The server would have said that one that has shown itself is gone.
         if not service.profiles.is_shown(jid):
             if not _is_online(service, jid):
                 service.profiles.forget(jid)
@@ -70,7 +70,7 @@ async def ping(service: Service, ask: Ask, jid: str) -> None:
 
 
 async def keep_pinging(service: Service, ask: Ask) -> None:
-    """Does so for all of them, for ever."""
+    """Pings all silent workers, and now and then all lost ones, for ever."""
     for look in itertools.count(1):
         await asyncio.sleep(LOOK_SECONDS)
         asked = silent(service)

@@ -42,7 +42,7 @@ class _Worker:
         self.ad = ad
 
     def runs(self, ids: list[str], claim_of: Callable[[int], Claim], now: float) -> None:
-        """Takes over what the worker says it runs: nothing else does any more.
+        """Takes over what the worker says it runs: nothing else runs any more.
 
         Args:
             claim_of: what a task of a job takes.
@@ -69,7 +69,7 @@ class _Worker:
                 claim.charge(free)
 
     def may_end(self, task: profile.TaskId) -> bool:
-        """Whether it can have been sent that: it neither waits here, nor has another its number."""
+        """Whether a task can have been sent: it does not wait here, and no other has its number."""
         running = self.agent.running.get(task.number)
         if running is not None:
             return running.seal == task.seal
@@ -112,7 +112,7 @@ class ProfileWorkers:
         return jid in self._shown
 
     def on_presence(self, jid: str, kind: str) -> None:
-        """A worker of any kind shows itself, or its session has ended."""
+        """Notes that a worker of any kind shows itself, or that its session has ended."""
         if kind == "available":
             self._shown.add(jid)
         elif kind == "unavailable":
@@ -120,17 +120,17 @@ class ProfileWorkers:
             self.forget(jid)
 
     def on_online(self) -> None:
-        """The manager has a session again; who else had shown himself may have gone meanwhile."""
+        """Notes a new session of the manager: others that had shown themselves may have gone."""
         self._shown &= self._workers.keys()
 
     def forget(self, jid: str) -> None:
-        """A session is gone; what it had is the pool's business."""
+        """Forgets a session that is gone; what it had is the pool's business."""
         self._workers.pop(jid, None)
 
     # -- from the worker ---------------------------------------------------------------------------
 
     def take(self, jid: str, message: profile.FromProfileWorker) -> None:
-        """A worker says something.
+        """Takes in what a worker says.
 
         Raises:
             UsageError: it cannot be meant.
@@ -143,7 +143,7 @@ class ProfileWorkers:
     def _join(self, jid: str, message: profile.Profile) -> None:
         ad = profile.ad_of(message, jid.partition("@")[0])
         worker = self._workers.get(jid)
-        # Who only offers something else runs what he ran before. A new session runs nothing, unless
+        # A worker with another offer runs what it ran before. A new session runs nothing, unless
         # it says so: one that did not show itself may have taken the place of another unnoticed.
         same = worker is not None and not worker.asked and jid in self._shown
         if worker is None:
@@ -176,7 +176,7 @@ class ProfileWorkers:
             raise UsageError(f"no task was sent with the id {message.id[:100]!r}")
         number, now = task.number, self._now()
         if worker is None or number not in worker.agent.running:
-            # What was given up meanwhile, or sent before a restart: the seal tells whether it was.
+            # It was given up meanwhile, or sent before a restart: the seal tells whether it was.
             result = profile.result_of(message, task, now=now, sent_at=now, cancelled=False)
             self._deliver(jid, workers.Report(results=[result], seals=[task.seal]))
             if worker is None:
@@ -193,7 +193,7 @@ class ProfileWorkers:
     # -- from the pool -----------------------------------------------------------------------------
 
     def tell(self, jid: str, message: workers.ToWorker) -> None:
-        """The pool says something to a worker that is one of these."""
+        """Takes what the pool says to one of these workers."""
         worker = self._workers[jid]
         agent, now = worker.agent, self._now()
         match message:
@@ -276,5 +276,5 @@ class ProfileWorkers:
             self._later(jid, workers.Report(results=results, seals=agent.seals_of(results)))
 
     def _later(self, jid: str, message: workers.FromWorker) -> None:
-        """Has the pool hear something when it has done what it is about to do."""
+        """Has the pool hear a message when it has done what it is about to do."""
         asyncio.get_running_loop().call_soon(self._deliver, jid, message)

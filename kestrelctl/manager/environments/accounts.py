@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class AccountList(Protocol):
-    """What `EnvironmentAccounts` says."""
+    """The list that `EnvironmentAccounts` keeps."""
 
     names: set[str]
 
@@ -29,7 +29,7 @@ class EnvironmentAccounts:
     """Names of workers, one on each line of a file.
 
     Attributes:
-        names: of those whose account may exist.
+        names: the workers whose account may exist.
     """
 
     def __init__(self, file: Path) -> None:

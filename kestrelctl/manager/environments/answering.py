@@ -22,7 +22,7 @@ from kestrelctl.protocol.answers import (
 
 
 class EnvironmentRequests:
-    """List, start, stop."""
+    """Lists, starts and stops environments."""
 
     def __init__(self, desk: EnvironmentService) -> None:
         self._desk = desk

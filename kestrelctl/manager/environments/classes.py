@@ -15,7 +15,7 @@ from kestrelctl.protocol.workers import MOST_RECIPE_CHARACTERS
 def read_all_classes(
     files: Iterable[Path],
 ) -> tuple[dict[str, EnvironmentClass], dict[str, str]]:
-    """All classes of some files, and what is in the recipe of each that has one.
+    """Reads all classes of some files, and the recipe of each class that has one.
 
     Raises:
         UsageError: a file cannot be read, something in it is wrong, or two classes have one name.

@@ -1,4 +1,4 @@
-"""What waits in the pool, held against the workers that environments would have.
+"""Compares what waits in the pool with the workers that environments would have.
 
 These workers are not there yet: what each will say of itself follows from its class and from the
 host that would make it.
@@ -26,28 +26,28 @@ from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.unmet import Unmet
 from kestrelctl.manager.environments.table import WORKER_PREFIX
 
-#: So many shapes of what waits are held against the classes.
+#: The most shapes of what waits that are compared with the classes.
 MOST_SHAPES = 50
-#: So many workers that are not there yet are remembered.
+#: The most workers that are not there yet and are remembered.
 MOST_IMAGINED = 1_000
 
 _WORKDIR = workdir.TAG.upper()
-#: What only workers have that see the files of their users.
+#: Tags that only workers have that see the files of their users.
 _OF_FILES = {
     _WORKDIR,
     output_addresses.FILE_TAG.upper(),
     f"{input_addresses.TAG_PREFIX}{input_addresses.FILE}".upper(),
 }
 
-#: What only workers have that make environments.
+#: Tags that only workers have that make environments.
 _OF_HOSTS = {tag_of(kind).upper() for kind in TASK_KINDS}
 
 
 class EnvironmentDemand:
-    """What waits that environments could run.
+    """The part of what waits that environments could run.
 
     Attributes:
-        needed: how many tasks each class could run, when it was last looked.
+        needed: how many tasks each class could run, at the last look.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class EnvironmentDemand:
         self._workers_host = workers_host
         self.needed: Counter[str] = Counter()
         self._imagined: dict[tuple[object, ...], WorkerAd] = {}
-        #: By host: what it offers, and for classes what an environment there would.
+        #: By host: its ad, and by class the ad of an environment's worker there.
         self._of_hosts: dict[str, tuple[WorkerAd, dict[str, WorkerAd]]] = {}
-        #: By host: what it offers, what an environment there would, and what it would with that.
+        #: By host: its ad, the ad of an environment's worker there, and its ad with those assets.
         self._as_hosts: dict[str, tuple[WorkerAd, WorkerAd, WorkerAd]] = {}
 
     def forget_host(self, host: str) -> None:
@@ -69,11 +69,11 @@ class EnvironmentDemand:
         self._of_hosts.pop(host, None)
 
     def unmet(self, now: float) -> list[Unmet]:
-        """What waits for nothing but a worker."""
+        """The shapes that wait for nothing but a worker."""
         return self._pool.unmet(now)[:MOST_SHAPES] if self._classes else []
 
     def needs(self, hosts: Sequence[HostRoom], unmet: Sequence[Unmet]) -> list[EnvironmentNeed]:
-        """Of what waits for nothing but a worker, what environments could run, and which."""
+        """Finds which waiting shapes environments could run, and the classes of these."""
         found: list[EnvironmentNeed] = []
         self.needed.clear()
         imagined = self._imagine_all(hosts) if unmet else {}
@@ -92,7 +92,7 @@ class EnvironmentDemand:
     def _could_itself(self, host: str, ad: WorkerAd, shape: Shape) -> bool:
         """Whether a host could run tasks of a shape with what an environment there would have.
 
-        Then one would be of no use: they wait for that room, whoever has it.
+        Then an environment would be of no use: the tasks wait for that room, whoever has it.
         """
         hosts_ad = self._pool.workers[host].ad
         known = self._as_hosts.get(host)
@@ -104,7 +104,7 @@ class EnvironmentDemand:
         return self._pool.would_fit(shape, known[2], host) is None
 
     def _imagine_all(self, hosts: Sequence[HostRoom]) -> dict[str, tuple[str, WorkerAd]]:
-        """For each class that some host makes, the least that its worker will say of itself, where.
+        """Makes, for each class that some host makes, the least ad of its worker, with the host.
 
         What a worker has is a part of its host, so hosts differ; those without room do not count if
         others have some.
@@ -138,7 +138,7 @@ class EnvironmentDemand:
         return found
 
     def gives_way(self, shape: Shape, hosts: Sequence[HostRoom]) -> str:
-        """A host that could run work of a shape with what its environments have; empty for none."""
+        """Finds a host that could run a shape with what its environments have; empty for none."""
         for host in hosts:
             ad = msgspec.structs.replace(
                 self._pool.workers[host.name].ad, assets=natural(host.whole)
@@ -148,7 +148,7 @@ class EnvironmentDemand:
         return ""
 
     def _imagine(self, cls: EnvironmentClass, host: str) -> WorkerAd:
-        """What the worker of an environment of a class on a host will say of itself."""
+        """Makes the ad that the worker of an environment of a class on a host will have."""
         ad = self._pool.workers[host].ad
         known = self._of_hosts.get(host)
         if known is None or known[0] is not ad:
@@ -199,5 +199,5 @@ def has(there: Mapping[str, int], taken: Mapping[str, int]) -> bool:
 
 
 def _places(request: Mapping[str, int], has: Mapping[str, int]) -> int:
-    """How many tasks that ask for this have room in it; one at least: policies may charge less."""
+    """Counts the tasks that have room; one at least: policies may charge less."""
     return max(1, min((has.get(a, 0) // n for a, n in request.items() if n), default=1))

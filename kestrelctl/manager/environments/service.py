@@ -43,24 +43,25 @@ from kestrelctl.manager.environments.situation import Situation, situation
 from kestrelctl.manager.environments.table import EnvironmentTable
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol.workers import EnvironmentsHere, StartEnvironment, StopEnvironment
+from kestrelctl.timer import Timer
 
 log = logging.getLogger(__name__)
 
-#: Two looks are so far apart at least, however much happens.
+#: The least time between two looks, however much happens.
 LOOK_SECONDS = 0.1
-#: What happens within so short a time is looked at together.
+#: Events within so short a time are looked at together.
 BURST_SECONDS = 0.005
-#: While there are environments, or work that waits, it is looked so often whatever happens; and
-#: no decision is older, though nothing has changed that is looked at.
+#: The most time between two looks while there are environments, or work that waits; and the
+#: greatest age of a decision, though nothing has changed that is looked at.
 ROUND_SECONDS = 1.0
-#: After the manager's start hosts have so long to say what is there, before more is started.
+#: The time that hosts have after the manager's start to say what is there, before more is started.
 SETTLE_SECONDS = 2.0
 #: An order that a host has not answered after so long never came there.
 UNHEARD_SECONDS = 20.0
 #: A host that is away for so long counts as gone, with its environments: after a restart of the
 #: server all are away for seconds.
 AWAY_SECONDS = 60.0
-#: What such a host was starting is not waited for any longer than this, counted from the server's
+#: The longest wait for environments that such a host was starting, counted from the server's
 #: return: by then all have come back that were only away with it.
 GIVES_UP_SECONDS = RETURN_SECONDS
 #: The temporary account of an environment's worker is good for so long beyond its start.
@@ -79,7 +80,7 @@ class Invitations(Protocol):
 
 
 class StartCounts(NamedTuple):
-    """What came of starts, by class."""
+    """The outcomes of starts, by class."""
 
     started: Counter[str]
     failed: Counter[str]
@@ -90,15 +91,15 @@ class EnvironmentService:
 
     Args:
         classes: by name.
-        recipes: what is in the recipe of each class that has one.
+        recipes: the text of the recipe of each class that has one.
         invitations: makes accounts for their workers.
         workers_host: the domain of these accounts.
         accounts: the names of those that may exist, over restarts of the manager.
 
     Attributes:
-        book: what there is.
+        book: the environments that there are.
         failures: starts that failed.
-        demand: what waits that they could run.
+        demand: the part of what waits that they could run.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class EnvironmentService:
         self._invitations = invitations
         self._workers_host = workers_host
         self._accounts = accounts
-        #: When accounts are deleted of which nobody says that there is an environment.
+        #: The time at which accounts are deleted of which nobody says that there is an environment.
         self._drops_at = service.now() + AWAY_SECONDS
         self.book = EnvironmentTable(service.pool.epoch)
         self.failures = StartFailures()
@@ -129,14 +130,14 @@ class EnvironmentService:
         }
         self._loop = asyncio.get_running_loop()
         self._looked_at = -inf
-        #: How things were at the last look. While it is the same, nothing is decided before then.
+        #: The situation at the last look. While it is the same, nothing is decided before then.
         self._situation: Situation | None = None
         self._decides_by = -inf
         self._has_minima = any(cls.minimum for cls in classes.values())
         self._connected, self._connected_at = True, -inf
-        #: Before, hosts have yet to say what they have.
+        #: The time until which hosts have yet to say what they have.
         self._starts_at = service.now() + SETTLE_SECONDS
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer(self._look)
         self._tasks: set[asyncio.Task[None]] = set()
         service.after_schedule.append(self._look_soon)
 
@@ -152,7 +153,7 @@ class EnvironmentService:
     # -- what hosts say ----------------------------------------------------------------------------
 
     def on_here(self, host: str, said: EnvironmentsHere) -> None:
-        """A worker's machine says what it makes and has."""
+        """Takes in what a worker's machine says that it makes and has."""
         if host not in self._service.pool.workers:
             return
         for each, why in self.book.heard(host, said, self._service.now()):
@@ -164,7 +165,7 @@ class EnvironmentService:
         self._look_soon()
 
     def _gone(self, environment: Environment, why: str) -> None:
-        """One is not there any more."""
+        """Deals with an environment that is not there any more."""
         words = f"environment {environment.number} of class {environment.of}"
         over = log.info if environment.node else log.warning  # a node may leave when it is idle
         if environment.phase is EnvironmentPhase.STOPPING:
@@ -200,15 +201,10 @@ class EnvironmentService:
             self._look_at(max(self._loop.time() + BURST_SECONDS, self._looked_at + LOOK_SECONDS))
 
     def _look_at(self, at: float) -> None:
-        """Looks then, unless it is looked earlier."""
-        if self._timer is not None and self._timer.when() <= at:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_at(at, self._look)
+        """Looks at that time, or earlier if that is planned."""
+        self._timer.set_by(at)
 
     def _look(self) -> None:
-        self._timer = None
         self._looked_at = self._loop.time()
         now = self._service.now()
         self._see_workers(now)
@@ -278,7 +274,7 @@ class EnvironmentService:
         if now >= self._drops_at and self._service.pool.connected:
             self._drops_at = now + AWAY_SECONDS
             for name in self._accounts.names - names - online.keys():
-                # Of one that went while no manager was there, or while no server was.
+                # Its environment went while no manager was there, or while no server was.
                 self._spawn(self._drop_account(name))
         for useful in self.book.see_workers(online.items(), now, draining):
             self.counts.started[useful.of] += 1
@@ -294,7 +290,7 @@ class EnvironmentService:
         return self._connected and now - away_since > GIVES_UP_SECONDS
 
     def _leave_hosts(self) -> None:
-        """Where nothing new is to run, environments are given nothing new either."""
+        """Stops or drains environments on hosts on which nothing new is to run."""
         for each in self.book.known.values():
             host = self._service.pool.workers.get(each.host)
             if host is None or not (host.draining or host.leaving) or each.asked_for or each.node:
@@ -328,7 +324,7 @@ class EnvironmentService:
         self._drain(environment, made.why)
 
     def _drain(self, environment: Environment, why: str) -> None:
-        """Lets it end what it runs, and no more."""
+        """Lets an environment end what it runs, and begin no more."""
         environment.draining = True
         for worker in list(self._service.pool.workers.values()):
             if worker.account.partition("@")[0] == environment.worker:
@@ -344,8 +340,8 @@ class EnvironmentService:
         """The classes of which an environment could run work of a shape, and is made by a host.
 
         Returns:
-            Their names; and if wherever they can be made the latest start has failed, in how many
-            seconds the next one is tried.
+            Their names; and the seconds until the next try, if the latest start has failed wherever
+            they can be made.
         """
         hosts = self.hosts()
         names = self.demand.coming_for(shape, hosts)
@@ -353,7 +349,7 @@ class EnvironmentService:
         return names, self.failures.pause_seconds(places, self._service.now())
 
     def for_tasks(self, wanted: TaskEnvironment) -> TaskEnvironment:
-        """What tasks are to run inside of whose job names a class, as the class is now.
+        """Makes the environment inside which tasks run whose job names a class, as that is now.
 
         Raises:
             NotFound: there is no such class.
@@ -410,11 +406,11 @@ class EnvironmentService:
     # -- starting and stopping ---------------------------------------------------------------------
 
     def start(self, of: str, host: str = "", *, patient: bool = False) -> Environment:
-        """Starts one because somebody asks for it; it stays until it is stopped.
+        """Starts an environment because somebody asks for it; it stays until it is stopped.
 
         Args:
             host: where; empty for the host that has the most room.
-            patient: whether it is not to be tried where a start has failed of late, nor before all
+            patient: whether it is not to be tried where a start has failed lately, nor before all
                 hosts have said what they have: so a rule may ask again and again.
 
         Raises:
@@ -460,7 +456,7 @@ class EnvironmentService:
         return self._begin(of, best.name, asked_for=True)
 
     def stop(self, number: int) -> Environment:
-        """Stops one because somebody asks for that.
+        """Stops an environment because somebody asks for that.
 
         Raises:
             NotFound: there is none of that number.
@@ -470,7 +466,7 @@ class EnvironmentService:
         return found
 
     def environment(self, number: int) -> Environment:
-        """The one of a number.
+        """Returns the environment of a number.
 
         Raises:
             NotFound: there is none.

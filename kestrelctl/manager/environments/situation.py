@@ -1,4 +1,4 @@
-"""What a decision about environments depends on: while it is the same, the last one stands."""
+"""All that a decision about environments depends on: while it is the same, the last one stands."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from kestrelctl.core.scheduling.unmet import Unmet
 
 
 class Situation(NamedTuple):
-    """All of it but for the time, and for what operators set: these count a little later.
+    """All that counts but for the time, and what operators set: these count a little later.
 
     Attributes:
         waiting: the shapes of what waits, in the order of the queue, each with the number of its
             tasks.
         hosts: each with what it has free.
         ads: what each of them offers.
-        environments: of each what counts in a decision.
-        moments: what has become so by the mere passing of time.
+        environments: what counts of each in a decision.
+        moments: facts that have become so by the mere passing of time.
     """
 
     waiting: Sequence[tuple[Shape, int]] | Set[Shape]
@@ -41,7 +41,7 @@ def situation(
     *,
     nothing_to_do: bool,
 ) -> Situation:
-    """How things are now.
+    """Describes how things are now.
 
     Args:
         nothing_to_do: there are no environments, and none could run anything of what waited. Then

@@ -1,4 +1,4 @@
-"""Which environments there are, as their hosts say, and what was ordered and not heard of yet.
+"""The environments that there are, as their hosts say, or that were ordered and not heard of yet.
 
 The hosts are right: a manager that was started anew knows nothing, and learns from the first
 message of each host what is there. So nothing is stored, and nothing is started twice.
@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable
 from kestrelctl.core.environments.started import Environment, EnvironmentPhase
 from kestrelctl.protocol.workers import EnvironmentsHere
 
-#: With which the names of environments' workers begin, and no others' should.
+#: The beginning of the names of environments' workers; no others should begin so.
 WORKER_PREFIX = "env-"
-#: Of a class, as `class_files` takes it.
+#: The name of a class, as `class_files` takes it.
 _CLASS = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 
 
@@ -25,7 +25,7 @@ NODE_SETTLES_SECONDS = 10.0
 
 
 def worker_name(of: str, number: int) -> str:
-    """What the worker of an environment is called: `env-gpu-2k5`."""
+    """Makes the name of an environment's worker: `env-gpu-2k5`."""
     digits, rest = "", number
     while rest:
         rest, digit = divmod(rest, 36)
@@ -37,22 +37,23 @@ class EnvironmentTable:
     """The environments of a pool.
 
     Args:
-        epoch: which start of the manager this is: numbers of different ones differ.
+        epoch: the number of this start of the manager: the numbers of different starts differ.
     """
 
     def __init__(self, epoch: int) -> None:
         self.known: dict[int, Environment] = {}
-        #: Those that were starting when their hosts vanished: nobody waits for them any more. What
-        #: is left of one is stopped when its host is back, unless its worker has joined before.
+        #: Environments that were starting when their hosts vanished: nobody waits for them any
+        #: more. What is left of one is stopped when its host is back, unless its worker has joined
+        #: before.
         self.given_up: dict[int, Environment] = {}
-        #: What each host that has said something makes.
+        #: The kinds that each host makes that has said something.
         self.kinds: dict[str, frozenset[str]] = {}
         self._next = epoch * FIRST_NUMBER
 
     def order(
         self, of: str, host: str, now: float, *, asked_for: bool, node: bool = False
     ) -> Environment:
-        """Notes that one is to be started."""
+        """Notes that an environment is to be started."""
         self._next += 1
         found = Environment(
             number=self._next,
@@ -68,10 +69,10 @@ class EnvironmentTable:
         return found
 
     def heard(self, host: str, said: EnvironmentsHere, now: float) -> list[tuple[Environment, str]]:
-        """Takes what a host has said.
+        """Takes in what a host has said.
 
         Returns:
-            Those that have gone, each with why; empty if the pool asked for it.
+            The environments that have gone, each with why; empty if the pool asked for it.
         """
         self.kinds[host] = frozenset(said.kinds)
         for each in said.here:
@@ -115,14 +116,14 @@ class EnvironmentTable:
         return gone
 
     def give_up(self, number: int) -> None:
-        """Its host has vanished while it started: nobody waits for it any more."""
+        """Gives up an environment whose host has vanished while it started."""
         self.given_up[number] = self.known.pop(number)
 
     def _given_up_at(self, host: str) -> list[Environment]:
         return [each for each in self.given_up.values() if each.host == host]
 
     def forget_host(self, host: str) -> list[Environment]:
-        """A host has gone, and what was there with it; returns that."""
+        """Forgets a host that has gone, and what was there with it; returns that."""
         self.kinds.pop(host, None)
         gone = [*self.of_host(host), *self._given_up_at(host)]
         for each in gone:
@@ -132,11 +133,11 @@ class EnvironmentTable:
 
     @property
     def numbers_below(self) -> int:
-        """No number of a manager of this pool is larger, or as large."""
+        """A number above all numbers of the managers of this pool."""
         return self._next + 1
 
     def of_host(self, host: str) -> list[Environment]:
-        """Those on one host."""
+        """The environments on one host."""
         return [each for each in self.known.values() if each.host == host]
 
     def see_workers(
@@ -150,8 +151,8 @@ class EnvironmentTable:
             draining: those of them that get nothing new.
 
         Returns:
-            Those that have been given work for the first time, or have begun to count as nodes that
-            work: whether these have anything to do is not seen here.
+            The environments that have been given work for the first time, or have begun to count as
+            nodes that work: whether these have anything to do is not seen here.
         """
         there = dict(idle)
         for each in [each for each in self.given_up.values() if each.worker in there]:

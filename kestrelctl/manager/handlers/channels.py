@@ -1,4 +1,4 @@
-"""What a handler does about events: it runs a program, sends a mail, or tells a web server."""
+"""The actions of a handler on events: it runs a program, sends a mail, or tells a web server."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from kestrelctl.manager.handlers.letter import event_letter
 from kestrelctl.manager.mail.own_thread import in_a_thread
 from kestrelctl.manager.mail.server import NotNow, NotToHim, Post
 
-#: Of what a program prints so much may be in the log, should it fail.
+#: The most of what a program prints that may be in the log if it fails.
 MOST_PRINTED_BYTES = 4_096
 
 
 class HandlerFailed(Exception):
-    """It has not been done; the text says why.
+    """A handler has not done what it is for; the text says why.
 
     Attributes:
         again: whether it may be done later.
@@ -59,7 +59,7 @@ class ProgramChannel:
         self._timeout_seconds = timeout_seconds
 
     async def tell(self, told: Sequence[ToldEvent]) -> None:
-        """As `HandlerChannel.tell`."""
+        """Runs the program for the one event; see `HandlerChannel.tell`."""
         [one] = told
         try:
             async with (
@@ -85,7 +85,7 @@ class ProgramChannel:
 
 
 async def _spoken_to(program: asyncio.subprocess.Process, said: bytes) -> bytes:
-    """The end of what it prints; what it does not read of its input is no fault."""
+    """Returns the end of what a program prints; input that it does not read is no fault."""
     assert program.stdin is not None
     assert program.stdout is not None
     with suppress(BrokenPipeError, ConnectionResetError):
@@ -110,7 +110,7 @@ class MailChannel:
         self._now = now
 
     async def tell(self, told: Sequence[ToldEvent]) -> None:
-        """As `HandlerChannel.tell`."""
+        """Sends one mail about the events; see `HandlerChannel.tell`."""
         letter = event_letter(
             told, pool=self._pool, sender=self._post.sender, to=self._to, now=self._now()
         )
@@ -132,7 +132,7 @@ class WebhookChannel:
         self._timeout_seconds = timeout_seconds
 
     async def tell(self, told: Sequence[ToldEvent]) -> None:
-        """As `HandlerChannel.tell`."""
+        """Posts the one event; see `HandlerChannel.tell`."""
         [one] = told
         request = _Post(self._address, msgspec.json.encode(one), self._timeout_seconds)
         try:
@@ -153,7 +153,7 @@ class _Post:
     """One request, which another thread may end.
 
     Attributes:
-        status: of the answer; 0 before there is one.
+        status: the answer's; 0 before there is one.
     """
 
     def __init__(self, address: str, body: bytes, timeout_seconds: float) -> None:
@@ -171,7 +171,7 @@ class _Post:
             self._connection = http.client.HTTPConnection(host, port, timeout=timeout_seconds)
 
     def send(self) -> None:
-        """Sends it, and waits for what it is answered."""
+        """Sends the request, and waits for its answer."""
         try:
             headers = {"Content-Type": "application/json", "User-Agent": "kestrel"}
             self._connection.request("POST", self._path, self._body, headers)
@@ -180,7 +180,7 @@ class _Post:
             self._connection.close()
 
     def abort(self) -> None:
-        """Ends it, wherever it is."""
+        """Ends the request, wherever it is."""
         found = self._connection.sock
         if found is not None:
             with suppress(OSError):
@@ -190,7 +190,7 @@ class _Post:
 def way_of(
     handler: HandlerDefinition, post: Post | None, pool: str, now: Callable[[], float]
 ) -> HandlerChannel | None:
-    """What a handler does; None if it would send mail and there is no server for that.
+    """Makes the channel of a handler; None if it would send mail and there is no server for that.
 
     Args:
         pool: as its users name it to commands.

@@ -19,7 +19,7 @@ from kestrelctl.manager.service import Service
 
 
 def read_all_handlers(files: Iterable[Path], *, with_mail: bool) -> list[HandlerDefinition]:
-    """The handlers that files define together.
+    """Reads the handlers that files define together.
 
     Args:
         with_mail: whether there is a server that takes mail.
@@ -40,7 +40,7 @@ def read_all_handlers(files: Iterable[Path], *, with_mail: bool) -> list[Handler
 def open_handlers(
     service: Service, handlers: Sequence[HandlerDefinition], post: Post | None
 ) -> HandlerService:
-    """The handlers of a pool, which are told from now on; `HandlerService.run` does it."""
+    """Makes the handlers of a pool, which are told from now on; `HandlerService.run` does it."""
     ways: dict[str, HandlerChannel] = {}
     for each in handlers:
         way = way_of(each, post, service.name, service.clock.wall)

@@ -16,14 +16,14 @@ from kestrelctl.manager.mail.letter import command
 
 #: Plain ASCII on the way, whatever workers are called: not every server takes more.
 _POLICY = policy.SMTP.clone(cte_type="7bit")
-#: So many have a line of their own.
+#: The most events that have a line of their own.
 MOST_LINES = 1_000
 
 
 def event_letter(
     told: Sequence[ToldEvent], *, pool: str, sender: str, to: str, now: float
 ) -> EmailMessage:
-    """A mail with a line for each event, the oldest first.
+    """Makes a mail with a line for each event, the oldest first.
 
     Sent again with the same events it has the same id, by which programs know it for the same.
 

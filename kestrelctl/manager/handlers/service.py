@@ -23,20 +23,20 @@ from kestrelctl.manager.service import Service
 
 log = logging.getLogger(__name__)
 
-#: So many events wait for one handler; of more the oldest are dropped.
+#: The most events that wait for one handler; if there are more, the oldest are dropped.
 MOST_WAITING = 10_000
-#: What is told together waits so long for others that happen together.
+#: Events that are told together wait so long for others that happen together.
 GATHER_SECONDS = 5.0
-#: And so long at least after what was told before: one that comes and goes fills no mailbox.
+#: They wait at least so long after the last ones: a worker that comes and goes fills no mailbox.
 BETWEEN_SECONDS = 60.0
-#: The pauses before what was not done is tried again, and how often it is.
+#: The pauses before what was not done is tried again, and the most tries.
 AGAIN_SECONDS = 5.0
 LONGEST_AGAIN_SECONDS = 900.0
 MOST_TRIES = 20
 
 
 class HandlersAwait(Announcement, frozen=True, kw_only=True):
-    """What handlers are to be told is durable."""
+    """Announces that what handlers are to be told is durable."""
 
 
 class HandlerQueue:
@@ -67,7 +67,7 @@ class HandlerQueue:
         self.done = self.failed = self.dropped = 0
 
     def put(self, told: ToldEvent) -> None:
-        """Has it told, once that is durable."""
+        """Has the handler told of an event, once that is durable."""
         self._last += 1
         self._service.commits.write([HandlerAwaits(self._name, self._last, told)])
         too_many = self._last - MOST_WAITING
@@ -76,11 +76,11 @@ class HandlerQueue:
             self._settle(too_many)
 
     def wake(self) -> None:
-        """Something waits, perhaps."""
+        """Wakes the queue, as something may wait."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Tells it for ever."""
+        """Tells the handler of what waits, for ever."""
         loop = asyncio.get_running_loop()
         told_at = loop.time() - BETWEEN_SECONDS
         while True:
@@ -135,10 +135,11 @@ class HandlerQueue:
 class HandlerService:
     """All handlers of a pool.
 
-    What waits for one that is not among them is forgotten: who comes back later begins anew.
+    Events that wait for a handler that is not among them are forgotten: if it comes back later, it
+    begins anew.
 
     Args:
-        ways: what each handler does, by its name.
+        ways: the channel of each handler, by its name.
     """
 
     def __init__(
@@ -163,13 +164,13 @@ class HandlerService:
         service.listen(HandlersAwait, self._on_durable)
 
     async def run(self) -> None:
-        """Tells all of them for ever."""
+        """Tells all handlers for ever."""
         async with asyncio.TaskGroup() as group:
             for line in self.lines.values():
                 group.create_task(line.run())
 
     def put(self, told: ToldEvent) -> None:
-        """Has the handler told that the words name.
+        """Has the handler told that `told` names.
 
         Raises:
             KeyError: there is none of that name.

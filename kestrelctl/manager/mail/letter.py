@@ -16,7 +16,7 @@ from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.result import how_it_ended
 from kestrelctl.grammar.one_line import one_line
 
-#: Of a name in a subject, and of why a task ended.
+#: The most characters of a name in a subject, and of why a task ended.
 _MOST_CHARACTERS = 80
 #: Plain ASCII on the way, whatever the names are: not every server takes more.
 _POLICY = policy.SMTP.clone(cte_type="7bit")
@@ -31,7 +31,7 @@ def letter(
     to: str,
     now: float,
 ) -> EmailMessage:
-    """A mail with a line for each job, those first that failed.
+    """Makes a mail with a line for each job, failed ones first.
 
     Sent again with the same jobs it has the same id, by which programs know it for the same.
 
@@ -55,11 +55,11 @@ def letter(
 
 
 def command(pool: str, words: str) -> str:
-    """A command as a receiver types it, who may have several pools.
+    """Makes a command as a receiver types it, who may have several pools.
 
     Args:
         pool: as its users name it to commands.
-        words: what is behind the program's name.
+        words: the words after the program's name.
     """
     return f"kestrelctl --pool {shlex.quote(one_line(pool))} {words}"
 

@@ -1,6 +1,6 @@
 """Tells owners of the ends of their jobs by mail, where they want it and a server takes it.
 
-Who is still to be sent a mail is in the store, in the commit that ends the job. It is taken out
+The commit that ends a job stores that its owner is still to be sent a mail. That is taken out
 when the server for mail has it: whatever fails between the two, the mail is sent, perhaps twice.
 """
 
@@ -28,13 +28,13 @@ log = logging.getLogger(__name__)
 GATHER_SECONDS = 5.0
 #: A user is sent no more than one mail in so long.
 BETWEEN_SECONDS = 60.0
-#: Jobs in one mail, and how many of them have a failed task looked up.
+#: The most jobs in one mail, and how many of them have a failed task looked up.
 MOST_JOBS = 1_000
 MOST_LOOKED_UP = 50
-#: The pauses of one whom the server does not take, or which is away: doubled each time.
+#: The pauses if the server does not take a receiver, or is away: doubled each time.
 FIRST_PAUSE_SECONDS = 15.0
 LONGEST_PAUSE_SECONDS = 900.0
-#: What could not be sent for so long after the end of a job is not sent any more.
+#: A mail that could not be sent for so long after the end of a job is not sent any more.
 GIVE_UP_SECONDS = 86_400.0
 _BAD = (TaskState.FAILED, TaskState.LOST)
 
@@ -67,7 +67,7 @@ class Mails:
         service.listen(NoticesSettled, self._on_settled)
 
     async def run(self) -> None:
-        """Does so for ever."""
+        """Sends what is due, for ever."""
         while True:
             self._woken.clear()
             pause_seconds = await self.look()
@@ -78,7 +78,7 @@ class Mails:
         """Sends what is due now.
 
         Returns:
-            In how many seconds something may be due again; None if nothing is to be sent.
+            The seconds until something may be due again; None if nothing is to be sent.
         """
         while self._due:
             now = self._service.now()
@@ -167,7 +167,7 @@ class Mails:
         await self._give_up_old()
 
     async def _server_is_away(self, owner: str, why: str) -> None:
-        """Nothing is sent for a while; then others than this user come first."""
+        """Sends nothing for a while; then others than this user come first."""
         now = self._service.now()
         self._counts.delayed += 1
         self._away_pause = _next_pause(self._away_pause)
@@ -187,7 +187,7 @@ class Mails:
                 await self._settle(records)
 
     async def _settle(self, records: Sequence[JobRecord]) -> None:
-        """Has it remembered that the owner knows, and waits until that is durable."""
+        """Notes that the owner knows, and waits until that is durable."""
         self._settled.clear()
         ends = [(record.job_id, record.ended_at) for record in records]
         now = self._service.now()
@@ -195,7 +195,7 @@ class Mails:
         await self._settled.wait()
 
     def _go_on(self, owner: str, at: float) -> None:
-        """There may be more to send to him, but not before that moment."""
+        """Plans the next mail to a user at a moment, if there is more to send to him."""
         if self._service.store.unmailed(owner, 1):
             self._due[owner] = at
         else:

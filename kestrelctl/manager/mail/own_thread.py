@@ -1,4 +1,4 @@
-"""What blocks, done where it holds up nobody."""
+"""Runs blocking work in a thread of its own, where it holds up nobody."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 async def in_a_thread(name: str, work: Callable[[], None]) -> None:
-    """Does it in a thread of its own, which keeps nobody from ending the process.
+    """Does work in a thread of its own, which keeps nobody from ending the process.
 
     A thread of the loop's own pool would be one that others wait for.
 

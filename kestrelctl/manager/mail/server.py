@@ -14,15 +14,15 @@ from typing import Protocol
 from kestrelctl.errors import UsageError
 from kestrelctl.manager.mail.own_thread import in_a_thread
 
-#: How long the server may be silent.
+#: The time that the server may be silent.
 SILENT_SECONDS = 20.0
-#: From here on a server does not want to be asked again (RFC 5321, 4.2.1).
+#: The first code with which a server does not want to be asked again (RFC 5321, 4.2.1).
 _FOR_GOOD = 500
 _MOST_OF_AN_ANSWER = 200
 
 
 class SmtpTls(enum.StrEnum):
-    """How a connection to a server for mail is kept private."""
+    """The ways to keep a connection to a server for mail private."""
 
     NONE = "none"
     STARTTLS = "starttls"
@@ -50,7 +50,7 @@ class NotToHim(Exception):
 
 
 class Post(Protocol):
-    """What mail is handed to; `MailServer`, or a test's own."""
+    """The port to which mail is handed; `MailServer`, or a test's own."""
 
     @property
     def sender(self) -> str:
@@ -73,7 +73,7 @@ class MailServer:
     Attributes:
         sender: the address that mail comes from.
         port: None for the usual one.
-        user: as whom to log in; empty for not at all.
+        user: the user as whom to log in; empty for not at all.
         password_file: holds that user's password; it is read for each mail.
     """
 
@@ -139,7 +139,7 @@ def _said(code: int, answer: bytes | str) -> str:
 
 
 def parse_server(text: str) -> tuple[str, int | None]:
-    """Host and port of `HOST[:PORT]`; a host with colons stands in brackets.
+    """Reads host and port of `HOST[:PORT]`; a host with colons stands in brackets.
 
     Raises:
         UsageError: it is neither.

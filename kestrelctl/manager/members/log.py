@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 
 from kestrelctl.core.effects import Announcement, Effect, MemberChanged, MembersHeard
+from kestrelctl.core.members.worker_groups import WorkerGroups
 from kestrelctl.core.membership.event import MOST_REASON_CHARACTERS, MembershipEvent
 from kestrelctl.core.membership.event_records import EventsDropped
 from kestrelctl.core.membership.roll import Roll
-from kestrelctl.core.membership.worker_group import WorkerGroup, WorkerGroupGone
-from kestrelctl.core.membership.worker_groups import WorkerGroups
 from kestrelctl.core.model.worker.ad import WorkerAd
-from kestrelctl.errors import UsageError
 from kestrelctl.grammar.one_line import one_line
 from kestrelctl.store.port import Store
 from kestrelctl.store.store_record import StoreRecord
 
-log = logging.getLogger(__name__)
-
-#: No more events are kept than so many.
+#: The most events that are kept.
 MOST_EVENTS = 100_000
 
 
 class MemberEvents(Announcement, frozen=True, kw_only=True):
-    """These events are durable; tell whoever listens.
+    """Announces to whoever listens that these events are durable.
 
     Attributes:
-        members: for each, what its worker says of itself; None if nobody knows it any more.
+        members: for each event, the ad of its worker; None if nobody knows it any more.
     """
 
     events: tuple[MembershipEvent, ...]
@@ -35,9 +30,10 @@ class MemberEvents(Announcement, frozen=True, kw_only=True):
 
 
 class MemberLog:
-    """What became of workers, and their groups.
+    """The log of what became of workers.
 
     Args:
+        groups: the groups of workers, as they are at any moment.
         write: puts records into the next commit.
         after: does something once all that was written so far is durable.
 
@@ -49,6 +45,7 @@ class MemberLog:
     def __init__(
         self,
         store: Store,
+        groups: WorkerGroups,
         write: Callable[[Sequence[StoreRecord]], None],
         after: Callable[[Effect], None],
     ) -> None:
@@ -58,48 +55,20 @@ class MemberLog:
         self.on_event: Callable[[MembershipEvent, WorkerAd | None], None] = lambda event, ad: None
         self._roll = Roll(store.members())
         self._last = store.last_member_event()
-        self._groups = WorkerGroups()
-        for group in store.worker_groups():
-            try:
-                self._groups.put(group)
-            except UsageError as error:
-                log.error("the group of workers %s counts no more: %s", group.name, error)
+        self._groups = groups
 
     @property
     def last(self) -> int:
         """The number of the latest event."""
         return self._last
 
-    @property
-    def groups(self) -> WorkerGroups:
-        """All groups of workers."""
-        return self._groups
-
-    def put_group(self, group: WorkerGroup, answer: Effect) -> None:
-        """Makes a group of workers, or changes it; the answer is given when that is durable.
-
-        Raises:
-            UsageError: it cannot be one.
-        """
-        self._groups.put(group)
-        self._write([group])
-        self._after(answer)
-
-    def drop_group(self, name: str, answer: Effect) -> bool:
-        """Forgets a group of workers; whether there was one."""
-        if not self._groups.drop(name):
-            return False
-        self._write([WorkerGroupGone(name)])
-        self._after(answer)
-        return True
-
     def on_changed(self, change: MemberChanged) -> None:
-        """The core says what became of a worker."""
+        """Takes in what the core says of what became of a worker."""
         if self._roll.takes(change.kind, change.worker):
             self._add(change.at, change.kind, change.worker, change.ad, change.reason)
 
     def on_heard(self, heard: MembersHeard) -> None:
-        """Who was there and has not come back is gone."""
+        """Notes that workers that were there and have not come back are gone."""
         for worker in self._roll.present:
             if worker not in heard.there:
                 self._roll.takes("failed", worker)

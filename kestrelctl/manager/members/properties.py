@@ -26,7 +26,7 @@ class PropertyService:
     """Properties of workers.
 
     Attributes:
-        book: what is known of each worker's.
+        book: the properties that are known of each worker.
     """
 
     def __init__(self, service: Service) -> None:
@@ -37,7 +37,7 @@ class PropertyService:
         service.listen(MemberEvents, self._on_members)
 
     def on_here(self, worker: str, said: PropertiesHere) -> None:
-        """A worker tells."""
+        """Takes in what a worker tells of its properties."""
         service = self._service
         known = service.pool.workers.get(worker)
         if known is None or not known.synced:
@@ -67,13 +67,13 @@ class PropertyService:
         self.on_changed(changed)
 
     def summaries(self, names: Sequence[str]) -> list[tuple[str, str, PropertySummary]]:
-        """What properties add up to: (property, group, sum), of all workers and of each group.
+        """Sums properties up: (property, group, sum), of all workers and of each group.
 
         The group of all is the empty text.
         """
         if not names:
             return []
-        groups = ["", *(each.name for each in self._service.member_log.groups.all)]
+        groups = ["", *(each.name for each in self._service.pool.worker_groups.all)]
         members = {group: self._workers_of(group) for group in groups}
         return [
             (name, group, self.book.summary(name, workers))
@@ -82,8 +82,8 @@ class PropertyService:
         ]
 
     async def list_properties(self, caller: Caller, request: ListProperties) -> None:
-        """Serves what users ask."""
-        groups = self._service.member_log.groups
+        """Serves users who ask for properties."""
+        groups = self._service.pool.worker_groups
         if request.group and all(each.name != request.group for each in groups.all):
             raise NotFound(
                 f"there is no group of workers {request.group!r}",
@@ -110,7 +110,7 @@ class PropertyService:
         )
 
     def _workers_of(self, group: str) -> Sequence[str]:
-        groups = self._service.member_log.groups
+        groups = self._service.pool.worker_groups
         return [
             worker.jid
             for worker in self._service.pool.workers.values()

@@ -5,30 +5,21 @@ from __future__ import annotations
 import msgspec
 
 from kestrelctl.core.membership.event import must_be_kind
-from kestrelctl.errors import NotFound
 from kestrelctl.manager.caller import Caller
-from kestrelctl.manager.requests.pending_answers import PendingAnswers
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.views import first_that_fit
-from kestrelctl.protocol import answers as an
 from kestrelctl.protocol.answers import EventPage, WorkerGroupList, WorkerGroupView
-from kestrelctl.protocol.requests import (
-    ListEvents,
-    ListWorkerGroups,
-    RemoveWorkerGroup,
-    SetWorkerGroup,
-)
+from kestrelctl.protocol.requests import ListEvents, ListWorkerGroups
 
-#: So many events are looked at for one answer: some milliseconds of the manager's time.
+#: The most events looked at for one answer: some milliseconds of the manager's time.
 MOST_LOOKED_AT = 1_000
 
 
 class MemberService:
-    """Events, groups of workers."""
+    """Serves events and groups of workers."""
 
-    def __init__(self, service: Service, pending: PendingAnswers) -> None:
+    def __init__(self, service: Service) -> None:
         self._service = service
-        self._pending = pending
 
     async def events(self, caller: Caller, request: ListEvents) -> None:
         since = self._service.wall.steady(request.query.since)
@@ -52,7 +43,7 @@ class MemberService:
         caller.reply(EventPage(id=request.id, events=page, after=after, more=more))
 
     async def list_groups(self, caller: Caller, request: ListWorkerGroups) -> None:
-        groups = self._service.member_log.groups
+        groups = self._service.pool.worker_groups
         counts = dict.fromkeys((group.name for group in groups.all), 0)
         for worker in self._service.pool.workers.values():
             if worker.online:
@@ -66,22 +57,3 @@ class MemberService:
                 ],
             )
         )
-
-    async def set_group(self, caller: Caller, request: SetWorkerGroup) -> None:
-        log, group = self._service.member_log, request.group
-        await self._pending.when_durable(lambda answer: log.put_group(group, answer))
-        found = sum(
-            worker.online and group.name in log.groups.of(worker.jid, worker.ad)
-            for worker in self._service.pool.workers.values()
-        )
-        caller.reply(an.Changed(id=request.id, what=[group.name], tasks=found))
-
-    async def remove_group(self, caller: Caller, request: RemoveWorkerGroup) -> None:
-        log = self._service.member_log
-        if all(group.name != request.name for group in log.groups.all):
-            raise NotFound(
-                f"there is no group of workers {request.name[:80]!r}",
-                hint="kestrelctl worker group list",
-            )
-        await self._pending.when_durable(lambda answer: log.drop_group(request.name, answer))
-        caller.reply(an.Changed(id=request.id, what=[request.name]))

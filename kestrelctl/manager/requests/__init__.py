@@ -1,1 +1,1 @@
-"""What users ask of the pool: each kind of request has a module."""
+"""The requests of users to the pool: each kind has a module."""

@@ -1,4 +1,4 @@
-"""Follows who waits for whom through the store, up and down."""
+"""Follows through the store which job waits for which, up and down."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kestrelctl.core.model.index_ranges import IndexRanges
 from kestrelctl.core.model.job.after import EACH, After, IfParentFails, WantedEnd, ids_of
 from kestrelctl.core.model.records import EndedTasks, JobRecord, ended_tasks
 from kestrelctl.store.edges import Edge
-from kestrelctl.store.port import Store
+from kestrelctl.store.port import CoreStore
 
-#: Edges that are read at once; others are served between.
+#: The edges that are read at once; others are served in between.
 _EDGES_AT_ONCE = 5_000
 
 
-def ended_parents(store: Store, owner: str | None, after: Iterable[After]) -> dict[int, str]:
-    """The final states of those of these jobs that are the owner's and have ended.
+def ended_parents(store: CoreStore, owner: str | None, after: Iterable[After]) -> dict[int, str]:
+    """Returns the final states of the jobs that are the owner's and have ended, among these.
 
     Args:
         owner: None for anybody's.
@@ -33,9 +33,9 @@ def ended_parents(store: Store, owner: str | None, after: Iterable[After]) -> di
 
 
 def stopped_in_vain_no_more(
-    store: Store, ids: Sequence[int], active: Callable[[int], object | None]
+    store: CoreStore, ids: Sequence[int], active: Callable[[int], object | None]
 ) -> list[JobRecord]:
-    """Those of these jobs that a parent stopped, and of which no parent that has failed is left.
+    """Finds jobs that a parent stopped, and of which no parent that has failed is left.
 
     Args:
         ids: in rising order; those that come back may be parents of others.
@@ -61,8 +61,8 @@ def stopped_in_vain_no_more(
     return stopped
 
 
-def ended_pairs(store: Store, owner: str | None, ids: Iterable[int]) -> dict[int, EndedTasks]:
-    """Those of these jobs that are the owner's and have ended, with their tasks that are not done.
+def ended_pairs(store: CoreStore, owner: str | None, ids: Iterable[int]) -> dict[int, EndedTasks]:
+    """Finds the jobs that are the owner's and have ended, with their tasks that are not done.
 
     Args:
         ids: 0 is none.
@@ -77,15 +77,15 @@ def ended_pairs(store: Store, owner: str | None, ids: Iterable[int]) -> dict[int
 
 
 def in_vain_no_more(
-    store: Store, record: JobRecord, parent_bad: IndexRanges
+    store: CoreStore, record: JobRecord, parent_bad: IndexRanges
 ) -> list[tuple[int, str]] | None:
-    """Which tasks of an ended job wait again, because those that they wait for were brought back.
+    """Finds tasks of an ended job that wait again, because those they wait for were brought back.
 
     Args:
         parent_bad: the tasks of its `after_each` that have ended otherwise than done, still.
 
     Returns:
-        Those with a row, with their states; None if none at all waits again.
+        The tasks with a row, with their states; None if none at all waits again.
     """
     spec = record.spec
     if record.cancelling or spec.if_parent_fails is not IfParentFails.CANCEL:
@@ -96,8 +96,8 @@ def in_vain_no_more(
     return found if found or beyond else None
 
 
-async def below(store: Store, jobs: Iterable[int]) -> AsyncIterator[int]:
-    """The jobs that wait for these, or for jobs that do, and so on, in the order of their ids.
+async def below(store: CoreStore, jobs: Iterable[int]) -> AsyncIterator[int]:
+    """Yields the jobs that wait for these, or for jobs that do, and so on, in the order of ids.
 
     A parent's id is lower than its child's, so that one walk finds them all.
     """
@@ -121,7 +121,7 @@ async def below(store: Store, jobs: Iterable[int]) -> AsyncIterator[int]:
 
 
 def _whole_children(page: list[Edge]) -> list[Edge]:
-    """A page without the last child, of which more may follow, if the page is full."""
+    """Leaves out the last child of a full page, as more of it may follow."""
     if len(page) < _EDGES_AT_ONCE:
         return page
     return [edge for edge in page if edge.child != page[-1].child]

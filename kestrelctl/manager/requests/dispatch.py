@@ -14,12 +14,13 @@ from kestrelctl.manager.environments.service import EnvironmentService
 from kestrelctl.manager.members.properties import PropertyService
 from kestrelctl.manager.members.service import MemberService
 from kestrelctl.manager.outputs import Outputs
+from kestrelctl.manager.requests.channels import ChannelRequests
 from kestrelctl.manager.requests.graphs import GraphRequests
 from kestrelctl.manager.requests.jobs import JobRequests, Neighbourhood
 from kestrelctl.manager.requests.pending_answers import PendingAnswers
 from kestrelctl.manager.requests.pool import PoolRequests, Usage
 from kestrelctl.manager.requests.resizes import Resizes
-from kestrelctl.manager.requests.settings import AssetRequests, PolicyRequests
+from kestrelctl.manager.requests.settings import SettingRequests
 from kestrelctl.manager.requests.shares import ShareRequests
 from kestrelctl.manager.requests.task_files import TaskFileRequests
 from kestrelctl.manager.requests.tasks import TaskRequests
@@ -33,21 +34,16 @@ from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.answers import EnvironmentList
+from kestrelctl.protocol.channels import OpenChannels, WriteToTask
 from kestrelctl.protocol.commands import ListCommands, RunAtWorkers
 from kestrelctl.protocol.properties import ListProperties
-from kestrelctl.protocol.requests import (
-    EnvironmentRequest,
-    ListEvents,
-    ListWorkerGroups,
-    RemoveWorkerGroup,
-    SetWorkerGroup,
-)
+from kestrelctl.protocol.requests import EnvironmentRequest, ListEvents, ListWorkerGroups
 from kestrelctl.protocol.triggers import TriggerRequest
 from kestrelctl.protocol.workers import Join, ToJoiner
 
 log = logging.getLogger(__name__)
 
-#: What serves each type of request: called with the caller, the request, and what is granted.
+#: The methods for each type of request: called with the caller, the request, and what is granted.
 Handlers: TypeAlias = Mapping[type, Callable[..., Awaitable[None]]]
 
 
@@ -61,7 +57,7 @@ class Enrollment(Protocol):
         """Takes workers' accounts away."""
 
     def revoked_by(self, worker: str) -> str:
-        """Who had a worker's account deleted; empty if nobody, as far as the manager knows."""
+        """Tells who had a worker's account deleted; empty if nobody, as far as is known."""
         ...
 
     def check(self, worker: str) -> None:
@@ -71,7 +67,7 @@ class Enrollment(Protocol):
         """Answers a machine that has logged in with a temporary account."""
 
     def on_online(self) -> None:
-        """The manager has a session with the server, perhaps after a while without one."""
+        """Notes that the manager has a session, perhaps after a while without one."""
 
 
 class RequestDispatcher:
@@ -84,6 +80,7 @@ class RequestDispatcher:
         pending: waits for answers of the core.
         properties: what workers tell of their hosts.
         worker_commands: what they offer to run.
+        channels: carries what owners of jobs and their tasks say to each other.
     """
 
     def __init__(
@@ -105,11 +102,11 @@ class RequestDispatcher:
         tasks = TaskRequests(service, selection, self.outputs)
         self.properties = PropertyService(service)
         self.worker_commands = WorkerCommands(service)
+        self.channels = ChannelRequests(service, selection)
         pool = PoolRequests(service, selection, self.resizes, usage, self.properties.book)
-        policies = PolicyRequests(service, pending)
-        assets = AssetRequests(service, pending)
+        settings = self._settings = SettingRequests(service, pending)
         shares = ShareRequests(service, pending)
-        members = MemberService(service, pending)
+        members = MemberService(service)
         self._serve: dict[type, Callable[..., Awaitable[None]]] = {
             rq.SubmitJob: jobs.submit,
             rq.SubmitLine: jobs.submit_line,
@@ -140,41 +137,46 @@ class RequestDispatcher:
             rq.PoolStatus: pool.status,
             rq.PoolTraffic: pool.traffic,
             rq.PoolOverview: pool.overview,
-            rq.SetPolicy: policies.set,
-            rq.RemovePolicy: policies.remove,
-            rq.ListPolicies: policies.list,
-            rq.SetAsset: assets.set,
-            rq.RemoveAsset: assets.remove,
-            rq.ListAssets: assets.list,
+            rq.SetPolicy: settings.set,
+            rq.RemovePolicy: settings.remove,
+            rq.ListPolicies: settings.policies,
+            rq.SetAsset: settings.set,
+            rq.RemoveAsset: settings.remove,
+            rq.ListAssets: settings.assets,
             rq.UserUsage: UserRequests(service).usage,
             rq.ListUsers: shares.list_users,
             rq.ChangeUser: shares.set_user,
             rq.ListGroups: shares.list_groups,
-            rq.ChangeGroup: shares.set_group,
-            rq.RemoveGroup: shares.remove_group,
+            rq.ChangeGroup: settings.set,
+            rq.RemoveGroup: settings.remove,
             ListEvents: members.events,
             ListWorkerGroups: members.list_groups,
             ListProperties: self.properties.list_properties,
             ListCommands: self.worker_commands.list_commands,
             RunAtWorkers: self.worker_commands.run_for,
-            SetWorkerGroup: members.set_group,
-            RemoveWorkerGroup: members.remove_group,
+            OpenChannels: self.channels.open,
+            WriteToTask: self.channels.write,
+            rq.SetWorkerGroup: settings.set,
+            rq.RemoveWorkerGroup: settings.remove,
             rq.ListEnvironments: _no_environments,
         }
 
     def serve_flock(self, handlers: Handlers, neighbours: Neighbourhood) -> None:
-        """From now on requests about the flock are served, and the reasons why tasks wait name
+        """Serves requests about the flock from now on, and has the reasons why tasks wait name
         neighbours.
 
         Args:
-            handlers: what serves each kind of request about the flock.
-            neighbours: why each neighbour does not run the tasks of a job that wait.
+            handlers: the methods that serve each kind of request about the flock, but for those
+                that set and remove rules: these are served like other settings.
+            neighbours: tells why each neighbour does not run the tasks of a job that wait.
         """
         self._serve |= handlers
+        self._serve[rq.SetFlockRule] = self._settings.set
+        self._serve[rq.RemoveFlockRule] = self._settings.remove
         self._jobs.neighbours = neighbours
 
     def serve_environments(self, desk: EnvironmentService) -> None:
-        """From now on requests about environments are served."""
+        """Serves requests about environments from now on."""
         requests = EnvironmentRequests(desk)
         self._jobs.environments = lambda job: desk.coming_for(job.shape)
         self._jobs.gives_way = lambda job: desk.demand.gives_way(job.shape, desk.hosts())
@@ -186,7 +188,7 @@ class RequestDispatcher:
         }
 
     def serve_also(self, handlers: Handlers) -> None:
-        """From now on these requests are served."""
+        """Serves these requests, too, from now on."""
         self._serve |= handlers
 
     def serve(self, caller: Caller, request: rq.AnyRequest) -> None:
@@ -217,7 +219,7 @@ async def _no_environments(caller: Caller, request: rq.ListEnvironments) -> None
 
 
 def _not_here(request: rq.AnyRequest) -> NotFound:
-    """That the pool was started without what a request is about."""
+    """Makes the error that the pool was started without what a request is about."""
     if isinstance(request, EnvironmentRequest):
         return NotFound(
             "this pool has no classes of environments",
@@ -238,7 +240,7 @@ def _not_here(request: rq.AnyRequest) -> NotFound:
 
 
 def failed(request_id: str, error: KestrelError) -> an.Failed:
-    """An error as an answer."""
+    """Makes an answer of an error."""
     return an.Failed(
         id=request_id,
         code=error.code,

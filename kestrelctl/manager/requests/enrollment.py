@@ -1,6 +1,6 @@
 """Lets machines join, and takes workers' accounts away again.
 
-Who may join, and under which name, is decided by `core.members.enrollment`.
+`core.members.enrollment` decides who may join, and under which name.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.workers import VERSION, Join, NewAccount, Refused, ToJoiner
+from kestrelctl.timer import Timer
 from kestrelctl.xmpp.accounts import Accounts
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ _PASSWORD_BYTES = 24
 
 
 class EnrollmentRequests:
-    """Enroll, join, revoke."""
+    """Serves those who enroll machines, join, and revoke accounts."""
 
     def __init__(
         self,
@@ -48,14 +49,14 @@ class EnrollmentRequests:
         #: Temporary accounts with which somebody joins or has joined: nobody else may, until they
         #: expire.
         self._used = set(temporary_accounts.used)
-        #: Those that an earlier manager left behind; they are deleted as soon as that is possible.
+        #: Accounts that an earlier manager left behind; they are deleted as soon as possible.
         self._left_behind = set(temporary_accounts.used)
         #: Workers' accounts that are deleted or about to be -> who wants it. One that was just
         #: logging in may yet get a session: Prosody looks for the account when it sees the
         #: password, and not again.
         self._gone: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._sweeping: asyncio.TimerHandle | None = None
+        self._sweeping = Timer(self._sweep_soon)
 
     # -- admins ------------------------------------------------------------------------------------
 
@@ -69,7 +70,7 @@ class EnrollmentRequests:
         """Makes a temporary account with which one machine may join.
 
         Args:
-            name: of the worker; empty if the machine may choose.
+            name: the worker's; empty if the machine may choose.
 
         Returns:
             Its address, its password, and when it expires, in seconds since the epoch.
@@ -144,7 +145,7 @@ class EnrollmentRequests:
         return named or [f"{account}@{self._hosts[0]}"]
 
     def revoked_by(self, worker: str) -> str:
-        """Who had a worker's account deleted; empty if nobody, as far as the manager knows."""
+        """Tells who had a worker's account deleted; empty if nobody, as far as is known."""
         return self._gone.get(bare(worker), "") if self._gone else ""
 
     def check(self, worker: str) -> None:
@@ -210,7 +211,7 @@ class EnrollmentRequests:
     # -- deleting temporary accounts ---------------------------------------------------------------
 
     def on_online(self) -> None:
-        """The manager has a session with the server, perhaps after a while without one."""
+        """Notes that the manager has a session, perhaps after a while without one."""
         self._sweep_soon()
 
     def _sweep_soon(self) -> None:
@@ -221,14 +222,11 @@ class EnrollmentRequests:
         for jid in {*self._temporary_accounts.expired(awake_or_asleep()), *self._left_behind}:
             await self._drop(jid)
         self._used = {jid for jid in self._used if expires_at(jid) > awake_or_asleep()}
-        if self._sweeping is not None:
-            self._sweeping.cancel()
+        self._sweeping.stop()
         at = self._temporary_accounts.next_at()
         if at is not None:
             pause = at - awake_or_asleep()
-            pause = pause if pause > 0 else SWEEP_AGAIN_SECONDS
-            loop = asyncio.get_running_loop()
-            self._sweeping = loop.call_later(pause, self._sweep_soon)
+            self._sweeping.set(pause if pause > 0 else SWEEP_AGAIN_SECONDS)
 
     async def _drop(self, temporary: str) -> None:
         try:

@@ -1,4 +1,4 @@
-"""What a job that names an environment is given by the pool's classes."""
+"""Gives a job that names an environment what the pool's classes say of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kestrelctl.errors import NotFound
 
 
 def no_environments(wanted: TaskEnvironment) -> TaskEnvironment:
-    """Of a pool without classes.
+    """Refuses every environment, as the pool has no classes.
 
     Raises:
         NotFound: whatever is wanted.
@@ -27,7 +27,7 @@ def no_environments(wanted: TaskEnvironment) -> TaskEnvironment:
 def with_environment(
     spec: JobSpec, of_pool: Callable[[TaskEnvironment], TaskEnvironment]
 ) -> JobSpec:
-    """The job with what the pool's classes say now: its user says the name alone.
+    """Adds to a job what the pool's classes say now: its user says the name alone.
 
     Raises:
         NotFound: there is no such class.

@@ -28,10 +28,10 @@ from kestrelctl.protocol.handout import problem_with_size
 
 #: The most jobs that are submitted as one.
 MOST_JOBS = 20_000
-#: The most that are drawn.
+#: The most jobs that are drawn.
 MOST_DRAWN = 1_000
 
-#: Stands for the name of a job that has none.
+#: The most characters of a command that stands for the name of a job that has none.
 _MOST_OF_A_COMMAND = 60
 
 _decoder = msgspec.json.Decoder(GraphJob)
@@ -55,7 +55,7 @@ class GraphRequests:
         self._selection = selection
         self._pending = pending
         self._uploaded = uploaded
-        #: What the tasks of a job run inside; set where there are classes of environments.
+        #: Fills in what the tasks of a job run inside; set where there are classes of environments.
         self.inside: Callable[[TaskEnvironment], TaskEnvironment] = no_environments
 
     async def submit(self, caller: Caller, request: rq.SubmitJobs) -> None:
@@ -150,7 +150,7 @@ class GraphRequests:
 
 
 def _problem_with_pair(job: GraphJob) -> str | None:
-    """What is wrong with the job for whose tasks its tasks wait; None if all is well."""
+    """Tells what is wrong with the job for whose tasks its tasks wait; None if all is well."""
     parent = job.after_each
     if parent is None:
         return None
@@ -162,7 +162,7 @@ def _problem_with_pair(job: GraphJob) -> str | None:
 
 
 def _jobs(lines: list[str], inside: Callable[[TaskEnvironment], TaskEnvironment]) -> list[GraphJob]:
-    """The jobs that lines describe, with what the pool says of their environments.
+    """Reads the jobs that lines describe, with what the pool says of their environments.
 
     Raises:
         NotFound: there is no such environment.

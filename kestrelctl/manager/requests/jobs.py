@@ -18,7 +18,7 @@ from kestrelctl.core.model.job.task_state import FINAL_STATES
 from kestrelctl.core.model.names import is_called
 from kestrelctl.core.model.objection import objection_to
 from kestrelctl.core.model.plural import plural
-from kestrelctl.core.model.records import MAX_HAPPENINGS, JobRecord, TaskRecord, ended_tasks
+from kestrelctl.core.model.records import JobRecord, TaskRecord, ended_tasks
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import Busy, KestrelError, UsageError
 from kestrelctl.manager import views
@@ -42,12 +42,12 @@ from kestrelctl.protocol.handout import problem_with_size
 from kestrelctl.protocol.views import NeighbourAnswer, StageSum
 from kestrelctl.store.sums import Used
 
-#: Of so many tasks at most: those of one page.
+#: The most tasks of which stages are summed up: those of one page.
 MOST_TASKS = 1000
 
 
 def stage_sums(rows: Iterable[TaskRecord]) -> list[StageSum]:
-    """What each stage took in the latest attempts of tasks, in the order of the stages."""
+    """Sums up what each stage took in the latest attempts of tasks, in the order of the stages."""
     found: dict[str, list[StageRun]] = {name: [] for name in STAGES}
     for row in rows:
         for run in row.result.stages if row.result is not None else ():
@@ -65,7 +65,7 @@ def stage_sums(rows: Iterable[TaskRecord]) -> list[StageSum]:
 
 
 KEPT_SECONDS = 60.0
-#: Of one account, for one job.
+#: The most sessions of one account that watch one job.
 MOST_SESSIONS = 20
 
 
@@ -96,17 +96,17 @@ class Watchers(Generic[T]):
         self._by_job[job_id] = live
 
     def pop(self, job_id: int, now: float) -> list[T]:
-        """Those to be told that a job has ended."""
+        """Takes out the watchers that are to be told that a job has ended."""
         found = self._by_job.pop(job_id, {})
         return [watcher for until, watcher in found.values() if until >= now]
 
 
-#: One that is not submitted after so long is dropped, whatever is added to it.
+#: An upload that is not submitted after so long is dropped, whatever is added to it.
 LONGEST_SECONDS = 600.0
-#: Of one account, as JSON text.
+#: The most that one account may send ahead: bytes of JSON text, and uploads.
 MOST_BYTES = 48 * 1024 * 1024
 MOST_UPLOADS = 16
-#: Of all accounts.
+#: The most bytes that all accounts may send ahead together.
 MOST_BYTES_TOGETHER = 128 * 1024 * 1024
 
 
@@ -141,7 +141,7 @@ class Uploads:
 
     @property
     def bytes(self) -> int:
-        """What is held of all accounts."""
+        """The bytes that are held of all accounts."""
         return sum(upload.bytes for upload in self._uploads.values())
 
     def add(self, jid: str, name: str, lines: list[str], now: float) -> int:
@@ -177,7 +177,7 @@ class Uploads:
         return upload.count
 
     def take(self, jid: str, name: str) -> list[str]:
-        """The lines of an upload, which is over now.
+        """Takes out the lines of an upload, which is over now.
 
         Raises:
             UsageError: there is no such upload (any more).
@@ -190,7 +190,7 @@ class Uploads:
         return upload.lines()
 
     def drop_old(self, now: float) -> None:
-        """Drops what was not added to for a minute, or is not submitted after ten."""
+        """Drops uploads that were not added to for a minute, or are not submitted after ten."""
         for key, upload in list(self._uploads.items()):
             if upload.touched_at + KEPT_SECONDS < now:
                 self._drop(key)
@@ -198,7 +198,7 @@ class Uploads:
                 self._drop(key)
 
     def _make_room(self, size: int, held: int, key: tuple[str, str]) -> None:
-        """Drops the oldest of whoever holds most, unless that is the one who wants room."""
+        """Drops the oldest uploads of whoever holds most, unless that is the one who wants room."""
         while self.bytes + size > MOST_BYTES_TOGETHER:
             by_account: dict[str, int] = {}
             for each, upload in self._uploads.items():
@@ -221,14 +221,14 @@ def _account(key: tuple[str, str]) -> str:
     return key[0].partition("/")[0]
 
 
-#: So many neighbours are named in an explanation.
+#: The most neighbours that are named in an explanation.
 MOST_NEIGHBOURS = 100
-#: Why each neighbour does not run the tasks of a job that wait, the nearest first.
+#: Tells why each neighbour does not run the tasks of a job that wait, the nearest first.
 Neighbourhood: TypeAlias = Callable[[Job], list[NeighbourAnswer]]
 
 
 class JobRequests:
-    """Submit, cancel, hold, release, retry, forget, list, watch, explain."""
+    """Serves requests to submit, cancel, hold, release, retry, forget, list, watch and explain."""
 
     def __init__(self, service: Service, selection: Selection, pending: PendingAnswers) -> None:
         self._service = service
@@ -241,12 +241,12 @@ class JobRequests:
         self._retrying: set[int] = set()
         #: Set by whatever keeps the pool in a flock.
         self.neighbours: Neighbourhood = lambda job: []
-        #: Which classes of environments are started for a job's tasks, and in how many seconds one
-        #: is tried again if starts fail; set where there are some.
+        #: Names the classes of environments that are started for a job's tasks, and the seconds
+        #: until one is tried again if starts fail; set where there are some.
         self.environments: Callable[[Job], tuple[list[str], float | None]] = lambda job: ([], None)
-        #: A worker that could run them if the environments on its machine were gone; likewise.
+        #: Names a worker that could run them if its machine's environments were gone; likewise.
         self.gives_way: Callable[[Job], str] = lambda job: ""
-        #: What the tasks of a job run inside; set where there are classes of environments.
+        #: Fills in what the tasks of a job run inside; set where there are classes of environments.
         self.inside: Callable[[TaskEnvironment], TaskEnvironment] = no_environments
         service.listen(JobEnded, self._on_job_ended)
 
@@ -301,7 +301,7 @@ class JobRequests:
         )
 
     def uploaded(self, caller: Caller, name: str) -> list[str]:
-        """The lines that a caller has sent ahead; they are kept no longer.
+        """Takes out the lines that a caller has sent ahead; they are kept no longer.
 
         Raises:
             UsageError: there are none of that name.
@@ -314,7 +314,7 @@ class JobRequests:
         caller.reply(an.Changed(id=request.id, what=[request.upload], tasks=held))
 
     def _look_at_uploads_later(self) -> None:
-        """Drops in time what nobody submits, though nobody sends anything either."""
+        """Drops in time what nobody submits, even if nobody sends anything."""
         if not self._looks_at_uploads:
             self._looks_at_uploads = True
             asyncio.get_running_loop().call_later(KEPT_SECONDS, self._look_at_uploads)
@@ -433,8 +433,8 @@ class JobRequests:
         return answers
 
     async def _retry_tasks_behind(self, caller: Caller, ids: list[int]) -> list[Answer]:
-        """The same of single tasks of jobs that have ended; one after the other, because tasks of
-        one may wait for those of another.
+        """Does the same for single tasks of jobs that have ended; one job after the other, because
+        tasks of one may wait for those of another.
         """
         store, pool = self._service.store, self._service.pool
         answers: list[Answer] = []
@@ -456,7 +456,7 @@ class JobRequests:
     def _retry_of(
         self, caller: Caller, token: str, job_id: int, bad: list[tuple[int, str]], *, rest: bool
     ) -> ev.Retry:
-        """That tasks of a job shall run again that have ended badly.
+        """Makes the event that has tasks of a job run again that have ended badly.
 
         Args:
             bad: these, with their states.
@@ -476,7 +476,7 @@ class JobRequests:
             record=record,
             indexes=bad,
             rest=rest,
-            happenings=len(store.happenings(job_id, limit=MAX_HAPPENINGS + 1)),
+            happenings=store.count_happenings(job_id),
             ended=ended_parents(store, record.owner, after) if record is not None else {},
             bad=ended.bad if ended is not None else [],
             paired=ended_pairs(store, None, [parent]).get(parent),
@@ -580,7 +580,7 @@ class JobRequests:
         if request.name and not caller.sees(owner or ""):
             # Whoever may not know a name may not find it out by asking for it.
             owner, ids = caller.user, ids if owner in (None, caller.user) else []
-        # What others have done and may not be seen tells nobody anything, and may be thousands.
+        # Ended jobs of others that the caller may not see tell him nothing, and may be thousands.
         chosen = ids is not None or owner is not None or caller.sees_all
         ended_of = None if chosen else caller.user
         limit = min(request.limit or MAX_RECORDS, MAX_RECORDS)
@@ -696,7 +696,7 @@ class JobRequests:
         caller.reply(msgspec.structs.replace(self._explanation(job), id=request.id))
 
     def _explanation(self, job: Job) -> an.JobExplanation:
-        """Why tasks of a job wait, with what neighbours and environments have to do with it."""
+        """Explains why a job's tasks wait, with the part of neighbours and environments in that."""
         unstored = self._service.unstored().get(job.id)
         found = views.explanation(self._service.pool, job, unstored, self._service.now())
         near = self.neighbours(job)[:MOST_NEIGHBOURS] if found.waiting else []
@@ -724,7 +724,7 @@ class JobRequests:
 
 
 def _changed(request_id: str, found: list[Answer], selected: Selected) -> an.Changed:
-    """What was held or released; `kept` counts jobs that were so before, or cannot be so."""
+    """Tells what was held or released; `kept` counts jobs that were so before, or cannot be so."""
     return an.Changed(
         id=request_id,
         what=[str(answer.job_id) for answer in found if not answer.repeated],

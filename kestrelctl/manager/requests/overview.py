@@ -23,9 +23,9 @@ from kestrelctl.manager.views import shown
 from kestrelctl.protocol.answers import JobLine, Overview, WorkerLine
 from kestrelctl.protocol.requests import ENDED_STATES
 
-#: How long an overview is used; less than the second after which most clients ask again.
+#: The time for which an overview is used; less than the second after which most clients ask again.
 FRESH_SECONDS = 0.9
-#: How long a list of ended jobs is used while no further one of them has ended.
+#: The time for which a list of ended jobs is used while no further one of them has ended.
 ENDED_FRESH_SECONDS = 10.0
 MOST_JOBS = 500
 MOST_ENDED = 20

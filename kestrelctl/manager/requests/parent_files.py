@@ -15,12 +15,15 @@ from kestrelctl.protocol import codec, workers
 
 #: The most tasks that are looked at for one page.
 MOST_TASKS = 1000
-#: What else there is in a page.
+#: The bytes of what else there is in a page.
 _FRAME_BYTES = 1000
 
 
 class ParentFileAnswers:
-    """Who knows where a file is may read it: only a worker is told that has a task which may."""
+    """Tells workers where files of parents are.
+
+    Who knows where a file is may read it: only a worker is told that has a task which may.
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -38,7 +41,7 @@ class ParentFileAnswers:
     def _page(
         self, owner: str, question: workers.FindFiles, only: tuple[int, ...]
     ) -> workers.FilesFound:
-        """What tasks of a parent left.
+        """Makes a page of what tasks of a parent left.
 
         Args:
             only: the indexes of these tasks; none for all.
@@ -104,7 +107,7 @@ def check_parent(parent: JobSpec, which: str) -> None:
         )
     raise UsageError(
         f"{which} leaves no files that tasks could find",
-        hint="its --output GLOB says which files of its tasks are kept",
+        hint="its --keep GLOB says which files of its tasks are kept",
     )
 
 

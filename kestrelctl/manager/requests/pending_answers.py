@@ -55,29 +55,6 @@ class PendingAnswers:
             raise _error(refusals[0], done=len(found) - len(refusals))
         return found
 
-    async def when_durable(self, begin: Callable[[fx.Answer], object]) -> None:
-        """Does something beside the core, and returns once that is durable.
-
-        Args:
-            begin: writes it, and has the answer that it is given follow.
-
-        Raises:
-            KestrelError: `begin` refused, or it could not be stored.
-            StoreFull: nothing can be stored now; nothing was done.
-        """
-        self._service.must_store()
-        token = str(next(self._tokens))
-        future: asyncio.Future[fx.Answer] = asyncio.get_running_loop().create_future()
-        self._waiting[token] = future
-        try:
-            begin(fx.Answer(request=token))
-        except KestrelError:
-            del self._waiting[token]
-            raise
-        answer = await future
-        if answer.error is not None:
-            raise _error(answer, done=0)
-
     def _hand_over(self, make: Callable[[str], ev.Event]) -> asyncio.Future[fx.Answer]:
         token = str(next(self._tokens))
         future: asyncio.Future[fx.Answer] = asyncio.get_running_loop().create_future()

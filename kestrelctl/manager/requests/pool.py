@@ -29,19 +29,19 @@ from kestrelctl.protocol.views import QuarantineView
 
 #: The most workers in one answer; fewer if their tags take much room.
 MAX_WORKERS = 500
-#: Of so many workers the summary of the pool says why they are in quarantine.
+#: The most workers of which the summary of the pool says why they are in quarantine.
 MOST_QUARANTINED = 20
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the manager's process takes of its machine."""
+    """The use that the manager's process makes of its machine."""
 
     cpu_seconds: float  #: since its start, user and system
     rss_bytes: int
 
 
 class PoolRequests:
-    """Workers, drain, resume, resize, status, overview."""
+    """Serves requests to list, drain, resume and resize workers, for status and overview."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class PoolRequests:
         caller.reply(an.Workers(id=request.id, workers=page, after=after))
 
     def _groups_of(self, worker: Worker) -> tuple[str, ...]:
-        return self._service.member_log.groups.of(worker.jid, worker.ad)
+        return self._service.pool.worker_groups.of(worker.jid, worker.ad)
 
     async def drain(self, caller: Caller, request: rq.DrainWorkers) -> None:
         jids = self._selection.workers(request.names)

@@ -8,7 +8,7 @@ import itertools
 from kestrelctl.core.model.worker.ad import AssetChange
 from kestrelctl.protocol import workers
 
-#: How long a worker may take to answer.
+#: The time that a worker may take to answer.
 ANSWER_SECONDS = 10.0
 
 
@@ -22,7 +22,7 @@ class Resizes:
     def ask(
         self, worker: str, change: AssetChange
     ) -> tuple[workers.Resize, asyncio.Future[workers.Resized]]:
-        """A message for the worker, and the future of its answer."""
+        """Makes a message for the worker, and the future of its answer."""
         request = str(next(self._ids))
         future: asyncio.Future[workers.Resized] = asyncio.get_running_loop().create_future()
         self._pending[request] = (worker, future)
@@ -30,7 +30,7 @@ class Resizes:
         return workers.Resize(request=request, change=change), future
 
     def on_resized(self, sender: str, message: workers.Resized) -> None:
-        """A worker says what it has; an answer from anybody but who was asked is dropped."""
+        """Takes in what a worker has; an answer from anybody but who was asked is dropped."""
         worker, future = self._pending.get(message.request, ("", None))
         if future is not None and worker == sender and not future.done():
             future.set_result(message)

@@ -7,7 +7,7 @@ from collections import Counter
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.jobs.fair_share import Sharer
-from kestrelctl.core.model.names import NAME_RULE, is_called, is_name
+from kestrelctl.core.model.names import is_called
 from kestrelctl.core.model.records import GroupRecord
 from kestrelctl.core.model.worker.assets import natural
 from kestrelctl.errors import NotAllowed, NotFound, UsageError
@@ -19,14 +19,14 @@ from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.views import GroupView, UserView
 
-#: So many members of a group are named in an answer.
+#: The most members of a group that are named in an answer.
 MAX_NAMED = 100
 #: An account: what an XMPP address may be, without a resource (RFC 7622).
 _ACCOUNT = re.compile(r"[^\s@/\"&'<>:]{1,1023}@[^\s@/]{1,1023}")
 
 
 class ShareRequests:
-    """List and set users, list, set and remove groups."""
+    """Lists users and groups, and sets users."""
 
     def __init__(self, service: Service, pending: PendingAnswers) -> None:
         self._service = service
@@ -71,17 +71,17 @@ class ShareRequests:
         caller.reply(an.Changed(id=request.id, what=[account]))
 
     def _meant(self, caller: Caller, request: rq.ChangeUser) -> str:
-        """Whom a caller changes.
+        """Returns the account that a caller changes.
 
-        Of one who says where he himself is sent mail, nobody else is looked for: it would tell who
-        there is.
+        If he says where he himself is sent mail, nobody else is looked for: it would tell who there
+        is.
         """
         if not request.user or not request.objection(caller.user):
             return caller.user
         return self._account(request.user)
 
     def _account(self, name: str) -> str:
-        """Who is meant: somebody known, or an account that was never seen.
+        """Finds the account that is meant: one that is known, or one that was never seen.
 
         Raises:
             UsageError: several users are called so, or nobody can be.
@@ -119,34 +119,9 @@ class ShareRequests:
         after = page[-1].group if len(page) < len(lines) else None
         caller.reply(an.Groups(id=request.id, groups=page, after=after))
 
-    async def set_group(self, caller: Caller, request: rq.ChangeGroup) -> None:
-        if not is_name(request.name):
-            raise UsageError(
-                f"{request.name[:80]!r} cannot be the name of a group",
-                cause=NAME_RULE,
-            )
-        await self._pending.answer_to(
-            lambda token: ev.SetGroup(
-                at=self._service.now(),
-                cause=caller.jid,
-                request=token,
-                name=request.name,
-                change=request.change,
-            )
-        )
-        caller.reply(an.Changed(id=request.id, what=[request.name]))
-
-    async def remove_group(self, caller: Caller, request: rq.RemoveGroup) -> None:
-        await self._pending.answer_to(
-            lambda token: ev.DropGroup(
-                at=self._service.now(), cause=caller.jid, request=token, name=request.name
-            )
-        )
-        caller.reply(an.Changed(id=request.id, what=[request.name]))
-
 
 class _Standing:
-    """How users and groups stand now: one walk over the active jobs for all of them."""
+    """The present standing of users and groups: one walk over the active jobs for all of them."""
 
     def __init__(self, service: Service) -> None:
         self._now = service.now()

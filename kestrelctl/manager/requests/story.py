@@ -20,7 +20,7 @@ from kestrelctl.protocol.answers import JobView, StoryEntry
 
 
 class Whereabouts(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a task stands that has no final state yet.
+    """The standing of a task that has no final state yet.
 
     Attributes:
         what: `waiting`, `queued` (at its worker) or `running`.
@@ -52,7 +52,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 def tell(
     record: JobRecord, happenings: Sequence[Happening], asked: Iterable[Asked], now: float
 ) -> list[StoryEntry]:
-    """Everything that is known, in order of time.
+    """Tells everything that is known, in order of time.
 
     Args:
         happenings: those to tell of, as they were stored; all of the tasks that are asked about.
@@ -71,7 +71,7 @@ def tell(
 def cut(
     entries: Sequence[StoryEntry], limit: int, beside: JobView
 ) -> tuple[list[StoryEntry], bool]:
-    """What one answer can hold, in the same order, and whether that leaves anything out.
+    """Cuts a story to what one answer can hold, in the same order; tells whether it leaves any out.
 
     The entries of the job stay before those of its tasks, late ones before early ones.
 
@@ -123,7 +123,7 @@ def _happened(record: JobRecord, happening: Happening) -> StoryEntry:
 def _of_task(
     record: JobRecord, task: Asked, happenings: Sequence[Happening], now: float
 ) -> list[StoryEntry]:
-    """What is not among the happenings: the attempt that counts, and how the task is now."""
+    """Tells what is not among the happenings: the attempt that counts, and how the task is now."""
     task_id = record.spec.task_id(task.index)
     if task.whereabouts is not None:
         return _stands(task_id, task.whereabouts, now)
@@ -156,7 +156,7 @@ def _stands(task_id: int, whereabouts: Whereabouts, now: float) -> list[StoryEnt
 def _ran(
     record: JobRecord, task_id: int, row: TaskRecord, result: Result, now: float
 ) -> list[StoryEntry]:
-    """The attempt whose result was accepted."""
+    """Tells of the attempt whose result was accepted."""
     started_at = _within(record, result.started_at, now)
     after_seconds = sum(run.wall_seconds for run in result.stages if run.name == OUT)
     ended_at = _within(record, result.started_at + result.wall_seconds + after_seconds, now)
@@ -205,10 +205,10 @@ def _over(
 
 
 def _within(record: JobRecord, at: float, now: float) -> float:
-    """A time by a worker's clock, which may be wrong, put between the job's start and end."""
+    """Puts a time by a worker's clock, which may be wrong, between the job's start and end."""
     return max(record.submitted_at, min(at, _latest(record, now)))
 
 
 def _latest(record: JobRecord, now: float) -> float:
-    """When the job ended, or now."""
+    """The end of the job, or now."""
     return now if record.ended_at is None else record.ended_at

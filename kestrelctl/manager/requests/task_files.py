@@ -32,7 +32,7 @@ class TaskFileRequests:
         if not record.spec.program.outputs:
             raise UsageError(
                 f"job {record.job_id} leaves no files",
-                hint="`kestrelctl submit --output GLOB` says which files of tasks are kept",
+                hint="`kestrelctl submit --keep GLOB` says which files of tasks are kept",
             )
         if record.spec.program.output_to:
             raise UsageError(

@@ -40,16 +40,16 @@ from kestrelctl.protocol.workers import Output
 
 log = logging.getLogger(__name__)
 
-#: Of an attempt of which no end was reported.
+#: The end of an attempt of which no end was reported.
 GIVEN_UP = "given up"
 #: The most tasks in one answer; fewer if what is to be said of them takes much room.
 MAX_TASKS = 1000
-#: So many tasks of a story are told with their items.
+#: The most tasks of a story that are told with their items.
 MAX_ITEMS = 20
 #: Bytes of a page of outputs around them.
 _FRAME_BYTES = 1000
 
-#: Why a task waits that was handed out before.
+#: The reasons why a task waits that was handed out before.
 _WAITS = {
     Standing.READY: "",
     Standing.BACKOFF: "it failed, and pauses before it runs again",
@@ -59,7 +59,7 @@ _WAITS = {
 
 
 class TaskRequests:
-    """Tasks, stories and logs."""
+    """Serves requests for tasks, stories and logs."""
 
     def __init__(self, service: Service, selection: Selection, outputs: Outputs) -> None:
         self._service = service
@@ -112,7 +112,7 @@ class TaskRequests:
         caller.reply(an.Tasks(id=request.id, tasks=page, after=after, stages=stages))
 
     def _items(self, record: JobRecord, job: Job | None) -> Sequence[str] | None:
-        """One for each task, or None. Those of an ended job are read once for all its pages."""
+        """The items of tasks, or None; those of an ended job are read once for all its pages."""
         if job is not None:
             return job.spec.items
         if self._being_read is None or self._being_read.job_id != record.job_id:
@@ -223,10 +223,16 @@ class TaskRequests:
     async def all_logs(self, caller: Caller, request: rq.AllLogs, record: JobRecord) -> None:
         _must_be_a_stream(request.stream)
         job = self._service.pool.job(record.job_id)
-        rows = self._rows(record, after=request.after, limit=MAX_TASKS)
         live = job.live if job is not None else {}
-        indexes = sorted({*rows, *(index for index in live if index > request.after)})
-        whole = len(indexes) <= MAX_TASKS and len(rows) < MAX_TASKS
+        if request.ids:
+            asked = self._selection.indexes(record, request.ids[:MAX_TASKS])
+            indexes = sorted({index for index in asked if index > request.after})
+            rows = self._rows(record, indexes=indexes) if indexes else {}
+            whole = True
+        else:
+            rows = self._rows(record, after=request.after, limit=MAX_TASKS)
+            indexes = sorted({*rows, *(index for index in live if index > request.after)})
+            whole = len(indexes) <= MAX_TASKS and len(rows) < MAX_TASKS
         page: list[TaskOutput] = []
         room = codec.MAX_PAYLOAD_BYTES - _FRAME_BYTES
         after = request.after
@@ -329,8 +335,8 @@ class TaskRequests:
     async def _of_ended(
         self, row: TaskRecord, number: int, request: rq.Logs | rq.FollowLogs
     ) -> an.Log | str:
-        """A piece of output from the worker that ran an attempt to its end, or why it cannot be
-        had: because it is not needed, if what the manager has is all.
+        """Fetches a piece of output from the worker that ran an attempt to its end, or tells why it
+        cannot be had: the reason is empty if what the manager has is all.
         """
         if whole_in_tail(row, request.stream):
             return ""
@@ -342,7 +348,7 @@ class TaskRequests:
     async def _fetch(
         self, worker: str, number: int, request: rq.Logs | rq.FollowLogs
     ) -> an.Log | str:
-        """A piece of output from the worker that has it, or why it cannot be had."""
+        """Fetches a piece of output from the worker that has it, or tells why it cannot be had."""
         known = self._service.pool.workers.get(worker)
         if known is None or not known.online:
             return f"worker {worker}, which has it, is away"
@@ -384,8 +390,9 @@ def _state(
 def _wait_seconds(
     record: JobRecord, attempt: Attempt | None, ran_seconds: float | None, now: float
 ) -> float | None:
-    """From the submission to the start of a task under way; until now if it waits; None if it runs
-    and nobody knows since when."""
+    """The time from the submission to the start of a task under way; until now if it waits; None if
+    it runs and nobody knows since when.
+    """
     if attempt is None or attempt.phase is not Phase.RUNNING:
         return views.waits_seconds(record, now)
     return None if ran_seconds is None else views.waits_seconds(record, now - ran_seconds)
@@ -399,7 +406,7 @@ def _never_starts(record: JobRecord, job: Job | None, index: int) -> bool:
 
 
 def _filled(piece: AttemptOutput, found: an.Log | str) -> AttemptOutput:
-    """The piece with what was found, or why that cannot be had just now."""
+    """Adds to a piece what was found, or why that cannot be had just now."""
     if isinstance(found, str):
         return replace(piece, why_missing=found)
     return replace(
@@ -420,7 +427,7 @@ def _must_be_a_stream(stream: str) -> None:
 def _output(
     record: JobRecord, index: int, task: Task | None, row: TaskRecord | None, stream: str
 ) -> TaskOutput | None:
-    """What is to be said of a task's output among those of others; None if it wrote nothing yet."""
+    """Tells of a task's output among those of others; None if it wrote nothing yet."""
     attempt = task.attempt if task is not None else None
     if attempt is not None:
         if attempt.phase is not Phase.RUNNING:
@@ -437,7 +444,7 @@ def _output(
 
 
 def _whereabouts(job: Job, index: int) -> job_story.Whereabouts | None:
-    """How a task of an active job is; None if it has ended."""
+    """Tells how a task of an active job is; None if it has ended."""
     task = job.live.get(index)
     if task is None:
         waits = index >= job.cursor and not (job.cancelling or index in job.bad)

@@ -16,7 +16,7 @@ from kestrelctl.store.sums import DAY_SECONDS, Used, day_of
 
 
 class UserRequests:
-    """What users have used."""
+    """Serves those who ask what users have used."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -73,7 +73,7 @@ class UserRequests:
         )
 
     def _by_group(self, found: dict[str, Used]) -> dict[str, Used]:
-        """What the present members of each group have used; of those in none under ""."""
+        """Adds up what the present members of each group have used; those in none are under ""."""
         sharers = self._service.pool.sharers
         groups: dict[str, Used] = {}
         for who, used in found.items():

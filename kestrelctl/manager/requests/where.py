@@ -21,10 +21,10 @@ from kestrelctl.core.model.worker.matching_ads import (
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol.answers import JobView, WorkerView
 
-#: So many workers are looked at for one answer: some tens of milliseconds of the manager's time.
+#: The most workers looked at for one answer: some tens of milliseconds of the manager's time.
 MOST_LOOKED_AT = 1_000
 
-#: What an expression can ask of a worker in a list, beside what its ad says and `Free<Asset>`.
+#: The attributes of a worker in a list, beside those of its ad and `Free<Asset>`.
 LISTED_WORKER = {
     "State": "as `worker list` shows it",
     "Running": "tasks that run there",
@@ -32,7 +32,7 @@ LISTED_WORKER = {
     "Done": "tasks that ended well there",
     "Failed": "tasks that failed there",
 }
-#: What it can ask of a job in a list, beside what its ad says.
+#: The attributes of a job in a list, beside those of its ad.
 LISTED_JOB = {
     "JobId": "its id",
     "State": "as `job list` shows it",
@@ -55,7 +55,7 @@ class Where:
         known: names of attributes that one of those in the list may have.
 
     Raises:
-        UsageError: the expression cannot be read, or asks for what none has.
+        UsageError: the expression cannot be read, or asks for an attribute that none has.
     """
 
     def __init__(self, text: str, known: Iterable[str], what: str) -> None:
@@ -74,7 +74,7 @@ class Where:
             raise UsageError("--where cannot be used", cause=shown(text, mistake)) from None
 
     def is_true_of(self, attributes: Attributes, name: str) -> bool:
-        """Whether it holds of one in the list; not of one that lacks an attribute.
+        """Whether the expression is true of one in the list; not of one that lacks an attribute.
 
         Raises:
             UsageError: it comes to an error, or to a text.
@@ -102,7 +102,7 @@ def where_workers(text: str, workers: Mapping[str, Worker]) -> Where:
 
 
 def listed_worker(worker: Worker, view: WorkerView) -> Attributes:
-    """What can be asked of a worker in a list."""
+    """The attributes of a worker in a list."""
     said = {name: getattr(view, name.lower()) for name in LISTED_WORKER}
     ad = worker_ad(worker.ad, worker.jid) | amounts_ad(view.assets)
     return ad | amounts_ad(view.free, "Free") | said
@@ -116,7 +116,7 @@ def where_jobs(text: str, views: Iterable[JobView]) -> Where:
 
 
 def listed_job(view: JobView) -> Attributes:
-    """What can be asked of a job in a list, as far as it is shown to who asks."""
+    """The attributes of a job in a list, as far as it is shown to whoever asks."""
     plain = [name for name in LISTED_JOB if name not in ("JobId", "Held", "Service")]
     said: Attributes = {name: getattr(view, name.lower()) for name in plain}
     facts: Attributes = {

@@ -35,19 +35,19 @@ from kestrelctl.protocol.commands import (
 
 log = logging.getLogger(__name__)
 
-#: So much longer than a command may last its worker's answer may take.
+#: The time that a worker's answer may take beyond the time that a command may last.
 ANSWER_SECONDS = 15.0
-#: So many answers are waited for.
+#: The most answers that are waited for.
 MOST_PENDING = 10_000
-#: So much is there in an answer for what workers printed, beside their names; and what a character
-#: takes at most.
+#: The room in an answer for what workers printed, beside their names; and the most that a character
+#: takes.
 ROOM_BYTES = codec.MAX_PAYLOAD_BYTES // 2
 MOST_BYTES_OF_A_CHARACTER = 6
 _GONE = ("leave", "failed")
 
 
 class WorkerCommands:
-    """What workers offer, and what they have been asked to run."""
+    """The commands that workers offer, and those that they have been asked to run."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -60,13 +60,13 @@ class WorkerCommands:
     # -- workers -----------------------------------------------------------------------------------
 
     def on_here(self, worker: str, said: CommandsHere) -> None:
-        """A worker says what it offers."""
+        """Takes in what a worker offers."""
         self._heard(worker)
         if worker in self._service.pool.workers:
             self._offered[worker] = {each.name: each for each in said.commands}
 
     def on_done(self, worker: str, said: CommandDone) -> None:
-        """A worker says what came of a command; anybody's answer but its own is dropped."""
+        """Takes in what came of a command; anybody's answer but the worker's own is dropped."""
         self._heard(worker)
         asked, future = self._pending.get(said.request, ("", None))
         if future is not None and asked == worker and not future.done():
@@ -88,7 +88,7 @@ class WorkerCommands:
     # -- requests ----------------------------------------------------------------------------------
 
     async def list_commands(self, caller: Caller, request: ListCommands) -> None:
-        """Serves what users ask."""
+        """Serves users who ask for the commands."""
         found: dict[tuple[str, Parameters], tuple[int, float]] = {}
         for offered in self._offered.values():
             for each in offered.values():
@@ -108,7 +108,7 @@ class WorkerCommands:
         )
 
     async def run_for(self, caller: Caller, request: RunAtWorkers) -> None:
-        """Serves an admin."""
+        """Serves an admin who has a command run."""
         workers = self.workers_of(request.workers, request.group)
         if not workers:
             raise NotFound("no such worker is there", hint="kestrelctl worker list")
@@ -125,7 +125,7 @@ class WorkerCommands:
         Raises:
             NotFound: there is no such group, or no worker of such a name.
         """
-        groups, workers = self._service.member_log.groups, self._service.pool.workers
+        groups, workers = self._service.pool.worker_groups, self._service.pool.workers
         if group and all(each.name != group for each in groups.all):
             raise NotFound(
                 f"there is no group of workers {group!r}", hint="kestrelctl worker group list"
@@ -194,7 +194,7 @@ class WorkerCommands:
 
 
 def _cut(results: list[CommandResult]) -> list[CommandResult]:
-    """The same; where it is too much for one answer, of each text as much as there is room for."""
+    """Cuts each text to what there is room for, if the results are too much for one answer."""
     text = codec.encode(CommandResults(id="", results=results))
     if codec.fits(text):
         return results

@@ -1,1 +1,1 @@
-"""How messages wait until they are sent."""
+"""Messages that wait until they are sent."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
-#: How long an acknowledgement may wait for attempts to travel with. A worker that is leaving waits
-#: for it; any other only keeps the result a little longer.
+from kestrelctl.timer import Timer
+
+#: The time that an acknowledgement may wait for attempts to travel with. A worker that is leaving
+#: waits for it; any other only keeps the result a little longer.
 COMPANY_SECONDS = 2.0
 
 
@@ -20,16 +21,15 @@ class Acknowledgements:
     def __init__(self, send: Callable[[str, list[int]], None]) -> None:
         self._send = send
         self._numbers: dict[str, list[int]] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer(self.send_all)
 
     def add(self, worker: str, numbers: list[int]) -> None:
-        """These results are durable."""
+        """Notes that these results are durable."""
         self._numbers.setdefault(worker, []).extend(numbers)
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(COMPANY_SECONDS, self.send_all)
+        self._timer.set_once(COMPANY_SECONDS)
 
     def take(self, worker: str) -> list[int]:
-        """What a worker has yet to be told, for a message that goes there anyway."""
+        """Takes out what a worker has yet to be told, for a message that goes there anyway."""
         return self._numbers.pop(worker, [])
 
     def send_now(self, worker: str) -> None:
@@ -40,9 +40,7 @@ class Acknowledgements:
 
     def send_all(self) -> None:
         """Tells every worker."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.stop()
         waiting, self._numbers = self._numbers, {}
         for worker, numbers in waiting.items():
             self._send(worker, numbers)

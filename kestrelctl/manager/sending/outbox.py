@@ -10,25 +10,25 @@ far as that, a few answers go whatever has followed.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
 from kestrelctl.clock_and_session import Session
+from kestrelctl.timer import Timer
 
 #: An answer that is not larger goes out at once while the connection has room.
 SMALL_BYTES = 16 * 1024
 #: Answers are held back while more than this waits in the connection.
 ROOM_BYTES = 256 * 1024
-#: So much goes, and what is begun goes whole, each time the server has dealt with what was before.
+#: The bytes that go each time the server has dealt with what was before; a begun answer goes whole.
 PASSING_BYTES = 64 * 1024
 #: Above this, requests of an account wait until its answers have gone out.
 ENOUGH_BYTES = 1 << 20
 #: Above these, answers to an account are dropped: it asked for them and does not take them.
 MOST_BYTES = 4 << 20
 MOST_ANSWERS = 1000
-#: How often the connection is looked at while answers wait.
+#: The time between two looks at the connection while answers wait.
 LOOK_SECONDS = 0.005
 
 
@@ -64,7 +64,7 @@ class Outbox:
         self._sender = sender
         self._drained = drained
         self._lines: dict[str, _Line] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer(self._look)
         #: A mark is on its way through the connection.
         self._marked = False
 
@@ -99,7 +99,7 @@ class Outbox:
         return line is None or line.bytes < ENOUGH_BYTES
 
     def waiting_bytes(self) -> int:
-        """All that waits."""
+        """The bytes of all answers that wait."""
         return sum(line.bytes for line in self._lines.values())
 
     def drop(self, jid: str) -> int:
@@ -142,11 +142,9 @@ class Outbox:
         self._drained()
 
     def _look_soon(self) -> None:
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+        self._timer.set_once(LOOK_SECONDS)
 
     def _look(self) -> None:
-        self._timer = None
         while self._lines and self._has_room():
             self._send_next()
         if self._lines:

@@ -1,4 +1,4 @@
-"""What the manager sends, in lanes over its one connection: work, other pools, answers, polls.
+"""Sends the manager's messages in lanes over one connection: work, other pools, answers, polls.
 
 The server deals with all that it is sent in its order. A pool may hand out a hundred megabytes in a
 moment (many workers, tasks with large arguments), and whatever else was to be sent would wait for
@@ -8,32 +8,32 @@ much to deal with, and the other lanes overtake it.
 An operator may also limit what is sent, of each kind and of all. What may not go yet waits in its
 lane, and work goes before everything else. Whoever sends does not wait: answers to users are held
 back by the outbox while many bytes of them wait here, and work comes only for workers that have
-reported. Of polls of a worker that are the same one waits: however low the limit, there are no more
-of them than there are workers and different polls.
+reported. Of equal polls of a worker only one waits: however low the limit, there are no more of
+them than there are workers and different polls.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from kestrelctl.clock_and_session import Session
 from kestrelctl.core.pacing.send_limit import Bucket, SendKind, SendLimit
+from kestrelctl.timer import Timer
 
-#: Of one message, in the order in which they go when all of them wait.
+#: The lanes, in the order in which messages go when some wait in all of them.
 LANES = (SendKind.WORK, SendKind.FLOCK, SendKind.ANSWERS, SendKind.POLLS)
-#: What goes to workers: no more of it while the server has so much to deal with. Answers alone stay
-#: below it for most of the time (`outbox.ROOM_BYTES`), so that work has its turn, too.
+#: The lanes to workers: no more goes there while the server has so much to deal with. Answers alone
+#: stay below it for most of the time (`outbox.ROOM_BYTES`), so that work has its turn, too.
 TO_WORKERS = (SendKind.WORK, SendKind.POLLS)
 MOST_BYTES = 512 * 1024
-#: How often the connection is looked at while something waits for room.
+#: The time between two looks at the connection while something waits for room.
 LOOK_SECONDS = 0.005
-#: The loop is not woken sooner than this: what is due a moment later goes with it.
+#: The least time until the loop is woken: what is due a moment later goes with it.
 SHORTEST_PAUSE_SECONDS = 0.001
 
-#: How a message begins that asks a worker for values.
+#: The beginning of a message that asks a worker for values.
 _POLL = '{"type":"read_properties"'
 
 
@@ -62,16 +62,16 @@ class SendQueue:
         self._session = session
         self._now = now
         self._lanes: dict[SendKind, deque[_Message]] = {kind: deque() for kind in LANES}
-        #: Those that wait: another one that asks a worker for the same is not needed.
+        #: The polls that wait: another one that asks a worker for the same is not needed.
         self._polls: set[_Message] = set()
-        #: Of what waits and does not go to workers.
+        #: The bytes of what waits and does not go to workers.
         self._waiting_bytes = 0
         buckets = {kind: Bucket(limit) for kind, limit in (limits or {}).items()}
         self._buckets = {
             kind: [buckets[each] for each in (kind, SendKind.ALL) if each in buckets]
             for kind in LANES
         }
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer(self._look)
         self._when_gone: list[Callable[[], None]] = []
 
     # -- what goes when it may ---------------------------------------------------------------------
@@ -85,7 +85,7 @@ class SendQueue:
         self._put(_kind_of(sender, text), _Message(text, to, sender, True))
 
     def waiting(self) -> dict[str, int]:
-        """How many messages of each kind wait."""
+        """The number of messages of each kind that wait."""
         return {kind.value: len(lane) for kind, lane in self._lanes.items()}
 
     def forget_waiting(self) -> None:
@@ -118,7 +118,7 @@ class SendQueue:
         self._look_later()
 
     def _pause_seconds(self, kind: SendKind) -> float:
-        """After how long to try again; 0 if the next message of a kind may go."""
+        """The time after which to try again; 0 if the next message of a kind may go."""
         if kind in TO_WORKERS and self._session.backlog_bytes() >= MOST_BYTES:
             return LOOK_SECONDS
         buckets = self._buckets[kind]
@@ -142,14 +142,12 @@ class SendQueue:
         self._write(kind, message)
 
     def _look_later(self) -> None:
-        if self._timer is None:
+        if not self._timer.is_set:
             pause = min(self._pause_seconds(kind) for kind, lane in self._lanes.items() if lane)
-            later = max(pause, SHORTEST_PAUSE_SECONDS)
-            self._timer = asyncio.get_running_loop().call_later(later, self._look)
+            self._timer.set(max(pause, SHORTEST_PAUSE_SECONDS))
 
     def _look(self) -> None:
         """Sends what may go now: of each kind in its order, and work first."""
-        self._timer = None
         for kind, lane in self._lanes.items():
             while lane and not self._pause_seconds(kind):
                 self._write_next(kind)
@@ -179,8 +177,7 @@ class SendQueue:
 
     async def stop(self) -> None:
         """Sends what waits, whatever the limits say, and closes the connection."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.stop()
         for kind, lane in self._lanes.items():
             while lane:
                 self._write_next(kind)
@@ -207,7 +204,7 @@ class SendQueue:
         self._session.send_presence(to, kind, sender, show, status)
 
     def backlog_bytes(self) -> int:
-        """What is before an answer that is sent now: not what waits for workers."""
+        """The bytes that go before an answer that is sent now: not what waits for workers."""
         return self._session.backlog_bytes() + self._waiting_bytes
 
     def certificate(self) -> tuple[str, float] | None:

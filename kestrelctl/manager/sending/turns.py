@@ -1,4 +1,4 @@
-"""Who is served next: what an account sends is done at once, until it takes more than its share.
+"""Serves accounts in turns: what one sends is done at once, until it takes more than its share.
 
 Time is what accounts compete for, because the manager does one thing at a time. An account that
 has had its share of it waits in a line of its own; the lines take turns, between all that arrives
@@ -18,7 +18,7 @@ from kestrelctl.core.pacing.budget import Budget
 SHARE = 0.25
 #: Seconds of work that an account may cause at once after a rest.
 BURST_SECONDS = 0.1
-#: How long lines are served before others have their turn.
+#: The time for which lines are served before others have their turn.
 SLICE_SECONDS = 0.005
 #: Requests of an account that may be under way at a time: they wait for a commit or for a worker.
 MOST_UNFINISHED = 64
@@ -28,12 +28,12 @@ MANY_ACCOUNTS = 1000
 
 @dataclass(frozen=True)
 class LineBounds:
-    """How much may wait.
+    """The most that may wait.
 
     Attributes:
-        most: of one account, pieces of work.
-        most_bytes: of one account, as they came.
-        most_bytes_together: of all accounts; above it, an account may have its part and no more.
+        most: pieces of work of one account.
+        most_bytes: bytes of one account, as they came.
+        most_bytes_together: bytes of all accounts; above it, each may have its part and no more.
     """
 
     most: int
@@ -84,7 +84,7 @@ class Turns:
         self._planned = False
         self._began = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
-        #: Of all that waits.
+        #: The bytes of all that waits.
         self.waiting_bytes = 0
 
     def take(self, jid: str, account: str, size_bytes: int, work: Callable[[], None]) -> bool:
@@ -111,7 +111,7 @@ class Turns:
         return True
 
     def spawn(self, account: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Begins what may last, and charges the account for its first step.
+        """Begins work that may last, and charges the account for its first step.
 
         What comes after the first step has waited for a commit or a worker, and is little.
         """
@@ -223,7 +223,7 @@ class Turns:
         await work()
 
     def _stepped(self, account: _Account) -> None:
-        """The first step of what was begun is over: nothing else has run since it began."""
+        """Charges an account for its work's first step: nothing else has run since it began."""
         account.stepping = False
         moment = self._now()
         account.spent.spend(moment - self._began, moment)

@@ -22,12 +22,12 @@ from kestrelctl.protocol.requests import StopEnvironments
 
 log = logging.getLogger(__name__)
 
-#: What a handler is told for the kind of event, and a trigger's name for the worker.
+#: The kind of event that a handler is told; a trigger's name stands for the worker.
 TRIGGER = "trigger"
 
 
 class TriggerDeeds:
-    """Does actions.
+    """Does the actions of triggers.
 
     Attributes:
         environments, handlers: None if the pool has none.
@@ -75,7 +75,7 @@ class TriggerDeeds:
     def _query(self, trigger: str, action: Action) -> None:
         names = [name for texts in action.given for name in texts]
         for jid in self._workers_of(action):
-            # Those that have no plugins are not told: an older one would not understand.
+            # Workers that have no plugins are not told: an older one would not understand.
             if self._dispatcher.properties.book.of(jid):
                 self._service.tell(jid, ReadProperties(names=names))
 

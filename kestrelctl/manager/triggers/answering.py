@@ -23,12 +23,12 @@ from kestrelctl.protocol.triggers import (
     TryTrigger,
 )
 
-#: So many of the latest times that triggers fired are shown.
+#: The most of the latest times that triggers fired that are shown.
 MOST_SHOWN = 1_000
 
 
 class TriggerRequests:
-    """List, test, enable, log.
+    """Lists, tests and enables triggers, and shows when they fired.
 
     Args:
         handlers, classes: the names of the pool's handlers and classes of environments.

@@ -26,7 +26,7 @@ from kestrelctl.protocol.triggers import EnableTrigger, ListFired, ListTriggers,
 def read_all_triggers(
     files: Iterable[Path], handlers: Container[str], classes: Container[str]
 ) -> list[TriggerDefinition]:
-    """The triggers that files define together.
+    """Reads the triggers that files define together.
 
     Args:
         handlers, classes: the names of the pool's handlers and classes of environments.
@@ -50,7 +50,7 @@ def open_triggers(
     handlers: HandlerService,
     kept_seconds: float,
 ) -> TriggerService:
-    """The triggers of a pool, about which users may ask from now on; `TriggerService.run` looks.
+    """Makes a pool's triggers, and serves users who ask about them; `TriggerService.run` looks.
 
     Args:
         kept: the file that says which are not enabled.

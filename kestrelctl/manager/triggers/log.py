@@ -1,4 +1,4 @@
-"""When triggers fired, and what they had done: durable, as long as events of members are."""
+"""Notes when triggers fired, and what they had done: durable, as long as events of members are."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from kestrelctl.core.triggers.fired import FiredDropped, TriggerFired
 from kestrelctl.manager.service import Service
 
-#: So many of the latest times are kept.
+#: The most times that are kept, the latest ones.
 MOST_FIRED = 10_000
-#: How often it is looked whether there are more, counted in times.
+#: The number of times after which it is looked again whether there are more.
 TIDY_EACH = 1_000
-#: So much is kept of the words of each action.
+#: The most characters that are kept of each action.
 MOST_CHARACTERS = 300
 
 
@@ -29,10 +29,10 @@ class TriggerLog:
         self._last = latest[0].number if latest else 0
 
     def add(self, trigger: str, at: float, actions: Iterable[str], problems: Iterable[str]) -> None:
-        """Notes that one has fired.
+        """Notes that a trigger has fired.
 
-        After its actions have begun, so that they are in this commit or an earlier one: whatever
-        dies in between, it fires once more rather than not at all.
+        Called after its actions have begun, so that they are in this commit or an earlier one:
+        whatever dies in between, it fires once more rather than not at all.
 
         Args:
             at: seconds since the epoch.
@@ -50,15 +50,15 @@ class TriggerLog:
             self.tidy()
 
     def latest(self, trigger: str, limit: int) -> list[TriggerFired]:
-        """The latest times, in order.
+        """The latest times that triggers fired, in order.
 
         Args:
-            trigger: of which; empty for all.
+            trigger: the one that fired; empty for all.
         """
         return self._service.store.fired(trigger=trigger, limit=limit)
 
     def tidy(self) -> None:
-        """Has deleted what is too old or too much, some at a time."""
+        """Has what is too old or too much deleted, some at a time."""
         first = self._service.store.first_fired()
         if first is None or first.number == self._last or self._service.store_error:
             return

@@ -1,4 +1,4 @@
-"""How the pool was, minute after minute: durable, so that triggers can be tested on it."""
+"""Records of the pool, minute after minute: durable, so that triggers can be tested on them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kestrelctl.manager.service import Service
 
 log = logging.getLogger(__name__)
 
-#: So many moments are kept at most, of so many workers each.
+#: The most moments that are kept, and the most workers in all of them together.
 MOST_MOMENTS = 1_440
 MOST_RECORDED_WORKERS = 200_000
 #: Moments that are read at once.
@@ -45,11 +45,11 @@ class MomentLog:
 
     @property
     def since(self) -> float | None:
-        """When the oldest was recorded, in seconds since the epoch; None if there is none."""
+        """The time of the oldest moment, in seconds since the epoch; None if there is none."""
         return self._kept[0][1] if self._kept else None
 
     def add(self, snapshot: PoolSnapshot) -> None:
-        """Records a moment; the oldest go if they are too many. Not while the disk is full."""
+        """Records a moment, but not while the disk is full; the oldest go if they are too many."""
         if self._service.store_error:
             return
         number = self._kept[-1][0] + 1 if self._kept else 1
@@ -64,7 +64,7 @@ class MomentLog:
             self._service.commits.write([MomentsDropped(up_to)])
 
     def moments(self) -> Iterator[PoolSnapshot]:
-        """All that are kept, the oldest first, read as they are asked for."""
+        """Yields all moments that are kept, the oldest first, read as they are asked for."""
         after = 0
         while page := self._service.store.moments(after=after, limit=_PAGE):
             for each in page:

@@ -1,4 +1,4 @@
-"""Evaluates triggers at their ticks, and has done what they want."""
+"""Evaluates triggers at their ticks, and does what they want."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ log = logging.getLogger(__name__)
 
 #: Values that come in within this are looked at together.
 COLLECT_SECONDS = 0.2
-#: How often the pool is recorded, for a dry run.
+#: The time between two records of the pool, for a dry run.
 RECORD_SECONDS = 60.0
-#: And when it is looked again whether there is something to record.
+#: The time between two looks whether there is something to record.
 SOON_SECONDS = 1.0
 
 
@@ -55,7 +55,7 @@ class TriggerService:
 
     Attributes:
         log: when they fired.
-        history: how the pool was.
+        history: records of the pool.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class TriggerService:
                 self.triggers[name].enabled = False
 
     async def run(self) -> None:
-        """Looks at all of them for ever."""
+        """Looks at all triggers for ever."""
         if not self.triggers:
             return
         async with asyncio.TaskGroup() as group:
@@ -93,7 +93,7 @@ class TriggerService:
                 group.create_task(self._tick(trigger))
 
     def trigger(self, name: str) -> WatchedTrigger:
-        """One of them.
+        """Returns the trigger of a name.
 
         Raises:
             NotFound: there is none of that name.
@@ -103,7 +103,7 @@ class TriggerService:
         return self.triggers[name]
 
     def enable(self, name: str, *, enabled: bool) -> None:
-        """Has a trigger looked at, or not; that outlasts the manager.
+        """Enables a trigger, or disables it; that outlasts the manager.
 
         Raises:
             NotFound: there is none of that name.
@@ -124,7 +124,7 @@ class TriggerService:
         trigger.course.true_since = None
 
     def on_values(self, names: frozenset[str]) -> None:
-        """Properties of these names have new values at a worker."""
+        """Notes that properties of these names have new values at a worker."""
         if not any(each.definition.on_update for each in self.triggers.values()):
             return
         if not self._new_values:
@@ -132,7 +132,7 @@ class TriggerService:
         self._new_values |= names
 
     def look(self, trigger: WatchedTrigger) -> None:
-        """Evaluates one, and has done what it wants if it fires."""
+        """Evaluates a trigger, and does what it wants if it fires."""
         if not trigger.enabled or not self._service.pool.has_heard:
             return
         definition = trigger.definition
@@ -189,7 +189,7 @@ class TriggerService:
             await asyncio.sleep(RECORD_SECONDS)
 
     async def would_have_fired(self, definition: TriggerDefinition) -> list[float]:
-        """At which of the recorded moments a trigger would have fired; seconds since the epoch.
+        """Finds the recorded moments at which a trigger would have fired; seconds since the epoch.
 
         The pool goes on meanwhile.
 

@@ -41,10 +41,10 @@ class PoolWatch:
         self.environments: EnvironmentService | None = None
 
     def look(self, wanted: Collection[str] = NAMES) -> PoolSnapshot:
-        """How the pool is now.
+        """Describes how the pool is now.
 
         Args:
-            wanted: names of expressions; of others nothing is looked up that costs time.
+            wanted: names of expressions; for others nothing is looked up that costs time.
         """
         workers = self._workers(with_groups="groups" in wanted)
         jids = [each.name for each in workers]
@@ -55,12 +55,12 @@ class PoolWatch:
             groups=self._groups(workers, names),
             properties=self._sums(names, jids),
             queue=self._queue() if "queue" in wanted else _NO_QUEUE,
-            unmet=self._unmet() if "unmet" in wanted else WatchedUnmet(tasks=0, shapes={}),
+            unmet=self._unmet() if "unmet" in wanted else _NO_UNMET,
             environments=self._environments(),
         )
 
     def _workers(self, *, with_groups: bool) -> list[WatchedWorker]:
-        now, groups = self._service.now(), self._service.member_log.groups
+        now, groups = self._service.now(), self._service.pool.worker_groups
         return [
             WatchedWorker(
                 name=jid,
@@ -86,7 +86,7 @@ class PoolWatch:
             table = self._sums(properties, [each.name for each in members])
             return WatchedGroup(workers=members, properties=table)
 
-        groups = [each.name for each in self._service.member_log.groups.all]
+        groups = [each.name for each in self._service.pool.worker_groups.all]
         return TableView(groups, group, len(workers) // WORKERS_IN_A_STEP)
 
     def _sums(self, properties: list[str], jids: list[str]) -> TableView[PropertySummary]:

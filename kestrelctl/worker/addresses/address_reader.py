@@ -19,12 +19,12 @@ from kestrelctl.worker.addresses.address_state import AddressState
 from kestrelctl.worker.addresses.addressed_files import AddressedFiles
 from kestrelctl.worker.addresses.shared_files import SharedFiles
 
-#: So often it is tried to read what cannot be reached, with pauses of so long between them.
+#: How often it is tried to read what cannot be reached, and the unit of the growing pauses between.
 MOST_TRIES = 3
 PAUSE_SECONDS = 2.0
-#: So long nothing may come.
+#: The longest time in which nothing may come.
 SILENCE_SECONDS = 60.0
-#: What reads a protocol, by what is to be installed for it.
+#: By protocol, the packages that must be installed to read it.
 _NEEDS = {HTTPS: ("fsspec", "aiohttp"), S3: ("fsspec", "s3fs")}
 
 T = TypeVar("T")
@@ -48,8 +48,8 @@ class AddressReader:
 
     Args:
         directories: those below which `file:` addresses may lead.
-        own_user: the pool is that of the worker's user alone, who may read what he may read.
-        silence_seconds: so long nothing may come.
+        own_user: the pool is that of the worker's user alone, so all that he may read may be read.
+        silence_seconds: the longest time in which nothing may come.
         sleep: pauses for so many seconds.
     """
 
@@ -67,7 +67,7 @@ class AddressReader:
         self._sleep = sleep
 
     async def identity(self, wanted: Input, variables: Mapping[str, str]) -> str:
-        """What becomes another when it is changed at its address; empty if nothing tells.
+        """Returns a text that changes when it is changed at its address; empty if nothing tells.
 
         Args:
             variables: the environment of the task that wants it.
@@ -83,12 +83,12 @@ class AddressReader:
         """Writes what is at an address to a file, or to a directory.
 
         Args:
-            state: which of its states; without an identity whatever is there.
+            state: the state that is wanted; without an identity whatever is there.
             set_aside: called before anything is written, with how many bytes it comes to.
 
         Raises:
             FileChanged: it is another one now.
-            FileDamaged: it has not the hash that the job says.
+            FileDamaged: it does not have the hash that the job says.
             KestrelError: it cannot be had.
             OSError: it cannot be written.
         """
@@ -160,7 +160,7 @@ class AddressReader:
 
 
 def _load(address: str) -> None:
-    """Loads what reads an address: longer than everything else takes, and few workers need it."""
+    """Loads what reads an address: that takes longer than all else, and few workers need it."""
     if address.startswith("file:"):
         return
     from fsspec.config import conf
@@ -179,7 +179,7 @@ def _clear(target: Path) -> None:
 
 
 def _place(target: Path, names: Sequence[bytes]) -> bytes:
-    """Where a file belongs, after the directories have been made that it is in."""
+    """Makes the directories that a file is in; returns the path of the file."""
     path = os.path.join(os.fsencode(target), *names)
     if names:
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -191,7 +191,7 @@ def _make_link(target: Path, names: Sequence[bytes], link: bytes) -> None:
 
 
 def _made(target: Path, names: Sequence[bytes], *, program: bool) -> BinaryIO:
-    """A new file, and the directories that it is in."""
+    """Makes a new file, and the directories that it is in."""
     path = _place(target, names)
     made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700 if program else 0o600)
     return os.fdopen(made, "wb")

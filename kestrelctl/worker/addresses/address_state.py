@@ -1,4 +1,4 @@
-"""What is at an address at some moment, for a task."""
+"""The state of an address at some moment, for a task."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class AddressState(NamedTuple):
     Attributes:
         wanted: the input that says where, and perhaps the hash.
         variables: the environment of the task that wants it.
-        identity: becomes another when it is changed there; empty if nothing tells, or nobody asked
+        identity: changes when it is changed there; empty if nothing tells, or nobody asked
             because of the hash.
         content: tells it from others of its owner: the hash if it is known.
     """
@@ -29,7 +29,7 @@ class AddressState(NamedTuple):
 
     @classmethod
     async def now(cls, reader: Reader, wanted: Input, variables: Mapping[str, str]) -> AddressState:
-        """What is there now. KestrelError if it cannot be had."""
+        """Reads the state of now. KestrelError if it cannot be had."""
         if wanted.sha256:
             return cls(wanted, variables, "", wanted.sha256)
         identity = await reader.identity(wanted, variables)
@@ -38,7 +38,7 @@ class AddressState(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of the input."""
+        """The name of the input."""
         return self.wanted.name
 
     @property
@@ -48,10 +48,10 @@ class AddressState(NamedTuple):
 
 
 class Reader(Protocol):
-    """What reads addresses; `AddressReader` is one."""
+    """Reads addresses; `AddressReader` is one."""
 
     async def identity(self, wanted: Input, variables: Mapping[str, str]) -> str:
-        """What becomes another when it is changed; empty if nothing tells. KestrelError."""
+        """Returns a text that changes when it is changed; empty if nothing tells. KestrelError."""
         ...
 
     async def get(

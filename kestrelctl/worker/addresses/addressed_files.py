@@ -1,4 +1,4 @@
-"""What there is at an address, whichever protocol reads it."""
+"""The files at an address, whichever protocol reads it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import NamedTuple, Protocol
 
 from kestrelctl.errors import KestrelError
 
-#: Of the files below one address; more are refused rather than left out.
+#: The most files below one address; more are refused rather than left out.
 MOST_FILES = 100_000
-#: So much is read before it is hashed and written.
+#: How much is read before it is hashed and written.
 PIECE_BYTES = 1 << 20
 
 
@@ -31,10 +31,10 @@ class AddressedFile(NamedTuple):
 
 
 class AddressedFiles(Protocol):
-    """What there is at one address. Each method raises KestrelError if it cannot be read."""
+    """The files at one address. Each method raises KestrelError if it cannot be read."""
 
     async def identity(self) -> str:
-        """What becomes another when it is changed there; empty if nothing tells."""
+        """Returns a text that changes when it is changed there; empty if nothing tells."""
         ...
 
     def each(self) -> AsyncIterator[AddressedFile]:
@@ -47,5 +47,5 @@ class AddressedFiles(Protocol):
 
 
 def too_many() -> KestrelError:
-    """That there are more files than may be."""
+    """Makes the error that there are more files than may be."""
     return KestrelError(f"there are more than {MOST_FILES:,} files")

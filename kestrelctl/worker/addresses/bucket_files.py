@@ -1,7 +1,7 @@
 """Objects in buckets, as s3fs reads them: with what the task's environment says, and nothing else.
 
-Without a key there they are asked for as anybody does. Files and roles of the worker's user and of
-its machine, in which boto looks for keys, count for nothing.
+Without a key there, they are asked for anonymously. Files and roles of the worker's user and of its
+machine, in which boto looks for keys, count for nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kestrelctl.worker.addresses.addressed_files import (
     too_many,
 )
 
-#: Where boto would read more: (name in its files, variable, default, conversion).
+#: Keeps boto from reading elsewhere: (name in its files, variable, default, conversion).
 _NOTHING_ELSE = {
     "profile": (None, None, None, None),
     "config_file": (None, None, os.devnull, None),
@@ -36,13 +36,13 @@ _LONGEST_NAME_BYTES = 255
 
 
 class BucketFiles:
-    """What is at one `s3:` address: an object, or all whose keys begin with it and a slash.
+    """The objects at one `s3:` address: one, or all whose keys begin with it and a slash.
 
     Args:
         address: as `core.model.files.input_addresses` takes them.
         variables: the environment of the task.
         known: the job says the hash of what is there.
-        silence_seconds: so long nothing may come.
+        silence_seconds: the longest time in which nothing may come.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class BucketFiles:
             )
 
     def _names(self, key: str) -> tuple[bytes, ...]:
-        """Where an object comes, below the directory."""
+        """Returns the path of an object below the directory."""
         names = tuple(key.removeprefix(f"{self._path}/").encode().split(b"/"))
         if any(
             name in (b"", b".", b"..") or b"\0" in name or len(name) > _LONGEST_NAME_BYTES
@@ -147,12 +147,12 @@ class BucketFiles:
             },
             session=AioSession(session_vars=_NOTHING_ELSE),
         )
-        self._files.retries = 1  # here and in boto: who asks for files tries again himself
+        self._files.retries = 1  # here and in boto: whoever asks for files tries again himself
         return self._files
 
     @contextlib.contextmanager
     def _telling(self) -> Iterator[None]:
-        """Errors as ours."""
+        """Turns errors into ours."""
         try:
             yield
         except FileNotFoundError:

@@ -29,12 +29,12 @@ from kestrelctl.worker.own_files import NO_LINKS
 
 MOST_DEPTH = 64
 _READ = os.O_RDONLY | os.O_NONBLOCK | NO_LINKS
-#: Of the directories that something is in, and its own.
+#: The names of the directories that something is in, and its own.
 _Names = tuple[bytes, ...]
 
 
 class SharedFiles:
-    """What is at one `file:` address.
+    """The files at one `file:` address.
 
     Args:
         address: as `core.model.files.input_addresses` takes them.
@@ -81,7 +81,7 @@ class SharedFiles:
                 os.close(top)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: nothing is open."""
 
     def _identity(self) -> str:
         with self._telling():
@@ -138,7 +138,7 @@ class SharedFiles:
     def _open_below(self, directory: int, names: Sequence[bytes]) -> int:
         """Opens what is below an open directory, by way of directories only.
 
-        Without names it is the same once more.
+        Without names it opens the same once more.
         """
         if not names:
             return os.dup(directory)
@@ -151,9 +151,9 @@ class SharedFiles:
             return os.open(names[-1], _READ, dir_fd=parent)
 
     def _names(self, top: int) -> dict[_Names, bytes]:
-        """The files and links below what is open, in one order; of a file itself, no names.
+        """Lists the files and links below what is open, in one order; of a file itself, no names.
 
-        With each is where it points, which is nowhere for a file.
+        Each comes with where it points, which is nowhere for a file.
         """
         found: dict[_Names, bytes] = {}
         if not self._tree:

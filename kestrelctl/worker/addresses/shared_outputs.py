@@ -3,7 +3,7 @@
 Workers write as one user for all owners. So each owner has a directory of his own there, with his
 address as its name, and nobody writes to another's. Directories are opened name by name, and no
 link is followed below those that the operator has named (open(2), O_NOFOLLOW). A file gets its name
-when all of it is there; that takes the place of what had the name, and never goes through it.
+when all of it is there; it replaces what had the name, and is never written through it.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from kestrelctl.worker.files.output_archive import Stopped
 from kestrelctl.worker.own_files import NO_LINKS
 
 MOST_AT_ONCE = 4
-#: Also a directory that may be entered and not be listed can be opened so (open(2), O_PATH).
+#: Opens also a directory that may be entered and not be listed (open(2), O_PATH).
 _PASS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
-#: There is something else: another try would end the same.
+#: Something else is there: another try would end the same.
 _IN_THE_WAY = (errno.ENOTDIR, errno.ELOOP, errno.EISDIR)
 
 
 class SharedOutputs:
-    """Where a worker may write, in threads of its own.
+    """Writes below the directories that a worker may write to, in threads of its own.
 
     Args:
         directories: those below which the directories of owners are, absolute.
-        own_user: the pool is that of the worker's user alone, who may write where he may write.
+        own_user: only the worker's user has the pool, so all that he may write may be written.
     """
 
     def __init__(self, directories: Sequence[Path] = (), *, own_user: bool = False) -> None:
@@ -76,7 +76,7 @@ class SharedOutputs:
             raise
 
     def close(self) -> None:
-        """Takes no more."""
+        """Takes no more work."""
         self._threads.shutdown(wait=False)
 
     def _write(self, archive: Path, address: str, owner: str, stopped: Callable[[], bool]) -> None:
@@ -96,7 +96,7 @@ class SharedOutputs:
                     _put_link(top, member)
 
     def _start(self, address: str, owner: str) -> tuple[bytes, list[bytes]]:
-        """A directory that must be there, and the names of those below it on the way."""
+        """Returns a directory that must be there, and the names on the way below it."""
         path = path_of(address)
         if self._own_user:
             above, _, last = path.rpartition(b"/")
@@ -122,7 +122,7 @@ def _names(path: bytes) -> list[bytes]:
 
 
 def _enter(directory: int, names: Sequence[bytes], opened: contextlib.ExitStack) -> int:
-    """Opens a directory below an open one, by way of directories only; makes those that lack."""
+    """Opens a directory below an open one, by way of directories only; makes missing ones."""
     for name in names:
         try:
             directory = os.open(name, _PASS | NO_LINKS, dir_fd=directory)
@@ -176,7 +176,7 @@ def _put_link(top: int, member: ArchiveMember) -> None:
 
 @contextlib.contextmanager
 def _telling(address: str) -> Iterator[None]:
-    """Errors as ours, by what another try could change."""
+    """Turns errors into ours, by what another try could change."""
     try:
         yield
     except OSError as error:

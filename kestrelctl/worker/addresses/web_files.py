@@ -31,7 +31,7 @@ class _Elsewhere(Exception):
 
 
 class WebFile:
-    """What is at one `https:` or `http:` address.
+    """The file at one `https:` or `http:` address.
 
     Certificates are checked against the authorities that OpenSSL knows, which SSL_CERT_FILE names
     (SSL_CTX_load_verify_locations(3)). Proxies and passwords of the worker's user are not used.
@@ -39,7 +39,7 @@ class WebFile:
     Args:
         address: as `core.model.files.input_addresses` takes them.
         known: the job says the hash of what is there.
-        silence_seconds: so long nothing may come.
+        silence_seconds: the longest time in which nothing may come.
     """
 
     def __init__(self, address: str, *, known: bool, silence_seconds: float) -> None:
@@ -49,7 +49,7 @@ class WebFile:
         self._files: Any = None
 
     async def identity(self) -> str:
-        """What the server calls this state of it; empty if it calls it nothing."""
+        """Returns the server's marks of this state of it; empty if it gives none."""
         with self._telling():
             info = await (await self._ready())._info(self._address)
         marks = [info.get(name) for name in ("ETag", "Content-MD5", "Digest", "Last-Modified")]
@@ -62,7 +62,7 @@ class WebFile:
     async def _pieces(self) -> AsyncIterator[bytes]:
         with self._telling():
             files = await self._ready()
-            # With a size it is not asked for first: it may not be known.
+            # With a size given, fsspec does not ask for it first: the server may not know it.
             file = await files.open_async(self._address, size=0, headers=_HEADERS)
             try:
                 collected = bytearray()
@@ -105,7 +105,7 @@ class WebFile:
         return aiohttp.ClientSession(connector=connector, **options)
 
     async def _check_redirect(self, _session: Any, _context: Any, request: Any) -> None:
-        """Goes nowhere where an address could not have led itself."""
+        """Refuses to go where an address could not have led itself."""
         headers = request.response.headers
         there = urljoin(str(request.url), headers.get("Location") or headers.get("URI") or "")
         there = there.partition("#")[0]
@@ -117,7 +117,7 @@ class WebFile:
 
     @contextlib.contextmanager
     def _telling(self) -> Iterator[None]:
-        """Errors as ours, by what they come from."""
+        """Turns errors into ours, by what they come from."""
         try:
             yield
         except (OSError, ValueError, aiohttp.ClientError, _Elsewhere) as error:

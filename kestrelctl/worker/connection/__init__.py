@@ -1,1 +1,1 @@
-"""What a worker and its manager say to each other."""
+"""The worker's side of its conversation with its manager."""

@@ -18,7 +18,7 @@ class SessionCheckpoints:
     """Tells the pool of checkpoints, again after each welcome: what was on its way may be lost.
 
     Args:
-        agent: whose attempts they are of.
+        agent: the agent of the attempts.
         executor: of the process; asked each time, because it is made later.
         send: to the pool.
     """
@@ -32,11 +32,11 @@ class SessionCheckpoints:
         self._agent = agent
         self._executor = executor
         self._send = send
-        #: What the pool is to know of attempts that run.
+        #: By attempt that runs, the last message about its checkpoints.
         self._latest: dict[int, workers.StoredCheckpoint] = {}
 
     def order(self, attempt: LocalAttempt) -> CheckpointOrder:
-        """What is to be done about the checkpoints of an attempt that is about to start."""
+        """Says what to do about the checkpoints of an attempt that is about to start."""
         template = attempt.template
         return CheckpointOrder(
             template.program.checkpoints,
@@ -57,11 +57,11 @@ class SessionCheckpoints:
             self._send(told)
 
     def ended(self, number: int) -> None:
-        """An attempt is over."""
+        """Forgets an attempt that is over."""
         self._latest.pop(number, None)
 
     def on_welcome(self) -> None:
-        """The pool may not have heard what was said before."""
+        """Says everything again: the pool may not have heard what was said before."""
         for told in self._latest.values():
             self._send(told)
 

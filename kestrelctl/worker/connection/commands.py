@@ -23,22 +23,22 @@ from kestrelctl.protocol.commands import (
 
 log = logging.getLogger(__name__)
 
-#: More are not run at once.
+#: The most that run at once.
 MOST_AT_ONCE = 8
 
 
 class RunsPrograms(Protocol):
-    """What runs them: `worker.plugins.plugin_process.PluginProcess`."""
+    """Runs programs: `worker.plugins.plugin_process.PluginProcess`."""
 
     @property
     def running(self) -> int:
-        """How many run."""
+        """The number of programs that run."""
         ...
 
     async def run_program(
         self, words: Sequence[str], return_type: str, timeout_seconds: float
     ) -> PropertyReading:
-        """What a program prints, or why there is no value."""
+        """Returns what a program prints, or why there is no value."""
         ...
 
     def read_now(self, names: Sequence[str]) -> None:
@@ -61,7 +61,7 @@ class SessionCommands:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def on_welcome(self) -> None:
-        """The pool has welcomed this worker."""
+        """Tells the pool that has welcomed this worker which commands there are."""
         if self.commands:
             offered = [
                 OfferedCommand(each.name, each.parameters, each.timeout_seconds)
@@ -70,12 +70,12 @@ class SessionCommands:
             self._send(CommandsHere(commands=offered))
 
     def on_read(self, message: ReadProperties) -> None:
-        """The pool wants to know values now."""
+        """Has values read that the pool wants to know now."""
         if self.runs is not None:
             self.runs.read_now(message.names)
 
     def on_run(self, message: RunCommand) -> None:
-        """The pool wants a command run."""
+        """Runs a command for the pool."""
         task = asyncio.get_running_loop().create_task(self._run(message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -37,7 +37,7 @@ class OffersAssets(Protocol):
 
 
 class SessionEnvironments:
-    """Between a session and what makes environments on its machine.
+    """Stands between a session and what makes environments on its machine.
 
     Attributes:
         host: what makes them; None if none are made.
@@ -54,19 +54,19 @@ class SessionEnvironments:
     # -- for the session ---------------------------------------------------------------------------
 
     def on_welcome(self) -> None:
-        """The pool has welcomed this machine's worker."""
+        """Says what there is to the pool, which has welcomed this machine's worker."""
         if self.host is not None:
             self.host.greet()
 
     def on_start(self, order: StartEnvironment) -> None:
-        """The pool wants one."""
+        """Starts one that the pool wants."""
         if self.host is not None:
             self.host.on_start(order)
         else:
             log.warning("ignored an order for an environment: none are made here")
 
     def on_stop(self, order: StopEnvironment) -> None:
-        """The pool wants one stopped."""
+        """Stops one for the pool."""
         if self.host is not None:
             self.host.on_stop(order)
 
@@ -74,11 +74,11 @@ class SessionEnvironments:
 
     @property
     def ad(self) -> WorkerAd:
-        """What this machine's worker offers."""
+        """The offer of this machine's worker."""
         return self._session.ad
 
     def free(self) -> Mapping[str, int]:
-        """What its tasks do not use of that."""
+        """Returns the part of that offer that its tasks do not use."""
         return self._agent.free
 
     def resize(self, ad: WorkerAd) -> None:
@@ -86,6 +86,6 @@ class SessionEnvironments:
         self._session.resize(ad)
 
     def say(self, message: EnvironmentsHere) -> None:
-        """Tells the pool, if that has welcomed it: else it will be told then."""
+        """Tells the pool, if it has welcomed the worker: otherwise it will be told then."""
         if self._agent.welcomed:
             self._send(message)

@@ -1,4 +1,4 @@
-"""What the manager of each pool has told of itself last, to be repeated to whichever comes next.
+"""Keeps what the manager of each pool told of itself last, to repeat it to whichever comes next.
 
 A worker cannot judge it: only managers of that pool can (`core.model.sealed_epoch`). It outlives
 the worker's process, because after a power failure the older of two managers may be back first.
@@ -49,7 +49,7 @@ class ManagerEpochs:
             log.warning("%s: what managers told of themselves cannot be read: %s", directory, error)
 
     def of(self, pool: str) -> ShownEpoch | None:
-        """What the manager of a pool told last; None if it has told nothing."""
+        """Returns what the manager of a pool told last; None if it has told nothing."""
         return self._epochs.get(pool)
 
     def keep(self, pool: str, epoch: ShownEpoch) -> None:

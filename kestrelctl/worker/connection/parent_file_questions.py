@@ -25,18 +25,18 @@ _Key = tuple[int, int, int]
 
 
 class ParentFilesGone(AttemptRefused):
-    """What tasks left cannot be told any more; the message is for the result of who wants it."""
+    """The pool cannot tell any more what tasks left; the message is for the attempt's result."""
 
 
 class _Question:
-    """What the tasks of one job that are about to start here want to know of one parent.
+    """A question about one parent, of the tasks of one job that are about to start here.
 
     Attributes:
         waiting: the attempts that wait for the answer.
-        asked: attempts in whose name the page was asked for that comes next.
-        after: where that begins.
-        page: it.
-        answer: all of them; None before the first attempt.
+        asked: attempts in whose name the next page was asked for.
+        after: where that page begins.
+        page: that page.
+        answer: all pages together; None before the first attempt.
     """
 
     def __init__(self, parent: int) -> None:
@@ -62,7 +62,7 @@ class ParentFileQuestions:
         self._questions: dict[_Key, _Question] = {}
 
     async def find(self, number: int, files: ParentFiles) -> Left:
-        """What tasks of a parent left.
+        """Finds out what tasks of a parent left.
 
         Args:
             number: of a running attempt, whose job wants that.
@@ -89,7 +89,7 @@ class ParentFileQuestions:
                 self._forget(key, question)
 
     def on_found(self, page: workers.FilesFound) -> None:
-        """The pool has answered."""
+        """Takes an answer of the pool."""
         for question in self._questions.values():
             awaited = question.page
             fits = question.parent == page.parent and question.after == page.after

@@ -1,4 +1,4 @@
-"""Answers polls with so many random bytes, to measure what polls cost a pool."""
+"""Answers polls with a given number of random bytes, to measure what polls cost a pool."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from kestrelctl import clock
 from kestrelctl.core.properties.reading import PropertyReading, missing_reading
 
-#: What one property holds; a reply has as many of them as it takes.
+#: The bytes of one property; a reply has as many properties as it takes.
 BYTES_EACH = 1_000
 _LETTERS = string.ascii_letters + string.digits
 
 
 class PollAnswers:
-    """What runs plugins, as a session sees it: there are none, and each poll has new values.
+    """Stands in for what runs plugins: there are none, and each poll has new values.
 
     Args:
         put: takes a property and its value.
@@ -32,11 +32,11 @@ class PollAnswers:
     async def run_program(
         self, words: Sequence[str], return_type: str, timeout_seconds: float
     ) -> PropertyReading:
-        """There is none."""
+        """Returns no value: there are no plugins."""
         return missing_reading(clock.wall(), "there are no plugins")
 
     def read_now(self, names: Sequence[str]) -> None:
-        """New values for all."""
+        """Makes new values for all properties."""
         at = round(clock.wall(), 3)
         for number in range(self._properties):
             text = "".join(random.choices(_LETTERS, k=BYTES_EACH))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from kestrelctl.core.agent.agent import Agent
@@ -10,8 +9,9 @@ from kestrelctl.core.properties.changes import PropertyTable
 from kestrelctl.core.properties.reading import PropertyReading
 from kestrelctl.protocol import workers
 from kestrelctl.protocol.properties import MOST_READINGS, PropertiesHere, ToldReading
+from kestrelctl.timer import Timer
 
-#: What is read meanwhile is told together.
+#: What is read within this time is told together.
 COLLECT_SECONDS = 1.0
 
 
@@ -22,28 +22,25 @@ class SessionProperties:
         self._agent = agent
         self._send = send
         self._table = PropertyTable()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer(self._tell)
 
     def put(self, name: str, reading: PropertyReading) -> None:
-        """A property was read."""
+        """Takes what was read of a property."""
         self._table.put(name, reading)
-        if self._timer is None and self._agent.welcomed and self._table.has_changes:
-            self._timer = asyncio.get_running_loop().call_later(COLLECT_SECONDS, self._tell)
+        if self._agent.welcomed and self._table.has_changes:
+            self._timer.set_once(COLLECT_SECONDS)
 
     def on_welcome(self) -> None:
-        """The pool has welcomed this worker: it knows nothing of its host, or what is old."""
+        """Tells all to the pool, which knows nothing of this host, or only what is old."""
         told = self._table.tell_all()
         if told:
             self._say(told, anew=True)
 
     def stop(self) -> None:
-        """The connection is lost."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        """Tells nothing more: the connection is lost."""
+        self._timer.stop()
 
     def _tell(self) -> None:
-        self._timer = None
         if self._agent.welcomed:
             self._say(self._table.tell_changes(), anew=False)
 

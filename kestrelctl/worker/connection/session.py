@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import logging
 import math
@@ -29,9 +28,12 @@ from kestrelctl.core.pacing.heartbeat import pause_seconds
 from kestrelctl.errors import KestrelError
 from kestrelctl.metrics.stanzas import BOUNCE, UNREADABLE, StanzaCounts
 from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol.channels import ToTask
 from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
 from kestrelctl.protocol.commands import ReadProperties, RunCommand
 from kestrelctl.protocol.workers import StartEnvironment, StopEnvironment
+from kestrelctl.timer import Timer
+from kestrelctl.worker.connection.channels import SessionChannels
 from kestrelctl.worker.connection.checkpoints import SessionCheckpoints
 from kestrelctl.worker.connection.commands import SessionCommands
 from kestrelctl.worker.connection.environments import SessionEnvironments
@@ -54,17 +56,19 @@ LONGEST_NOBODY_SECONDS = 15.0
 #: hello before does not count.
 UNANSWERED_SECONDS = 10.0
 LONGEST_UNANSWERED_SECONDS = 320.0
+#: Tasks write no more to their channels while more than this waits in the connection.
+ROOM_BYTES = 256 * 1024
 #: Results travel in stanzas of about this size at most.
 REPORT_BYTES = 100_000
 REPORT_RESULTS = 512
-#: What a stored file takes there, and each of its pieces, with its address.
+#: The bytes of a stored file there, and of each of its pieces, with its address.
 FILE_BYTES = 150
 _lanes = itertools.count(1)  # of all sessions, which share an executor
 PIECE_BYTES = 400
 
 
 class SessionHost(Protocol):
-    """What sessions of one process share."""
+    """The part of a worker process that its sessions share."""
 
     executor: Executor
     incarnation: str
@@ -81,24 +85,24 @@ class SessionHost(Protocol):
         """Makes a result survive the process, before the next reports go out."""
 
     def forget(self, numbers: list[int]) -> None:
-        """These results are safe with the manager."""
+        """Forgets results that are safe with the manager."""
 
     def wants_to_report(self, session: WorkerSession) -> None:
         """Calls `session.report` once what was spooled is written."""
 
     def on_refused(self, reason: str) -> None:
-        """The pool does not want this worker."""
+        """Notes that the pool does not want this worker."""
 
     def on_progress(self) -> None:
-        """A session may have become idle."""
+        """Notes that a session may have become idle."""
 
 
 class _Return:
     """Attempts that are to be given back.
 
     Args:
-        numbers: of those that have not started.
-        open: of those of which that is not known yet.
+        numbers: those that have not started.
+        open: those of which that is not known yet.
     """
 
     __slots__ = ("numbers", "open")
@@ -113,8 +117,8 @@ class WorkerSession:
 
     Attributes:
         hears: reads what the pool says to it.
-        most_attempts: it takes no more than so many at a time.
-        most_ahead: so many may wait at the executor.
+        most_attempts: the most that it takes at a time.
+        most_ahead: how many may wait at the executor.
     """
 
     def __init__(
@@ -140,9 +144,9 @@ class WorkerSession:
         self._environments = Environments(jid, ad=ad)
         self._stages = StageReports(self._send, lambda: agent.welcomed)
         self._checkpoints = SessionCheckpoints(agent, lambda: host.executor, self._send)
-        self._timer: asyncio.TimerHandle | None = None
-        self._heartbeat_timer: asyncio.TimerHandle | None = None
-        self._hello_timer: asyncio.TimerHandle | None = None
+        self._report_timer = Timer(self._report_due)
+        self._heartbeat_timer = Timer(self._heartbeat)
+        self._hello_timer = Timer(self._hello)
         self._unanswered = 0
         self._lanes: dict[tuple[tuple[str, int], ...], int] = {}
         self._returns: list[_Return] = []
@@ -154,6 +158,7 @@ class WorkerSession:
         self.environments = SessionEnvironments(self, agent, self._send)
         self.properties = SessionProperties(agent, self._send)
         self.commands = SessionCommands(agent, self._send)
+        self.channels = SessionChannels(agent, self._send)
         self._serve: dict[type, Callable[[codec.ToAnyWorker], None]] = {
             workers.Welcome: self._on_welcome,  # type: ignore[dict-item]
             workers.Run: self._on_run,  # type: ignore[dict-item]
@@ -171,6 +176,7 @@ class WorkerSession:
             StopEnvironment: self.environments.on_stop,  # type: ignore[dict-item]
             RunCommand: self.commands.on_run,  # type: ignore[dict-item]
             ReadProperties: self.commands.on_read,  # type: ignore[dict-item]
+            ToTask: self.channels.on_to_task,  # type: ignore[dict-item]
         }
 
     # -- Listener ----------------------------------------------------------------------------------
@@ -191,10 +197,10 @@ class WorkerSession:
         self._host.on_progress()
 
     def on_presence(self, sender: str, to: str, kind: str) -> None:
-        """The pool shows no presence to workers."""
+        """Does nothing: the pool shows no presence to workers."""
 
     def on_body(self, sender: str, to: str, body: str, marks: ChatMarks = JUST_TEXT) -> None:
-        """Workers do not chat."""
+        """Does nothing: workers do not chat."""
 
     def on_bounce(self, sender: str, condition: str) -> None:
         self._host.stanzas.received(BOUNCE)
@@ -245,9 +251,7 @@ class WorkerSession:
         self._hello_later(unheard_seconds * self._random.uniform(1.0, 1.5))
 
     def _hello_later(self, seconds: float) -> None:
-        if self._hello_timer is not None:
-            self._hello_timer.cancel()
-        self._hello_timer = asyncio.get_running_loop().call_later(seconds, self._hello)
+        self._hello_timer.set(seconds)
 
     def _on_who(self, message: workers.Who) -> None:
         self._hello()
@@ -260,9 +264,7 @@ class WorkerSession:
         to_kill = self.agent.on_welcome(message.greeting, message.kill, clock.now(), clock.wall())
         if not self.agent.welcomed:
             return
-        if self._hello_timer is not None:
-            self._hello_timer.cancel()
-            self._hello_timer = None
+        self._hello_timer.stop()
         if message.epoch is not None:
             self._host.epochs.keep(self._pool, message.epoch)
         self._unanswered = 0
@@ -303,14 +305,10 @@ class WorkerSession:
         pause = pause_seconds(
             self._spoke_at, self._now(), self._heartbeat_seconds, self._random.random()
         )
-        self._heartbeat_timer = asyncio.get_running_loop().call_later(
-            min(pause, at_most), self._heartbeat
-        )
+        self._heartbeat_timer.set(min(pause, at_most))
 
     def _stop_heartbeats(self) -> None:
-        if self._heartbeat_timer is not None:
-            self._heartbeat_timer.cancel()
-            self._heartbeat_timer = None
+        self._heartbeat_timer.stop()
 
     # -- attempts ----------------------------------------------------------------------------------
 
@@ -352,7 +350,7 @@ class WorkerSession:
     def next_command(self) -> CommandSpec | None:
         """Takes the next attempt out of the queue, to be executed at once.
 
-        Its claim is charged from now on, unless it is to wait: whoever calls must end it with a
+        Its claim is charged from now on, unless it is to wait: the caller must end it with a
         `Completion`, even if it cannot be started. If there is more to start, the session lines up
         again.
 
@@ -401,7 +399,7 @@ class WorkerSession:
         )
 
     def _lane(self, attempt: LocalAttempt) -> int:
-        """The same for attempts of this session that are charged alike."""
+        """Returns the same number for attempts of this session that are charged alike."""
         amounts = tuple(sorted(attempt.claim.amounts.items()))
         lane = self._lanes.get(amounts)
         if lane is None:
@@ -409,14 +407,14 @@ class WorkerSession:
         return lane
 
     def on_begun(self, number: int, at: float) -> None:
-        """An attempt of this session has started that waited at the executor."""
+        """Notes that an attempt of this session has started that waited at the executor."""
         self.agent.on_begun(number, at)
         if self._withdrawing:
             self._settled(number)
         self._go_on()
 
     def on_withdrawn(self, number: int) -> None:
-        """The executor has forgotten an attempt of this session that waited there."""
+        """Notes that the executor has forgotten an attempt of this session that waited there."""
         self._settled(number, returned=self.agent.on_withdrawn(number))
         self._go_on()
 
@@ -426,7 +424,7 @@ class WorkerSession:
         The pool is told in one message, when it is known which of these have not started.
 
         Args:
-            is_answer: whether it is told, too, that there are none.
+            is_answer: whether the pool is told even if there are none.
         """
         waits_for: set[int] = set()
         for number, is_given_back in self.agent.to_withdraw().items():
@@ -440,7 +438,7 @@ class WorkerSession:
             self._tell_returns()
 
     def _settled(self, number: int, *, returned: bool = False) -> None:
-        """It is known now whether an attempt has started that was to be withdrawn."""
+        """Notes that it is known now whether an attempt that was to be withdrawn has started."""
         self._withdrawing.discard(number)
         for each in self._returns:
             if number in each.open:
@@ -450,27 +448,27 @@ class WorkerSession:
         self._tell_returns()
 
     def _tell_returns(self) -> None:
-        """In the order in which they were asked for."""
+        """Tells what is given back, in the order in which that was asked for."""
         while self._returns and not self._returns[0].open:
             numbers = self._returns.pop(0).numbers
             if self.session.online:
                 self._send(workers.Returned(numbers=sorted(numbers)))
 
     def _problem_with(self, template: Template) -> str:
-        """What is wrong with a job, whatever its manager has thought; empty if all is well.
+        """The problem with a job, whatever its manager has thought; empty if all is well.
 
-        It is asked once for each: attempts of a job have the same template.
+        Each job is checked once: its attempts have the same template.
         """
         if self._checked[0] is not template:
             self._checked = (template, problem_with_template(template) or "")
         return self._checked[1]
 
     def on_stage(self, number: int, name: str) -> None:
-        """A running attempt of this session has begun a stage."""
+        """Notes that a running attempt of this session has begun a stage."""
         self._stages.began(number, name)
 
     def on_completion(self, end: Completion) -> None:
-        """An attempt of this session has ended."""
+        """Makes the result of an attempt of this session that has ended."""
         job_id, index = self.agent.identity(end.number)
         template = self.agent.taken(end.number).template
         result = Result(
@@ -571,7 +569,7 @@ class WorkerSession:
 
         Args:
             ad: one without a problem (`validate.problem_with_ad`).
-            request: whose answer it is; empty if nobody asked.
+            request: the request that this answers; empty if nobody asked.
         """
         returned = self.agent.resize(bookable(ad), unit_ids(ad))
         self.ad = ad
@@ -589,11 +587,10 @@ class WorkerSession:
             return
         if at <= moment:
             self._host.wants_to_report(self)
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(at - moment, self._report_due)
+        else:
+            self._report_timer.set_once(at - moment)
 
     def _report_due(self) -> None:
-        self._timer = None
         self._plan_report(self._now() + 0.001)
 
     def report(self) -> None:
@@ -619,6 +616,11 @@ class WorkerSession:
         self._send(workers.Report(results=results, seals=self.agent.seals_of(results)))
 
     # -- output ------------------------------------------------------------------------------------
+
+    @property
+    def has_room(self) -> bool:
+        """Whether so little waits in the connection that tasks may write more to their channels."""
+        return self.session.backlog_bytes() < ROOM_BYTES
 
     def _on_fetch_output(self, message: workers.FetchOutput) -> None:
         limit = max(1, min(message.limit, REPORT_BYTES))
@@ -673,10 +675,8 @@ class WorkerSession:
         self._stages.stop()
         self._usage.stop()
         self.properties.stop()
-        for timer in (self._timer, self._hello_timer):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._hello_timer = None
+        self._report_timer.stop()
+        self._hello_timer.stop()
 
 
 def _outcome(end: Completion, success_exits: Exits) -> int:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from kestrelctl.protocol import workers
+from kestrelctl.timer import Timer
 
-#: From the begin of a stage to the message that names it; others that begin meanwhile go along.
+#: From the start of a stage to the message that names it; others that begin meanwhile go along.
 PAUSE_SECONDS = 1.0
-#: So many are named in one message at most: some 100 kB.
+#: The most that are named in one message: some 100 kB.
 TOGETHER = 4_000
 
 
 class StageReports:
-    """In which stages the attempts of one session are, and what the pool has yet to hear of that.
+    """Keeps the stages of the attempts of one session, and what the pool has yet to hear of them.
 
-    Of stages that are over within a second nothing is said: the result tells of them.
+    Nothing is said of stages that are over within a second: the result tells of them.
 
     Args:
         send: sends a message to the pool.
@@ -30,15 +30,15 @@ class StageReports:
         self._is_heard = is_heard
         self._stage_of: dict[int, str] = {}
         self._untold: dict[int, str] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer(self._tell)
 
     def began(self, number: int, name: str) -> None:
-        """An attempt has begun a stage."""
+        """Notes that an attempt has begun a stage."""
         self._stage_of[number] = self._untold[number] = name
         self.go_on()
 
     def ended(self, number: int) -> None:
-        """An attempt is over."""
+        """Forgets an attempt that is over."""
         if self._stage_of.pop(number, None) is not None:
             self._untold.pop(number, None)
 
@@ -48,18 +48,15 @@ class StageReports:
         return list(self._stage_of.items())
 
     def go_on(self) -> None:
-        """Tell what is untold, soon, if the pool hears it."""
-        if self._untold and self._timer is None and self._is_heard():
-            self._timer = asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._tell)
+        """Tells what is untold, soon, if the pool hears it."""
+        if self._untold and self._is_heard():
+            self._timer.set_once(PAUSE_SECONDS)
 
     def stop(self) -> None:
-        """Without a connection nothing is told; the next hello tells all."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        """Tells nothing more: the connection is lost, and the next hello tells all."""
+        self._timer.stop()
 
     def _tell(self) -> None:
-        self._timer = None
         if not self._is_heard():
             return
         untold, self._untold = list(self._untold.items()), {}

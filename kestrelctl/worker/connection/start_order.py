@@ -7,20 +7,20 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-#: What a session may start before others have their turn: half of what waits at a session at most
-#: (`Config.ahead_per_slot`), so that one turn ends about when its report is due.
+#: How many attempts a session may start before others have their turn: half of what waits at a
+#: session at most (`Config.ahead_per_slot`), so that one turn ends about when its report is due.
 STARTS_IN_A_TURN = 16
 
 
 class StartOrder(Generic[T]):
-    """Sessions take turns of several starts each.
+    """Lets sessions take turns of several starts each.
 
     The results of a turn travel in one report, and what replaces them in one message from the
     manager. If sessions took turns of one start, nearly each task would cost two messages.
 
-    A session within its turn goes before those that wait for theirs, and of those within one, the
-    session that joined last: so few are deep in work. The others have their turn in the order in
-    which they came.
+    A session within its turn goes before those that wait for theirs. Among those within a turn, the
+    session that joined last goes first: so few are deep in work. The others have their turn in the
+    order in which they came.
     """
 
     def __init__(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from random import Random
 from typing import Protocol
@@ -12,14 +11,15 @@ from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.model.config import SHORTEST_USAGE_SECONDS
 from kestrelctl.core.model.worker.use import Use
 from kestrelctl.protocol import workers
+from kestrelctl.timer import Timer
 from kestrelctl.worker.run.executor import Executor
 
-#: What running tasks use is said of at most so many in one message: some 200 kB.
+#: The most running tasks of which one message tells what they use: some 200 kB.
 USES_TOGETHER = 4_000
 
 
 class UsageHost(Protocol):
-    """What the sessions of one process share, as far as it matters here."""
+    """The part of what the sessions of one process share that matters here."""
 
     executor: Executor
     clock: Clock
@@ -27,7 +27,7 @@ class UsageHost(Protocol):
 
 
 class UsageReports:
-    """What the tasks of one session use.
+    """Tells the pool what the tasks of one session use.
 
     Args:
         agent: of the session.
@@ -41,10 +41,10 @@ class UsageReports:
         self._host = host
         self._send = send
         self._seconds = 0.0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer(self._tell)
 
     def begin(self, seconds: float) -> None:
-        """Has the pool told so often; workers that came together do so at other times.
+        """Tells the pool this often; workers that came together do so at different times.
 
         Args:
             seconds: 0 for never.
@@ -55,16 +55,14 @@ class UsageReports:
             self._plan(self._host.random.random())
 
     def stop(self) -> None:
-        """There is nobody to tell."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        """Tells nothing more: there is nobody to tell."""
+        self._timer.stop()
 
     def _plan(self, part: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(part * self._seconds, self._tell)
+        self._timer.set(part * self._seconds)
 
     def _tell(self) -> None:
-        """Says what tasks use that have run for an interval, in as few messages as can be."""
+        """Tells what tasks use that have run for an interval, in as few messages as possible."""
         self._plan(self._host.random.uniform(0.9, 1.0))
         moment = self._host.clock.now()
         started = self._agent.running_since(moment - self._seconds)

@@ -1,5 +1,5 @@
-"""Drivers: what makes, starts and stops environments on this machine.
+"""Drivers, which make, start and stop environments on this machine.
 
-They run programs and wait for them, so they are for a process of their own: a worker's reaps every
-child that it has, and ends those that it does not know.
+They run programs and wait for them, so they need a process of their own: a worker's process reaps
+every child that it has, and ends those that it does not know.
 """

@@ -18,7 +18,7 @@ _IMAGE_FILE = "image.sif"
 
 
 class ApptainerDriver:
-    """Kind `apptainer`: a file on this machine as it is, all else is made into one first.
+    """Kind `apptainer`: takes a file on this machine as it is, and makes all else into one first.
 
     Args:
         root: where the environments of one owner are kept.

@@ -57,7 +57,7 @@ class ContainerDriver:
         return await self._making.of(image, lambda: self._there(image, build))
 
     async def _there(self, image: str, bring: Sequence[str]) -> str:
-        """The image, which is brought unless it is there."""
+        """Returns the image; pulls or builds it unless it is there."""
         try:
             await self._call(words.image_check(self._engine, image))
         except MissingTool:
@@ -116,5 +116,5 @@ class ContainerDriver:
 
 
 def _image_of(digest: str) -> str:
-    """The name of what is built after a recipe."""
+    """The name of the image that is built after a recipe."""
     return f"localhost/{PREFIX}-environment:{digest}"

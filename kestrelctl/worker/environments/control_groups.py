@@ -1,4 +1,4 @@
-"""What this machine can hold containers to."""
+"""Finds out which limits this machine can hold containers to."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ ROOT = Path("/sys/fs/cgroup")
 def enforceable(
     resources: EnvironmentResources, *, root: Path = ROOT, own: Path = Path("/proc/self/cgroup")
 ) -> EnvironmentResources:
-    """As much of some resources as containers can be held to here.
+    """Returns those of some resources that containers can be held to here.
 
-    An engine fails to start a container that is to be held to what no control group can.
+    An engine fails to start a container with a limit that no control group can hold it to.
 
     Args:
         own: says in which groups this process is; without root, containers are beside it.
@@ -29,7 +29,7 @@ def enforceable(
     try:
         there = (place / "cgroup.controllers").read_text().split()
     except OSError:
-        return resources  # of the first version, where each of them has a place of its own
+        return resources  # version 1, where each controller has a place of its own
     return EnvironmentResources(
         cpus=resources.cpus if "cpu" in there else 0.0,
         memory_bytes=resources.memory_bytes if "memory" in there else 0,

@@ -1,4 +1,4 @@
-"""Which driver makes environments of which kind."""
+"""Chooses the driver that makes environments of a kind."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ def driver_of(kind: str, root: Path, owner: EnvironmentOwner) -> EnvironmentDriv
 
 
 def program_in(kind: str) -> tuple[str, ...]:
-    """How `kestrelctl` is called in an environment of a kind."""
+    """The words that call `kestrelctl` in an environment of a kind."""
     return HOSTS_PROGRAM if kind == "venv" else ("kestrelctl",)

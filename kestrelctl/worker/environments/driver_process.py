@@ -22,7 +22,7 @@ MODULE = "kestrelctl.worker.environments.maker"
 
 
 class DriverProcess:
-    """The process; it is started when it is first needed, and again if it has ended.
+    """The process of the drivers; it is started when it is first needed, and again if it has ended.
 
     Args:
         root: where environments are kept.
@@ -37,7 +37,7 @@ class DriverProcess:
         self._listening: asyncio.Task[None] | None = None
 
     async def ask(self, call: DriverCall) -> Any:
-        """What a driver answers.
+        """Returns what a driver answers.
 
         Raises:
             KestrelError: it failed, or its process has ended.
@@ -57,7 +57,7 @@ class DriverProcess:
             self._calls.pop(call.number, None)
 
     def close(self) -> None:
-        """Ends it."""
+        """Ends the process."""
         if self._input is not None:
             os.close(self._input)
             self._input = None
@@ -109,13 +109,13 @@ class DistantDriver:
         self._process = process
 
     async def prepare(self, wanted: EnvironmentClass) -> str:
-        """As `EnvironmentDriver.prepare`."""
+        """Implements `EnvironmentDriver.prepare`."""
         return str(await self._ask("prepare", wanted=wanted))
 
     async def start(
         self, name: str, wanted: EnvironmentClass, prepared: str, command: Sequence[str], token: str
     ) -> None:
-        """As `EnvironmentDriver.start`."""
+        """Implements `EnvironmentDriver.start`."""
         await self._ask(
             "start",
             name=name,
@@ -126,19 +126,19 @@ class DistantDriver:
         )
 
     async def status(self) -> dict[str, EnvironmentStatus]:
-        """As `EnvironmentDriver.status`."""
+        """Implements `EnvironmentDriver.status`."""
         return msgspec.convert(await self._ask("status"), dict[str, EnvironmentStatus])
 
     async def stop(self, name: str) -> None:
-        """As `EnvironmentDriver.stop`."""
+        """Implements `EnvironmentDriver.stop`."""
         await self._ask("stop", name=name)
 
     async def sweep(self) -> list[str]:
-        """As `environment_driver.sweep`."""
+        """Does `environment_driver.sweep` in the process."""
         return msgspec.convert(await self._ask("sweep"), list[str])
 
     async def collect(self, in_use: Collection[str]) -> list[str]:
-        """As `EnvironmentDriver.collect`."""
+        """Implements `EnvironmentDriver.collect`."""
         return msgspec.convert(await self._ask("collect", in_use=tuple(in_use)), list[str])
 
     async def _ask(self, method: str, **given: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a driver is: it makes environments of one kind on this machine."""
+"""The port to drivers: each makes environments of one kind on this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kestrelctl.core.environments.environment_class import EnvironmentClass
 
 @dataclass(frozen=True)
 class EnvironmentStatus:
-    """How an environment is.
+    """The state of an environment.
 
     Attributes:
         running: False if it has ended by itself, and is there until it is stopped.
@@ -35,7 +35,7 @@ class EnvironmentDriver(Protocol):
     async def start(
         self, name: str, wanted: EnvironmentClass, prepared: str, command: Sequence[str], token: str
     ) -> None:
-        """Starts a command in an environment of that name; comes back when it is found by `status`.
+        """Starts a command in an environment of that name; returns when `status` finds it.
 
         Args:
             token: what the command reads from standard input; empty for nothing.
@@ -50,7 +50,7 @@ class EnvironmentDriver(Protocol):
         ...
 
     async def status(self) -> dict[str, EnvironmentStatus]:
-        """All of this owner, those of an earlier process too, by name."""
+        """Returns all environments of this owner, those of an earlier process too, by name."""
 
     async def stop(self, name: str) -> None:
         """Asks it to end, ends it, and removes all that it leaves; no error if there is none."""

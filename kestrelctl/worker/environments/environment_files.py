@@ -1,12 +1,12 @@
-"""What environments of one kind have on disk.
+"""The files that environments of one kind have on disk.
 
 prepared/DIGEST      a link to what was made after a recipe
 made/DIGEST-WORD/    where that is; no link leads to what was never finished
 running/NAME/        of one environment: its token, its home, what it has said
 
-What is made stays where it was made, because a virtual environment knows its own path. What puts it
-in place is the link, which is renamed into existence. The directory's own time of change says when
-it was used last: what was not for long goes, and what was not of late goes when the disk is full.
+What is made stays where it was made, because a virtual environment knows its own path. The link
+puts it in place; it is renamed into existence. The directory's modification time says when it was
+used last: what was not used for long is removed; what was not used of late, when the disk is full.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from kestrelctl.core.environments.worker_command import TOKEN_FILE
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.worker.environments.one_making import OneMaking
 
-#: What was not used for so long is not kept any longer.
+#: What was not used for this long is not kept any longer.
 UNUSED_SECONDS = 30 * 86400.0
-#: What was used of late is kept, however full the disk is: who asked for it has yet to start in it.
+#: What was used within this time is kept, however full the disk is: somebody may yet start in it.
 FRESH_SECONDS = 900.0
-#: What should be free on the disk: so much of it, and no more than that.
+#: What should be free on the disk: this part of it, but no more than these bytes.
 FREE_PART = 0.1
 FREE_BYTES = 10 << 30
-#: With less than that a disk is full: of what fails there it is said.
+#: A disk with less free than this is full, which is said of what fails there.
 FULL_BYTES = 64 << 20
 
 
@@ -55,9 +55,9 @@ class EnvironmentFiles:
     # ---- what is made once
 
     async def prepared(self, digest: str, make: Callable[[Path], Awaitable[None]]) -> Path:
-        """What was made under that digest; it is made now if it is not there.
+        """Returns where something was made under that digest; makes it now if it is not there.
 
-        Whoever gives up leaves it to be made: the next one finds it.
+        It is made to the end even if the caller gives up: the next one finds it.
 
         Args:
             make: is given a new directory to fill.
@@ -104,7 +104,7 @@ class EnvironmentFiles:
                 await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
 
     async def collect(self, in_use: Collection[str]) -> list[str]:
-        """Removes what was not used for long; while the disk is nearly full, the rest, too.
+        """Removes what was not used for long; while the disk is nearly full, all that is not fresh.
 
         Args:
             in_use: what `prepare` has returned, and stays whatever its age.
@@ -179,17 +179,17 @@ class EnvironmentFiles:
         return place
 
     async def drop_own(self, name: str) -> None:
-        """Removes it, with all that is in it."""
+        """Removes the directory of an environment, with all that is in it."""
         await asyncio.to_thread(shutil.rmtree, self.own(name), ignore_errors=True)
 
 
 def made_in(root: Path) -> Path:
-    """Where what is made after recipes is in the directory of a driver."""
+    """The directory of what is made after recipes, in the directory of a driver."""
     return root / "made"
 
 
 def read_recipe(recipe: str) -> bytes:
-    """What is in the file of a class; nothing if the class names none.
+    """Reads the file of a class; returns nothing if the class names none.
 
     Raises:
         UsageError: it cannot be read.

@@ -35,11 +35,11 @@ from kestrelctl.worker.environments.environment_driver import EnvironmentDriver
 
 log = logging.getLogger(__name__)
 
-#: How often it is looked whether environments are still there.
+#: The pause between two looks whether environments are still there.
 LOOK_SECONDS = 1.0
-#: Of what a program has said at its end.
+#: How much is told of what a program has said at its end.
 SAID_CHARACTERS = 300
-#: One that is not stopped after so long is stopped again, after a pause.
+#: An environment that is not stopped after this time is stopped again, after a pause.
 STOP_SECONDS = 60.0
 STOP_AGAIN_SECONDS = 10.0
 
@@ -49,11 +49,11 @@ class HostSession(Protocol):
 
     @property
     def ad(self) -> WorkerAd:
-        """What it offers."""
+        """The offer of this worker."""
         ...
 
     def free(self) -> Mapping[str, int]:
-        """What its tasks do not use of that."""
+        """Returns the part of that offer that its tasks do not use."""
         ...
 
     def resize(self, ad: WorkerAd) -> None:
@@ -76,7 +76,7 @@ class _Here:
 
     Attributes:
         assets: what it has, in natural units.
-        held: what of that is taken off this machine's worker for it.
+        held: the part of that which is taken off this machine's worker for it.
         prepared: what its driver has prepared for it; empty while it has not.
         work: what is being done with it.
         stops: whether the pool has asked for its end.
@@ -96,7 +96,7 @@ class EnvironmentHost:
     """The environments of one machine.
 
     Args:
-        drivers: by kind, those that work here.
+        drivers: the drivers that work here, by kind.
         recipes: a directory for recipes.
         token_of: the token that a temporary account (address, password) makes, with what is known
             here of the server.
@@ -104,7 +104,7 @@ class EnvironmentHost:
         close_drivers: called when the last one is stopped.
 
     Attributes:
-        drivers: those.
+        drivers: the same.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class EnvironmentHost:
         self._say([])
 
     def in_use(self) -> list[str]:
-        """What drivers have prepared for the environments that are here."""
+        """Lists what drivers have prepared for the environments that are here."""
         return [here.prepared for here in self._here.values() if here.prepared]
 
     # -- orders ------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ class EnvironmentHost:
         self._close_drivers()
 
     def _problem(self, order: StartEnvironment) -> str:
-        """Why it cannot be started here; empty if it can."""
+        """The reason why one cannot be started here; empty if it can."""
         if self._closing:
             return "this worker is ending"
         if order.kind not in self.drivers:
@@ -228,7 +228,7 @@ class EnvironmentHost:
     def _class_of(self, order: StartEnvironment, assets: Mapping[str, float]) -> EnvironmentClass:
         recipe = ""
         if order.recipe:
-            # Alone in its directory, all of which a container's build sees; of a tree, a program.
+            # Alone in its directory: a container's build sees all of that. For a tree, a program.
             place = self._recipe_of(order)
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(order.recipe)
@@ -256,7 +256,7 @@ class EnvironmentHost:
         if why:
             log.warning("environment %d of class %s: %s", order.number, order.of, why)
         while not await self._is_stopped(order) and not self._closing:
-            await asyncio.sleep(STOP_AGAIN_SECONDS)  # Meanwhile it has what it has.
+            await asyncio.sleep(STOP_AGAIN_SECONDS)  # Meanwhile it keeps what it has.
         shutil.rmtree(self._recipe_of(order).parent, ignore_errors=True)
         if self._here.pop(order.number, None) is not None:
             self._offer(here.held)
@@ -272,7 +272,7 @@ class EnvironmentHost:
         return True
 
     async def _look(self) -> None:
-        """Notices those that end by themselves."""
+        """Notices environments that end by themselves."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             for kind in {here.order.kind for here in self._here.values()}:
@@ -300,7 +300,7 @@ class EnvironmentHost:
         for name, amount in share.items():
             here.assets[name] = min(amount, float(int(free.get(name, 0.0))))
         for name, amount in here.assets.items():
-            least = LEAST_OF_AN_ASSET if name == "cpus" else 0.0  # of these nobody offers nothing
+            least = LEAST_OF_AN_ASSET if name == "cpus" else 0.0  # nobody may offer none of these
             here.held[name] = min(amount, ad.assets.get(name, 0.0) - least)
         self._offer({name: -amount for name, amount in here.held.items()})
 

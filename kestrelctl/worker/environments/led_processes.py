@@ -1,8 +1,8 @@
 """Environments that are processes of this machine, each below a leader.
 
-The leader notes itself in the environment's own directory before it becomes what it is to be: so
-there is no moment in which it runs and nobody would find it. Its number alone would not do, as
-numbers come again; the time at which it began is noted with it (proc(5), /proc/pid/stat).
+The leader notes its number in the environment's own directory before it executes the command: so
+there is no moment in which it runs and cannot be found. Its number alone would not do, because
+numbers are used again; its start time is noted with it (proc(5), /proc/pid/stat).
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ def said(own: Path) -> str:
 
 
 async def end_leader(own: Path, *, levels: int, grace_seconds: float = GRACE_SECONDS) -> None:
-    """Asks what the leader leads to end; when the time is over, ends all of it.
+    """Asks what runs below the leader to end; when the time is over, ends all of it.
 
     Args:
-        levels: so far below the leader is the process that is asked. Programs that make namespaces
+        levels: how far below the leader the process is that is asked. Programs that make namespaces
             do not hand on what they are told.
     """
     pid = _leader(own)

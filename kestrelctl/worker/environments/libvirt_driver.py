@@ -84,7 +84,7 @@ class LibvirtDriver:
         await self._files.drop_own(name)
 
     async def _listed(self) -> set[str]:
-        """Those of this owner that libvirt knows: it forgets each when it ends."""
+        """The machines of this owner that libvirt knows: it forgets each when it ends."""
         names = (await self._call(words.domain_list(self._uri))).split()
         return {name for name in names if self._owner.number(name) is not None}
 

@@ -47,7 +47,7 @@ class DriverCall(msgspec.Struct, omit_defaults=True):
 
 
 class DriverAnswer(msgspec.Struct, omit_defaults=True):
-    """What came of a call: a result, or an error.
+    """The outcome of a call: a result, or an error.
 
     Attributes:
         error: in a line; empty if all went well.
@@ -60,7 +60,7 @@ class DriverAnswer(msgspec.Struct, omit_defaults=True):
 
 
 async def answer(call: DriverCall, driver: EnvironmentDriver) -> DriverAnswer:
-    """Does what is asked."""
+    """Does what a call asks for, and answers it."""
     try:
         return DriverAnswer(call.number, await _done(call, driver))
     except KestrelError as error:

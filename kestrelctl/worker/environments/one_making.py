@@ -10,7 +10,7 @@ Made = TypeVar("Made")
 
 
 class OneMaking(Generic[Made]):
-    """What is being made now, by name."""
+    """The things that are being made now, by name."""
 
     def __init__(self) -> None:
         self._under_way: dict[Hashable, asyncio.Future[Made]] = {}
@@ -19,7 +19,7 @@ class OneMaking(Generic[Made]):
         return name in self._under_way
 
     async def of(self, name: Hashable, make: Callable[[], Awaitable[Made]]) -> Made:
-        """What comes of making it; who waits for it and gives up leaves it to be made.
+        """Makes a thing, and returns it; a caller that gives up leaves it to be made.
 
         Args:
             make: begins to make it, unless somebody else has begun.

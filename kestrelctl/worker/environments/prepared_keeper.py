@@ -15,15 +15,15 @@ COLLECT_SECONDS = 300.0
 
 
 class CollectingDriver(Protocol):
-    """What makes environments of one kind."""
+    """Makes environments of one kind."""
 
     async def collect(self, in_use: Collection[str]) -> list[str]:
-        """As `EnvironmentDriver.collect`."""
+        """See `EnvironmentDriver.collect`."""
         ...
 
 
 class PreparedKeeper:
-    """Of one machine.
+    """Has the drivers of one machine remove what is not used any more.
 
     Args:
         drivers: by kind.
@@ -37,13 +37,13 @@ class PreparedKeeper:
         self._in_use = in_use
 
     async def run(self) -> None:
-        """Looks until it is cancelled."""
+        """Collects now and then until it is cancelled."""
         while True:
             await self.collect()
             await asyncio.sleep(COLLECT_SECONDS)
 
     async def collect(self) -> None:
-        """Looks once."""
+        """Has each driver collect once."""
         for kind, driver in self._drivers.items():
             try:
                 for name in await driver.collect(self._in_use()):

@@ -22,10 +22,10 @@ from kestrelctl.worker.run.executor import AttemptRefused
 
 
 class PreparingDriver(Protocol):
-    """What makes environments of one kind."""
+    """Makes environments of one kind."""
 
     async def prepare(self, wanted: EnvironmentClass) -> str:
-        """As `EnvironmentDriver.prepare`."""
+        """See `EnvironmentDriver.prepare`."""
 
 
 class EnvironmentRefused(AttemptRefused):
@@ -33,11 +33,11 @@ class EnvironmentRefused(AttemptRefused):
 
 
 class Inside(NamedTuple):
-    """What a task is given that runs inside an environment.
+    """The variables of a task that runs inside an environment, and how it leaves.
 
     Attributes:
         env: its variables.
-        leave: is called when the task has ended: until then the environment is kept.
+        leave: to be called when the task has ended: until then the environment is kept.
     """
 
     env: dict[str, str]
@@ -51,7 +51,7 @@ class TaskEnvironments:
         recipes: a directory for recipes while environments are prepared.
 
     Attributes:
-        drivers: by kind, those that work here.
+        drivers: the drivers that work here, by kind.
     """
 
     def __init__(self, recipes: Path) -> None:
@@ -65,7 +65,7 @@ class TaskEnvironments:
         """Lets a task into an environment, which is prepared if it is not there.
 
         Args:
-            env: its variables without that.
+            env: its variables without the environment.
 
         Raises:
             EnvironmentRefused: it cannot be prepared.
@@ -78,12 +78,12 @@ class TaskEnvironments:
         return Inside({**env, **venv_variables(place, env)}, partial(self._leave, place))
 
     def in_use(self) -> list[str]:
-        """Those that some task is inside of."""
+        """Lists the environments that some task is inside of."""
         return list(self._users)
 
     def _leave(self, place: str) -> None:
         self._users[place] -= 1
-        self._users += Counter()  # without those that nobody is inside of
+        self._users += Counter()  # drops those that nobody is inside of
 
     async def _prepare(self, wanted: TaskEnvironment) -> str:
         driver = self.drivers.get(wanted.kind)

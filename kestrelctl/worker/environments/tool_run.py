@@ -16,8 +16,8 @@ from kestrelctl.worker.run.orphans import kill_group
 _KEPT_BYTES = 1 << 20
 _LAST_LINES = 5
 _LAST_CHARACTERS = 800
-#: So podman and docker mark what they say of each try that they will repeat; what is the matter
-#: they say at the end.
+#: The mark of what podman and docker say of each try that they will repeat. They say at the end
+#: what is the matter.
 _WARNING = "level=warning"
 _CHUNK_BYTES = 1 << 16
 _LOOK_SECONDS = 0.02
@@ -32,7 +32,7 @@ async def run_tool(
     """Runs a program to its end; it and its process group do not outlive this call.
 
     Returns:
-        What it has printed, of too much the end.
+        What it has printed; only the end if it is too much.
 
     Raises:
         MissingTool: it is not installed.

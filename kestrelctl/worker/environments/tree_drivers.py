@@ -15,18 +15,18 @@ from kestrelctl.worker.environments.environment_files import EnvironmentFiles, r
 from kestrelctl.worker.environments.led_processes import end_leader, start_leader, status_of_leader
 from kestrelctl.worker.environments.tool_run import run_tool
 
-#: What is mounted inside; a tree that is not written to has to have room for it.
+#: Directories for mounts inside; a tree that is not written to must have them.
 _NEEDED = ("dev", "proc", "run", "sys", "tmp", "var/tmp")
 
 
 class TreeDriver:
-    """What both kinds have in common.
+    """The common part of both kinds.
 
     Args:
         root: where the environments of one owner are kept.
     """
 
-    #: So far below the leader is the environment's own first process.
+    #: How far below the leader the environment's own first process is.
     levels = 2
 
     def __init__(self, root: Path, *, prepare_seconds: float = 1800.0) -> None:
@@ -34,7 +34,7 @@ class TreeDriver:
         self._prepare_seconds = prepare_seconds
 
     def command(self, root: str, name: str, own: str, inside: Sequence[str]) -> tuple[str, ...]:
-        """What is started for a command in the tree."""
+        """Returns what to start for a command in the tree."""
         raise NotImplementedError
 
     async def prepare(self, wanted: EnvironmentClass) -> str:

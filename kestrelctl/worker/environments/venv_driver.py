@@ -18,8 +18,8 @@ from kestrelctl.worker.environments.tool_run import run_tool
 from kestrelctl.worker.environments.venv_variables import VARIABLE, venv_variables
 from kestrelctl.worker.run.variables import CONSISTS_OF, INHERIT_MORE
 
-#: How the worker of a virtual environment is called: it is the host's own, so the environment holds
-#: what its recipe names and nothing else, is no larger for it, and never another version.
+#: The words that call the worker of a virtual environment. It is the host's own, so the environment
+#: holds only what its recipe names, is no larger for it, and never has another version.
 HOSTS_PROGRAM = (sys.executable, "-P", "-m", "kestrelctl")
 #: Links of virtual environments lead here, and not to another virtual environment.
 _PYTHON = os.path.realpath(sys.executable)

@@ -1,4 +1,4 @@
-"""What a process finds in its variables that runs inside a virtual environment."""
+"""The variables of a process that runs inside a virtual environment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ VARIABLE = "VIRTUAL_ENV"
 
 
 def venv_variables(prepared: str, outside: Mapping[str, str]) -> dict[str, str]:
-    """Its own variables: its programs come before those that are found outside.
+    """The environment's own variables: its programs come before those that are found outside.
 
     Args:
         prepared: the directory of the environment.

@@ -1,4 +1,4 @@
-"""Which ends of a command mean that it goes on in another attempt, and what is stored then."""
+"""Decides whether a command that ended goes on in another attempt, and what is stored then."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kestrelctl.core.model.job.ending_rules import stop_signal_number
 from kestrelctl.worker.files.output_stage import Left
 from kestrelctl.worker.run.executor import CommandSpec, Completion
 
-#: How it is called of a checkpoint that files of a task are not stored.
+#: The kinds of reasons why a checkpoint is not stored, by those why outputs are not.
 _OF_CHECKPOINTS = {
     EndKind.OUTPUTS_MISSING: EndKind.CHECKPOINT_MISSING,
     EndKind.OUTPUTS_TOO_LARGE: EndKind.CHECKPOINT_FAILED,
@@ -33,7 +33,7 @@ def will_go_on(command: CommandSpec, completion: Completion) -> bool:
 
 
 def globs_to_store(command: CommandSpec, completion: Completion) -> tuple[str, ...]:
-    """What is stored of a command that has ended so."""
+    """Returns the globs of what is stored of a command that has ended so."""
     order = command.checkpoints
     return (
         order.globs
@@ -52,8 +52,8 @@ def with_stored(command: CommandSpec, completion: Completion, left: Left) -> Com
 def in_words_of_checkpoints(
     command: CommandSpec, before: Completion, after: Completion
 ) -> Completion:
-    """The end of a command that goes on, of which nothing could be stored, with a reason of its
-    own.
+    """Gives the end of a command that goes on, but of which nothing could be stored, a reason of
+    its own.
 
     Args:
         before: as it was before anything was stored.

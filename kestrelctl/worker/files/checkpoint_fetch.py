@@ -23,9 +23,9 @@ from kestrelctl.worker.trash import Trash
 
 log = logging.getLogger(__name__)
 
-#: So many are fetched at a time.
+#: The most that are fetched at a time.
 MOST_AT_ONCE = 4
-#: What cannot be fetched is tried again for so long while the server is there.
+#: How long a fetch that fails is tried again while the server is there.
 GIVE_UP_SECONDS = 600.0
 LONGEST_PAUSE_SECONDS = 30.0
 
@@ -75,7 +75,7 @@ class CheckpointFetch:
         self._places = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def fetch(self, number: int, stored: StoredFile) -> Path:
-        """A directory with the files of a checkpoint, which are the caller's.
+        """Returns a directory with the files of a checkpoint, which are the caller's.
 
         Args:
             number: of the attempt; `forget` it afterwards.
@@ -119,7 +119,7 @@ class CheckpointFetch:
         self._directory.close()
 
     async def _unpacked(self, archive: Path, place: Path) -> None:
-        """Unpacks an archive. That has ended when this returns, also by a cancel."""
+        """Unpacks an archive. The unpacking has ended when this returns, also by a cancel."""
         work = asyncio.get_running_loop().run_in_executor(None, _unpack, archive, place)
         try:
             await asyncio.shield(work)

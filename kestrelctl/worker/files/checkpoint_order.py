@@ -1,4 +1,4 @@
-"""What a worker is to do about the checkpoints of a command."""
+"""The order that says what a worker is to do about the checkpoints of a command."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import msgspec
 
 from kestrelctl.core.model.job.checkpoint import MadeCheckpoint
 
-#: Told of each checkpoint that is stored, or why the command does not go on from the one it had.
+#: Called with each checkpoint that is stored, or with why a command does not go on from its own.
 Told = Callable[[MadeCheckpoint | None, str], None]
 
 
 class CheckpointOrder(msgspec.Struct, frozen=True):
-    """What is stored of a command for its next attempt, and what it goes on from.
+    """Says what is stored of a command for its next attempt, and what it goes on from.
 
     Attributes:
         globs: which files of its scratch directory.
         every_seconds: how often.
-        exit_code: by which it says that it goes on later; None for none.
+        exit_code: the code by which it says that it goes on later; None for none.
         given: what it goes on from; None to begin anew.
         told: called on the event loop.
     """

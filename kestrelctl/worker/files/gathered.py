@@ -1,4 +1,4 @@
-"""What several tasks left, as one directory of the cache of inputs."""
+"""The files that several tasks left, as one directory of the cache of inputs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kestrelctl.core.model.files.stored_file import StoredFile
 
-#: So many archives are fetched and unpacked at a time.
+#: The most archives that are fetched and unpacked at a time.
 AT_ONCE = 4
 
 
@@ -16,7 +16,7 @@ class Gathered(NamedTuple):
     """A directory with what each of several tasks left.
 
     Attributes:
-        name: of it, in the scratch directory of who finds it.
+        name: its name in the scratch directory of the task that finds it.
         parts: (task id, the archive of what it left): it is unpacked below `task id`.
     """
 
@@ -25,7 +25,7 @@ class Gathered(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """The same for the same content."""
+        """A text that is the same for the same content."""
         found = hashlib.sha256()
         for task_id, stored in self.parts:
             found.update(f"{task_id} {stored.sha256}\n".encode())
@@ -33,11 +33,11 @@ class Gathered(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Of all archives."""
+        """The size of all archives."""
         return sum(stored.size_bytes for _, stored in self.parts)
 
     @property
     def needed_bytes(self) -> int:
-        """What it takes while it comes: all of it, and the archives that are unpacked at a time."""
+        """The space for it as it comes: all of it, and the archives that are unpacked at a time."""
         largest = nlargest(AT_ONCE, (stored.size_bytes for _, stored in self.parts))
         return self.size_bytes + sum(largest)

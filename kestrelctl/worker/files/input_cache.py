@@ -1,4 +1,4 @@
-"""What a worker has fetched for tasks: each file once, for all of its owner's tasks.
+"""A worker's cache of what it fetches for tasks: each file once, for all of its owner's tasks.
 
 Tasks reach the files by links, and may only read them. A task that runs as the worker's own user
 may still write to one, so what was right when it came is compared before each use: whoever changes
@@ -35,9 +35,9 @@ from kestrelctl.worker.trash import Trash
 
 log = logging.getLogger(__name__)
 
-#: More entries are not kept, however small.
+#: The most entries that are kept, however small.
 MOST_ENTRIES = 10_000
-#: What changes at its address so often while it is fetched is not fetched once more.
+#: What changes at its address this often while it is fetched is not fetched once more.
 MOST_CHANGES = 3
 
 _INDEX = "index.json"
@@ -52,7 +52,7 @@ class InputRefused(AttemptRefused):
 
 
 class _InputChanged(InputRefused):
-    """It was changed at its address between two looks."""
+    """An input was changed at its address between two looks."""
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True):
@@ -62,7 +62,7 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
         key: whose it is, and what.
         place: where it is, below the owners' directory.
         size_bytes: what it takes.
-        marks: what tells it from anything that is changed later.
+        marks: text that differs if it is changed later.
     """
 
     key: str
@@ -80,8 +80,8 @@ class CacheEntry:
         key: whose it is, and what.
         place: of it, below the owners' directory.
         path: the same for tasks, which find it there once `InputCache.take` has returned it.
-        marks: what tells it from anything that is changed later.
-        size_bytes: what it takes, or what is set aside for it while it comes.
+        marks: text that differs if it is changed later.
+        size_bytes: the space it takes, or the space set aside for it while it comes.
         users: tasks that use it, or wait for it. While there are any, it stays.
     """
 
@@ -109,8 +109,8 @@ class InputCache:
         fetch: writes a file of the share to a place, checked, as `FileShare.get` does. It goes on
             by itself after a connection was lost, within bounds.
         reader: reads what is at addresses.
-        pool: domain of the pool that says whose the tasks are: what another pool had sent here for
-            an owner of the same address is not given to them.
+        pool: domain of the pool that says whose the tasks are: they are not given what another
+            pool had sent here for an owner of the same address.
 
     Attributes:
         limit_bytes: the most that it takes.
@@ -145,13 +145,13 @@ class InputCache:
 
     @property
     def used_bytes(self) -> int:
-        """What is in it, with what is set aside for what is under way."""
+        """The size of what is in it, with the space set aside for what is under way."""
         return sum(entry.size_bytes for entry in (*self._entries.values(), *self._leaving))
 
     async def take(
         self, owner: str, wanted: Input | Gathered, variables: Mapping[str, str] | None = None
     ) -> CacheEntry:
-        """An input, verified, for a task that is about to start; it stays until it is released.
+        """Returns a verified input for a task that is about to start; it stays until released.
 
         Args:
             owner: whose task it is: nothing that another's tasks have is used.
@@ -208,7 +208,7 @@ class InputCache:
         return hashlib.sha256(f"{self._pool}\0{owner}".encode()).hexdigest()[:32]
 
     def release(self, entry: CacheEntry) -> None:
-        """A task uses it no more. What nobody waits for any more is not fetched any further."""
+        """Releases an entry that a task uses no more; stops fetching it if nobody waits for it."""
         entry.users -= 1
         if entry.users:
             return
@@ -236,7 +236,7 @@ class InputCache:
     # -- one entry ---------------------------------------------------------------------------------
 
     def _begin(self, key: str, wanted: Wanted) -> CacheEntry:
-        """An entry whose file is under way."""
+        """Begins to fetch an input; returns its entry."""
         entry = self._entries[key] = CacheEntry(key, self._owners.path, f"{key}-{token_hex(4)}")
         entry.fetching = asyncio.create_task(self._bring(entry, wanted))
         entry.fetching.add_done_callback(_look_at)
@@ -307,7 +307,7 @@ class InputCache:
     ) -> None:
         """Fetches an archive and unpacks it. InputRefused if it cannot be had.
 
-        What it says that it holds may be far more than what came of it.
+        The content that it announces may be far larger than the archive.
         """
         archive = directory.with_name(f"{directory.name}.tar")
         await self._read(name, stored, archive)
@@ -335,7 +335,7 @@ class InputCache:
         self.fetched_bytes += entry.size_bytes
 
     def _set_aside(self, entry: CacheEntry, size_bytes: int, name: str) -> None:
-        """Makes room for so much of an input in all. InputRefused if it does not fit."""
+        """Makes room for this much of an input in all. InputRefused if it does not fit."""
         if size_bytes > self.limit_bytes:
             raise InputRefused(
                 EndKind.NO_INPUT,
@@ -349,7 +349,7 @@ class InputCache:
     # -- all of them -------------------------------------------------------------------------------
 
     def _make_room(self, needed_bytes: int, name: str = "") -> None:
-        """Removes what was used least recently until so much more fits.
+        """Removes what was used least recently until this much more fits.
 
         Raises:
             InputRefused: it cannot fit, now or ever.
@@ -378,7 +378,7 @@ class InputCache:
             )
 
     def _forget(self, entry: CacheEntry) -> None:
-        """Gives it to no other task; it goes when nobody uses it any more."""
+        """Gives an entry to no other task; it is removed when nobody uses it any more."""
         if self._entries.get(entry.key) is entry:
             del self._entries[entry.key]
             self._leaving.add(entry)
@@ -427,7 +427,7 @@ class InputCache:
 
 
 def _content(wanted: Wanted) -> str:
-    """A name for what it holds, and of what kind that is."""
+    """A name for the content of an input, and for its kind."""
     if isinstance(wanted, Gathered):
         return f"{wanted.digest}.gathered"
     if isinstance(wanted, AddressState):
@@ -443,7 +443,7 @@ def _is_directory(wanted: Wanted) -> bool:
 
 
 def _needed_bytes(wanted: Wanted) -> int:
-    """What it takes while it comes, with an archive beside what is in it, as far as one knows."""
+    """The space for it while it comes, with an archive beside what is in it, as far as is known."""
     if isinstance(wanted, AddressState):
         return 0
     if isinstance(wanted, Gathered):
@@ -458,7 +458,7 @@ def _stored(wanted: Input) -> StoredFile:
 
 @contextlib.contextmanager
 def _explained(name: str) -> Iterator[None]:
-    """Says of which input something could not be done. InputRefused if it could not."""
+    """Turns errors into an InputRefused that says of which input something could not be done."""
     try:
         yield
     except InputRefused:
@@ -478,7 +478,7 @@ def _look_at(task: asyncio.Task[None]) -> None:
 
 
 async def _marks_now(path: str, *, directory: bool) -> str:
-    """What tells an entry from anything that is changed later; empty if it is not there."""
+    """Returns marks that differ if an entry is changed later; empty if it is not there."""
     below = await asyncio.to_thread(_marks_below, path) if directory else ""
     return _marks(path) + below
 
@@ -499,7 +499,7 @@ def _marks_below(root: str) -> str:
 
 
 def _below(root: str) -> Iterator[str]:
-    """All that is below a directory, in one order."""
+    """Yields all that is below a directory, in one order."""
     for directory, folders, files in os.walk(root):
         folders.sort()
         for name in sorted((*folders, *files)):

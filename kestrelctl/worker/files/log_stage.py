@@ -1,4 +1,4 @@
-"""Stores what tasks printed beyond the tails that are reported, before that is."""
+"""Stores what tasks printed beyond the tails that are reported, before the report."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from kestrelctl.worker.run.output import KeptOutputs
 
 log = logging.getLogger(__name__)
 
-#: No result waits for longer. What a task printed is then where it would be otherwise.
+#: The longest that a result waits. After that, what a task printed stays on the worker.
 LONGEST_SECONDS = 60.0
-#: So many attempts at a time; the time of the others runs, too.
+#: The most attempts at a time; the time of the others runs, too.
 MOST_AT_ONCE = 4
-#: A share that was away is left alone for so long: not each of many tasks is to wait for it.
+#: How long a share that was away is left alone: not each of many tasks is to wait for it.
 PAUSE_SECONDS = 60.0
-#: Results are in whole numbers of these: less would say that nothing was to be stored.
+#: The unit of times in results: less would say that nothing was to be stored.
 _SHORTEST_SECONDS = 1e-6
 
 
@@ -103,7 +103,7 @@ class LogStage:
 
 
 def long_streams(completion: Completion) -> list[str]:
-    """The streams of which the tail is not all."""
+    """The streams that are longer than their tails."""
     sizes = {"stdout": completion.stdout_bytes, "stderr": completion.stderr_bytes}
     return [stream for stream, size_bytes in sizes.items() if size_bytes > TAIL_BYTES]
 

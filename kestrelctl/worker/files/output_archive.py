@@ -1,11 +1,11 @@
 """Packs what a task left and its job asks for into one archive.
 
-Links are packed as links, where they lead to what is packed, too. The others are named, and so is
-all else that is no file.
+Links are packed as links if they lead to what is packed, too. Other links are named instead, and so
+is all else that is no file.
 
 Something of the task may still run and swap one thing for another. So names are looked up in open
-directories, no link is followed, nothing is opened that could wait for somebody, and what counts of
-a file is what was found out about it once it was open (open(2), O_NOFOLLOW; fifo(7)).
+directories, no link is followed, nothing is opened that could wait for somebody, and only what was
+found out about a file once it was open counts (open(2), O_NOFOLLOW; fifo(7)).
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from kestrelctl.files.tree_links import problem_with_link, with_directories
 from kestrelctl.worker.own_files import NO_LINKS
 from kestrelctl.worker.run.executor import AttemptRefused
 
-#: Of one task. Deeper directories, and more names, are refused rather than left out in silence.
+#: Limits of one task. Deeper directories, and more names, are refused, not left out in silence.
 MOST_DEPTH = 64
 MOST_FILES = 100_000
 MOST_NAMES = 1_000_000
 _READ = os.O_RDONLY | os.O_NONBLOCK | NO_LINKS
-#: So many globs, or names, are told of an attempt.
+#: The most globs, or names, that are told of an attempt.
 _MOST_NAMED = 3
 
 
 class OutputsRefused(AttemptRefused):
-    """What a task left is not stored."""
+    """The outputs of a task are not stored."""
 
 
 class Stopped(Exception):
@@ -59,7 +59,7 @@ class _Found(NamedTuple):
 
     @property
     def name(self) -> str:
-        """In the archive."""
+        """Its name in the archive."""
         return "/".join(self.names)
 
 
@@ -72,7 +72,7 @@ class OutputArchive:
 
     Args:
         scratch: the open directory in which they are.
-        globs: which.
+        globs: which outputs.
         limit_bytes: the most that they may have together.
         stopped: asked now and then whether to give up.
         inputs: the links that the task has found there, and where these point: not its own.
@@ -100,9 +100,9 @@ class OutputArchive:
 
     @property
     def left_out(self) -> ReasonText:
-        """What globs name and is not in it, as a remark on the attempt; empty if there is nothing.
+        """A remark on the attempt: what globs name and is not in it; empty if there is nothing.
 
-        Known when it is written.
+        It is known when the archive is written.
         """
         if not self._left_out:
             return NO_REASON
@@ -111,7 +111,7 @@ class OutputArchive:
         return EndKind.OUTPUTS_INCOMPLETE.text(f"{'; '.join(self._left_out)}{others}")
 
     def marks(self) -> Marks:
-        """What tells the files that would be in it from those of another moment.
+        """Returns marks that tell the files that would be in it from those of another moment.
 
         Raises:
             OutputsRefused: there are too many.
@@ -120,7 +120,7 @@ class OutputArchive:
         return tuple(self._look())
 
     def write(self, target: BinaryIO, *, every_glob: bool = True) -> int:
-        """Writes it; the same files give the same bytes. Returns how many, links included.
+        """Writes it; the same files give the same bytes. Returns how many files, links included.
 
         Args:
             every_glob: whether each glob must name a file, and not only one of them.

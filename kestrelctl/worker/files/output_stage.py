@@ -25,13 +25,13 @@ from kestrelctl.worker.own_files import OwnDirectory, make_file
 
 log = logging.getLogger(__name__)
 
-#: The outputs of one task.
+#: The default limit of the outputs of one task.
 DEFAULT_LIMIT_BYTES = 4 << 30
-#: So many archives are made and sent at a time: each may take as much of the disk as the limit.
+#: The most archives that are made and sent at a time: each may take as much disk as the limit.
 MOST_AT_ONCE = 4
-#: An upload that fails, or a file that cannot be written to an address, is tried again for so long.
-#: What the XMPP server is away does not count: as every worker then, this one goes on, and reports
-#: later.
+#: How long an upload that fails, or a file that cannot be written to an address, is tried again.
+#: The time for which the XMPP server is away does not count: as every worker then, this one goes
+#: on, and reports later.
 GIVE_UP_SECONDS = 600.0
 LONGEST_PAUSE_SECONDS = 30.0
 
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class Uploader(Protocol):
-    """What takes files: `files.share.FileShare`."""
+    """Takes files: `files.share.FileShare`."""
 
     async def put(self, path: Path) -> StoredFile:
         """Stores a file. KestrelError if that cannot be done."""
@@ -50,7 +50,7 @@ class Uploader(Protocol):
 
 
 class Packed(NamedTuple):
-    """What a task has left.
+    """The number of files that a task has left, and a remark.
 
     Attributes:
         files: how many files and links.
@@ -152,7 +152,7 @@ class OutputStage:
     ) -> Packed:
         """Writes what a task has left to an address.
 
-        It is packed first, too: what is written, also by a further try, is what there was.
+        It is packed first, too: a further try writes the same as the first.
 
         Args:
             number, scratch, globs, inputs: as for `store`.
@@ -193,15 +193,15 @@ class OutputStage:
                     os.unlink(name, dir_fd=self._directory.fd)
 
     def close(self) -> None:
-        """Give everything back; nothing is under way any more."""
+        """Gives everything back; nothing is under way any more."""
         self._threads.shutdown()
         if self._writer is not None:
             self._writer.close()
         self._directory.close()
 
     async def look(self, scratch: int, globs: Sequence[str]) -> Marks:
-        """What tells the files that globs name now from those of another moment; empty if there are
-        none. OSError, OutputsRefused.
+        """Returns marks that tell the files that globs name now from those of another moment; empty
+        if there are none. OSError, OutputsRefused.
         """
         archive = OutputArchive(scratch, OutputGlobs(globs), self._limit_bytes, lambda: False)
         return await asyncio.get_running_loop().run_in_executor(self._threads, archive.marks)
@@ -209,7 +209,7 @@ class OutputStage:
     async def _pack(
         self, name: str, scratch: int, globs: Sequence[str], inputs: Inputs, every_glob: bool
     ) -> Packed:
-        """Writes the archive. It has ended when this returns, also by a cancel."""
+        """Writes the archive. The writing has ended when this returns, also by a cancel."""
         stopped = threading.Event()
         packing = asyncio.get_running_loop().run_in_executor(
             self._threads,

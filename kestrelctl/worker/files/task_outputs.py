@@ -18,29 +18,29 @@ from kestrelctl.worker.files.checkpoint_ends import (
 )
 from kestrelctl.worker.files.output_archive import OutputsRefused
 from kestrelctl.worker.files.output_stage import OutputStage
+from kestrelctl.worker.run.attempt_state import AttemptState
 from kestrelctl.worker.run.executor import Completion
-from kestrelctl.worker.run.running_process import RunningProcess
 
 log = logging.getLogger(__name__)
 
 
 async def store_outputs(
-    process: RunningProcess, completion: Completion, stage: OutputStage | None
+    run: AttemptState, completion: Completion, stage: OutputStage | None
 ) -> Completion:
-    """How an attempt has ended when what it left is stored, or is not.
+    """Stores what an attempt left; returns how it has ended when that is stored, or is not.
 
-    A cancel ends it with the reason of the process.
+    A cancel ends it with the reason of the run.
 
     Args:
-        completion: so far.
+        completion: its end so far.
         stage: stores it; None where that is not possible.
     """
-    command, number, began = process.command, completion.number, time.monotonic()
+    command, number, began = run.command, completion.number, time.monotonic()
     before = completion
     try:
         if stage is None:
             raise OutputsRefused(EndKind.OUTPUTS_FAILED, "this worker cannot store files")
-        scratch = process.sandbox.open_scratch()
+        scratch = run.sandbox.open_scratch()
         try:
             globs = globs_to_store(command, completion)
             has_ended = not will_go_on(command, completion)
@@ -69,7 +69,7 @@ async def store_outputs(
     except OSError as error:
         completion = replace(completion, reason=EndKind.OUTPUTS_FAILED.text(str(error.strerror)))
     except asyncio.CancelledError:
-        completion = replace(completion, reason=process.reason)
+        completion = replace(completion, reason=run.reason)
     except Exception as error:
         log.exception("attempt %d: its outputs", number)
         completion = replace(completion, reason=EndKind.OUTPUTS_FAILED.text(repr(error)))
@@ -78,7 +78,7 @@ async def store_outputs(
 
 
 def _with_remark(completion: Completion, left_out: ReasonText) -> Completion:
-    """An end with what its reason says besides; what was asked to stop keeps that reason alone."""
+    """Adds a remark to the reason of an end; what was asked to stop keeps that reason alone."""
     if not left_out:
         return completion
     log.warning("attempt %d: %s", completion.number, left_out)

@@ -16,7 +16,13 @@ from pathlib import Path
 
 from kestrelctl.core.model.end_reason import EndKind, ReasonText
 from kestrelctl.worker.isolation.file_view import FileView
-from kestrelctl.worker.isolation.rung import Ending, Namespaced, Start, told_code
+from kestrelctl.worker.isolation.rung import (
+    Ending,
+    InitReport,
+    Namespaced,
+    Start,
+    told_code,
+)
 from kestrelctl.worker.launch.launcher import (
     OPTIONS_DESCRIPTOR,
     STATUS_DESCRIPTOR,
@@ -40,9 +46,10 @@ _FLAGS = (
     "--cap-drop",
     "ALL",
     "--clearenv",
-    "--json-status-fd",
-    str(STATUS_DESCRIPTOR),
 )
+#: Options with our init, and without.
+_AS_INIT = ("--as-pid-1",)
+_SAYS_STATUS = ("--json-status-fd", str(STATUS_DESCRIPTOR))
 _NOT_EXECUTED = re.compile(r"bwrap: execvp (?P<program>.*): (?P<why>[^:]+)\n?\Z", re.DOTALL)
 _MESSAGE_BYTES = 4096
 _HIDDEN = "the isolation of tasks hides that place; the worker may share it: --share"
@@ -55,10 +62,11 @@ class Bubblewrap(Namespaced):
     name = "bubblewrap"
     tree = Tree.INIT
     hides_files = True
-    #: Exit codes by which what runs ahead of the task may say that it has failed itself.
+    #: Exit codes by which a program that runs ahead of the task may say that it has failed itself.
     own_failures = frozenset({1})
 
-    def __init__(self, view: FileView, program: str | None = None) -> None:
+    def __init__(self, view: FileView, program: str | None = None, init: str = "") -> None:
+        super().__init__(init)
         self.program = program or shutil.which("bwrap") or "/usr/bin/bwrap"
         self._view = view
         self._around: dict[str, tuple[list[str], list[str]]] = {}  # by working directory
@@ -79,7 +87,9 @@ class Bubblewrap(Namespaced):
             if not name or "=" in name:
                 raise ValueError("illegal environment variable name")
             words += ("--setenv", name, value)
-        command = ("bwrap", "--args", str(OPTIONS_DESCRIPTOR), "--", program, *argv[1:])
+        first = self.init_words if self.init else ()
+        options_from = ("bwrap", "--args", str(OPTIONS_DESCRIPTOR), "--")
+        command = (*options_from, *first, program, *argv[1:])
         if len(command) + len(words) > MOST_WORDS:
             raise ValueError(
                 f"bubblewrap takes {MOST_WORDS:,} words at most: those of the command, and three"
@@ -89,21 +99,27 @@ class Bubblewrap(Namespaced):
         if options.count(b"\0") != len(words):  # it would end one option and begin another
             raise ValueError("embedded null byte")
         return Launch(
-            self.program, command, {ATTEMPT_VARIABLE: env.get(ATTEMPT_VARIABLE, "")}, options
+            self.program,
+            command,
+            {ATTEMPT_VARIABLE: env.get(ATTEMPT_VARIABLE, "")},
+            options,
+            self.init,
+            has_status=True,
         )
 
     def _around_scratch(self, workdir: str) -> tuple[list[str], list[str]]:
         """The options before and after those for the scratch directory.
 
         Args:
-            workdir: as the kernel names it, or empty: where a link leads would not stay true.
+            workdir: as the kernel names it, or empty: the target of a link could change.
         """
         found = self._around.get(workdir)
         if found is None:
             if len(self._around) > 1000:
                 self._around.clear()
             view = self._view
-            before = [*_FLAGS, *view.before_scratch(workdir)]
+            init = _AS_INIT if self.init else _SAYS_STATUS
+            before = [*_FLAGS, *init, *view.before_scratch(workdir)]
             found = self._around[workdir] = (before, view.after_scratch(workdir))
         return found
 
@@ -116,16 +132,32 @@ class Bubblewrap(Namespaced):
         return total
 
     def ended(self, place: str, code: int, *, asked: bool) -> Ending:
+        if self.init:
+            return self._ended_with_init(place, code, asked=asked)
         if code not in self.own_failures or asked or _has_exit_code(place):
             return Ending(told_code(code))
-        said = _tail(f"{place}/stderr") or _tail(f"{place}/stdout")  # where they are joined
-        missing = _NOT_EXECUTED.search(said)
+        missing = _NOT_EXECUTED.search(_said(place))
         if missing is None:
-            why = EndKind.NO_RESOURCES.text(said.strip() or "bwrap failed")
-            return Ending(code, why, ran=False)
+            return _not_made(place, code)
         return Ending(
             code, self._why_not_executed(missing["program"], missing["why"].strip()), ran=False
         )
+
+    def _ended_with_init(self, place: str, code: int, *, asked: bool) -> Ending:
+        if not code:
+            return Ending(code)
+        told = InitReport.read(place)
+        if told is None and asked:
+            return Ending(told_code(code))
+        if told is None:
+            too_long = os.strerror(errno.E2BIG)
+            if _said(place).rstrip().endswith(f"{self.init_words[0]}: {too_long}"):
+                return Ending(code, EndKind.CANNOT_START.text(too_long), ran=False)
+            return _not_made(place, code)
+        if told.error:
+            why = self._why_not_executed(told.program, os.strerror(told.error))
+            return Ending(code, why, ran=False)
+        return Ending(told_code(code) if told.code is None else told.code)
 
     def _why_not_executed(self, program: str, why: str) -> ReasonText:
         hint = ""
@@ -137,7 +169,7 @@ class Bubblewrap(Namespaced):
 
 
 def _used_bytes(path: str, machines_path: str) -> int:
-    """What is in a file system; 0 for the machine's own, which is seen until the sandbox is made.
+    """Bytes in a file system; 0 for the machine's own, which is seen until the sandbox is made.
 
     OSError if there is none.
     """
@@ -154,6 +186,16 @@ def _used_bytes(path: str, machines_path: str) -> int:
 def _has_exit_code(place: str) -> bool:
     """Whether the program was executed; bwrap says so in a file that the program cannot reach."""
     return b'"exit-code"' in read_status(place)
+
+
+def _not_made(place: str, code: int) -> Ending:
+    """The end of a task whose sandbox could not be made."""
+    why = EndKind.NO_RESOURCES.text(_said(place).strip() or "bwrap failed")
+    return Ending(code, why, ran=False)
+
+
+def _said(place: str) -> str:
+    return _tail(f"{place}/stderr") or _tail(f"{place}/stdout")  # where they are joined
 
 
 def _tail(file: str) -> str:

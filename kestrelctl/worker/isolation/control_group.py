@@ -1,6 +1,6 @@
 """Bubblewrap in a control group for each sandbox, within the tree that systemd delegates.
 
-The kernel's documents cgroup-v2.rst ("Delegation", "No Internal Process Constraint") and systemd's
+Source: the kernel's cgroup-v2.rst ("Delegation", "No Internal Process Constraint") and systemd's
 CGROUP_DELEGATION.md. A group with processes of its own cannot pass controllers on, so the worker
 moves itself (and its keeper) into a group below its unit's first.
 """
@@ -98,7 +98,7 @@ class TaskGroups:
                 (group / "cgroup.subtree_control").write_text(enabled)
 
     def prepare(self, name: str, limits: TaskLimits) -> Path:
-        """The group of a sandbox, with the limits of its next task.
+        """Prepares the group of a sandbox, with the limits of its next task.
 
         Raises:
             OSError: it cannot be made.
@@ -135,7 +135,7 @@ class TaskGroups:
         self.kill(name)
         killed = _field(group / "memory.events", "oom_kill") > 0
         peak_bytes = _number(group / "memory.peak")
-        with contextlib.suppress(OSError):  # what is being killed is still in it: used again
+        with contextlib.suppress(OSError):  # a dying process is still in it: it is used again
             group.rmdir()  # the next task begins with counters of its own
             self._made.discard(name)
         return killed, peak_bytes
@@ -148,8 +148,10 @@ class ControlGroup(Bubblewrap):
     own_failures = frozenset({1, 2, 126, 127})  # with those of the shell
     has_kernel_limits = True
 
-    def __init__(self, view: FileView, groups: TaskGroups, program: str | None = None) -> None:
-        super().__init__(view, program)
+    def __init__(
+        self, view: FileView, groups: TaskGroups, program: str | None = None, init: str = ""
+    ) -> None:
+        super().__init__(view, program, init)
         self._groups = groups
 
     def launch(self, place: str, start: Start) -> Launch:

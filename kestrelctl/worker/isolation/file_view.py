@@ -1,4 +1,4 @@
-"""What tasks see of the machine's files, as mounts of bubblewrap (bwrap(1))."""
+"""The view that tasks have of the machine's files, as mounts of bubblewrap (bwrap(1))."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-#: All that names of hosts and users are resolved with, and the services that are asked for them.
+#: The files, and the services, by which names of hosts and users are resolved.
 _NAME_RESOLUTION = (
     "/run/systemd/resolve",
     "/run/systemd/userdb",
@@ -95,7 +95,7 @@ class FileView:
         return words
 
     def _secrets_in(self, opened: str) -> list[str]:
-        """What is to be hidden once `opened` is seen, too."""
+        """Lists what is to be hidden once `opened` is seen, too."""
         if not opened:
             return self._secrets
         return [
@@ -110,7 +110,7 @@ class FileView:
         ]
 
     def after_scratch(self, workdir: str = "") -> list[str]:
-        """Options of bwrap: nothing can be written to what only hides something."""
+        """Options of bwrap that let nothing be written to what only hides something."""
         opened = _opened_by(workdir)
         words = ["--remount-ro", self._data_dir, "--remount-ro", "/dev"]
         for directory in self._hidden:
@@ -157,7 +157,7 @@ def _own_home() -> list[str]:
 
 
 def _opened_by(workdir: str) -> str:
-    """What else a task may write that starts in a directory: all of that, but for the kernel's."""
+    """The directory that a task may write, too, because it starts there; none of the kernel's."""
     real = os.path.realpath(workdir) if workdir else "/"
     return "" if real == "/" or any(_is_below(real, each) for each in _KERNEL) else real
 

@@ -16,11 +16,11 @@ _SETPERM = 5
 
 
 def close_session_keyring() -> None:
-    """Have this process and all that it starts share a session keyring that nobody can use.
+    """Has this process and all that it starts share a session keyring that nobody can use.
 
-    What a task puts into a keyring that the next ones inherit, they can read: its Kerberos tickets,
-    for instance. A task that needs one makes its own: `keyctl session`. Other keyrings are those of
-    a user namespace, and each task has one of its own.
+    The next tasks could read what a task puts into a keyring that they inherit: its Kerberos
+    tickets, for instance. A task that needs one makes its own: `keyctl session`. Other keyrings are
+    those of a user namespace, and each task has one of its own.
     """
     keyctl = _KEYCTL.get(os.uname().machine)
     if sys.platform != "linux" or keyctl is None:

@@ -6,9 +6,17 @@ It sees all files that the worker sees.
 
 from __future__ import annotations
 
+import os
 import shutil
 
-from kestrelctl.worker.isolation.rung import Ending, Namespaced, Start, told_code
+from kestrelctl.core.model.end_reason import EndKind
+from kestrelctl.worker.isolation.rung import (
+    Ending,
+    InitReport,
+    Namespaced,
+    Start,
+    told_code,
+)
 from kestrelctl.worker.launch.launcher import Launch, Tree
 from kestrelctl.worker.run.programs import check_executable
 
@@ -29,23 +37,25 @@ _FOR_THE_TASK_ALONE = (
     "PS4",
 )
 
-#: The shell is the namespace's init, so it must not be replaced by the task, whose default actions
-#: for signals would be off (pid_namespaces(7)). dash ends at SIGINT, and takes the task along; with
-#: a trap it waits, and the task begins with the signal's default action.
-_INIT = 'trap : INT; "$@"; exit $?'
+#: Without our program a shell is the namespace's init, so it must not be replaced by the task,
+#: whose default actions for signals would be off (pid_namespaces(7)). dash ends at SIGINT, and
+#: takes the task along; with a trap it waits, and the task begins with the default action.
+_SHELL_INIT = ("/bin/sh", "-c", 'trap : INT; "$@"; exit $?', "sh")
 
 
 class Namespace(Namespaced):
     """Rung `namespace`."""
 
     name = "namespace"
-    #: Unshare 2.38 complains in the task's stderr when the init is killed, so the monitor is: it
-    #: has asked the kernel to kill the init after itself (--kill-child). The launcher is handed the
-    #: init then, and lets nobody write where that may still write to.
+    #: Unshare 2.38 complains in the task's stderr when the init is killed, so the monitor is
+    #: killed: it has asked the kernel to kill the init after itself (--kill-child). The launcher is
+    #: handed the init then, and lets nobody write where the init may still write to.
     tree = Tree.MONITOR
 
-    def __init__(self, program: str | None = None) -> None:
+    def __init__(self, program: str | None = None, init: str = "") -> None:
+        super().__init__(init)
         self.program = program or shutil.which("unshare") or "/usr/bin/unshare"
+        self._env = shutil.which("env") or "/usr/bin/env"
         self._prefix = (
             "unshare",
             "--user",
@@ -56,10 +66,7 @@ class Namespace(Namespaced):
             "--mount-proc",
             "--ipc",
             "--",
-            "/bin/sh",
-            "-c",
-            _INIT,
-            "sh",
+            *(self.init_words if init else _SHELL_INIT),
         )
 
     def launch(self, place: str, start: Start) -> Launch:
@@ -77,8 +84,20 @@ class Namespace(Namespaced):
         if inside:
             if "=" in program:  # env(1) takes it for a variable
                 raise ValueError(f"no `=` in the name of a program with {inside[0]!r}")
-            words = ("env", "--", *inside, *words)
-        return Launch(self.program, (*self._prefix, *words), outside)
+            words = (self._env, "--", *inside, *words)
+        return Launch(
+            self.program,
+            (*self._prefix, *words),
+            outside,
+            init=self.init,
+            has_status=bool(self.init),
+        )
 
     def ended(self, place: str, code: int, *, asked: bool) -> Ending:
-        return Ending(told_code(code))
+        told = InitReport.read(place) if self.init and code else None
+        if told is None:
+            return Ending(told_code(code))
+        if told.error:  # a task can write that as well, so `ran` remains
+            why = f"{os.strerror(told.error)}: {told.program!r}"
+            return Ending(code, EndKind.CANNOT_START.text(why))
+        return Ending(told_code(code) if told.code is None else told.code)

@@ -8,7 +8,7 @@ from kestrelctl.worker.run.process_tree import descendants
 
 
 class Plain:
-    """Nothing is kept from the task. What it leaves behind ends up with the launcher, which kills
+    """Keeps nothing from the task. What it leaves behind ends up with the launcher, which kills
     it."""
 
     name = "plain"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import shutil
@@ -47,27 +48,31 @@ class DoesNotWork(KestrelError):
     """A rung does not work here; the cause says why."""
 
 
-def choose(wanted: str, data_dir: Path, view: FileView) -> Rung:
-    """The rung of that name; for `auto` the best that works.
+def choose(wanted: str, data_dir: Path, view: FileView, init: Path | None = None) -> Rung:
+    """Chooses the rung of that name; for `auto` the best that works.
 
     Args:
         data_dir: of the worker.
         view: what tasks are to see of files, where the rung can keep anything from them.
+        init: our program that is the first in a namespace, if it was built.
 
     Raises:
         UsageError: that rung does not work here.
     """
-    rungs: Mapping[str, Callable[[], Rung]] = {
-        "systemd": lambda: _bubblewrap(
-            ControlGroup(view, TaskGroups(own_group()), _installed("bwrap")), data_dir
+    groups = functools.cache(lambda: TaskGroups(own_group()))  # it moves this process: once
+    rungs: Mapping[str, Callable[[str], Rung]] = {
+        "systemd": lambda init: _bubblewrap(
+            ControlGroup(view, groups(), _installed("bwrap"), init), data_dir
         ),
-        "bubblewrap": lambda: _bubblewrap(Bubblewrap(view, _installed("bwrap")), data_dir),
+        "bubblewrap": lambda init: _bubblewrap(
+            Bubblewrap(view, _installed("bwrap"), init), data_dir
+        ),
         "namespace": _namespace,
-        "plain": Plain,
+        "plain": lambda _: Plain(),
     }
     for name in RUNGS if wanted == AUTO else (wanted,):
         try:
-            return rungs[name]()
+            return _made(rungs[name], str(init or ""))
         except (KestrelError, OSError) as error:
             why = _cause(error)
             if wanted != AUTO:
@@ -78,6 +83,16 @@ def choose(wanted: str, data_dir: Path, view: FileView) -> Rung:
                 ) from error
             log.info("isolation %s does not work here: %s", name, why)
     raise AssertionError("plain always works")
+
+
+def _made(make: Callable[[str], Rung], init: str) -> Rung:
+    """Makes a rung that works: rather without our init than a weaker one."""
+    if init:
+        try:
+            return make(init)
+        except DoesNotWork as error:
+            log.info("tasks have no init of ours: %s", _cause(error))
+    return make("")
 
 
 def _cause(error: Exception) -> str:
@@ -93,8 +108,8 @@ def _installed(program: str) -> str:
     return found
 
 
-def _namespace() -> Rung:
-    rung = Namespace(_installed("unshare"))
+def _namespace(init: str) -> Rung:
+    rung = Namespace(_installed("unshare"), init)
     _check(rung, _CHECK_PROCESSES, ())
     return rung
 

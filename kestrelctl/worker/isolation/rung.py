@@ -1,18 +1,20 @@
-"""What a rung of the ladder is: it turns a task's command into the one that is spawned.
+"""The rungs of the ladder: each turns a task's command into the one that is spawned.
 
 From `namespace` up, a process of the sandbox program stands between the worker and the task: the
 *monitor*. It is what the worker spawns and waits for. Its only child is the *init* of a process
 namespace (pid_namespaces(7)): when that is killed, the kernel kills everything in the namespace and
-lets the monitor know after the last one has gone.
+lets the monitor know after the last one has gone. Where our own program is the init (`init.c`), it
+gives the task's group its grace; otherwise the end of the task's first process ends all others.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from kestrelctl.core.model.end_reason import NO_REASON, ReasonText
-from kestrelctl.worker.launch.launcher import Launch, Tree
+from kestrelctl.worker.launch.launcher import INIT_DESCRIPTOR, Launch, Tree, read_status
 from kestrelctl.worker.run.process_tree import descendants, init_of
 
 MOST_PROCESSES = 4096
@@ -22,7 +24,7 @@ _STANDARD_SIGNALS = range(1, 32)
 
 @dataclass(frozen=True, kw_only=True)
 class TaskLimits:
-    """What one task may use.
+    """The most that one task may use.
 
     Attributes:
         memory_bytes, disk_bytes: 0 for no limit.
@@ -53,7 +55,7 @@ class Start(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How a task ended, as far as its rung can tell.
+    """The end of a task, as far as its rung can tell.
 
     Attributes:
         code: exit code, or minus the signal.
@@ -83,7 +85,7 @@ class Rung(Protocol):
         """Whether tasks see what the machine has at that path."""
 
     def launch(self, place: str, start: Start) -> Launch:
-        """What to spawn for a command.
+        """Returns what to spawn for a command.
 
         Raises:
             OSError: it could not be executed, or the machine cannot start anything.
@@ -94,10 +96,10 @@ class Rung(Protocol):
         """The task's processes; not much more than `most`, which keeps a fork bomb cheap to see."""
 
     def memory_files_bytes(self, pid: int) -> int:
-        """What the task keeps in file systems that are made of memory."""
+        """Returns how much the task keeps in file systems that are made of memory."""
 
     def ended(self, place: str, code: int, *, asked: bool) -> Ending:
-        """What the end of the spawned process says about the task.
+        """Returns what the end of the spawned process says about the task.
 
         Args:
             code: exit code, or minus the signal.
@@ -105,11 +107,48 @@ class Rung(Protocol):
         """
 
 
+class InitReport(NamedTuple):
+    """The report of the init of a sandbox.
+
+    Attributes:
+        code: exit code of the task, or minus the signal; None if it told none.
+        error: an errno, if the task's program could not be executed.
+        program: that program.
+    """
+
+    code: int | None = None
+    error: int = 0
+    program: str = ""
+
+    @classmethod
+    def read(cls, place: str) -> InitReport | None:
+        """Reads what it told of the last program in a sandbox; None if it never ran."""
+        began, mark, told = read_status(place).partition(b"began\n")
+        if began or not mark:
+            return None
+        what, _, detail = told.partition(b" ")
+        number, _, rest = detail.partition(b"\n" if what != b"failed" else b" ")
+        if not number.isdigit():
+            return cls()
+        if what == b"failed":
+            return cls(error=int(number), program=os.fsdecode(rest.rpartition(b"\nexited ")[0]))
+        return cls(-int(number) if what == b"killed" else int(number))
+
+
 class Namespaced:
-    """What all rungs with a process namespace have in common."""
+    """The common part of all rungs with a process namespace.
+
+    Args:
+        init: our program that is the first in a namespace; empty for the one of the sandbox
+            program.
+    """
 
     has_kernel_limits = False
     hides_files = False
+    init_words = (f"/proc/self/fd/{INIT_DESCRIPTOR}",)
+
+    def __init__(self, init: str = "") -> None:
+        self.init = init
 
     def shows(self, path: str) -> bool:
         return True
@@ -123,7 +162,7 @@ class Namespaced:
 
 
 def told_code(code: int) -> int:
-    """An exit code of a sandbox program, back as what the task's was.
+    """Turns an exit code of a sandbox program back into the task's.
 
     Such programs hand on "killed by signal n" as the exit code 128+n, as shells do. A task that
     exits with one of these codes by itself cannot be told apart from that.

@@ -49,6 +49,7 @@ enum {
     LAST_ROUNDS = 2000,            /* of 5 ms, in which everything is killed when the worker ends */
     OPTIONS_DESCRIPTOR = 3,        /* what a sandbox program reads its options from */
     STATUS_DESCRIPTOR = 4,         /* where it says what it did */
+    INIT_DESCRIPTOR = 5,           /* the first process of a namespace, which it executes */
     LEAST_OWN_DESCRIPTOR = 10,     /* those of this program are above what tasks are given */
     STACK_BYTES = 16384,           /* of a child before it executes its program */
 };
@@ -66,7 +67,7 @@ enum tree {
 
 enum step { NOT_A_STEP, SCRATCH, STREAMS, WORKDIR, PROGRAM };
 
-enum flag { APPENDS = 1, JOINS = 2, WAITS = 4 };
+enum flag { APPENDS = 1, JOINS = 2, WAITS = 4, HAS_STATUS = 8 };
 
 struct __attribute__((packed)) start_request {
     uint64_t number, device, inode;
@@ -89,7 +90,7 @@ struct __attribute__((packed)) answer {
 struct starting {
     struct starting *next;
     char **words, **variables;
-    const char *program, *workdir, *input;
+    const char *program, *init, *workdir, *input;
     int scratch, options;
     uint8_t flags;
     double wall, since;
@@ -400,11 +401,12 @@ OWN_STACK static long begin(struct starting *it) {
     if ((failed = put(opened("../stdout", writes | empties), 1)) < 0) return failed;
     if ((failed = put(opened("../stderr", writes | empties), 2)) < 0) return failed;
     if (it->flags & JOINS && (failed = put(1, 2)) < 0) return failed;
-    if (it->options >= 0) {
-        if ((failed = put(it->options, OPTIONS_DESCRIPTOR)) < 0) return failed;
-        long status = opened("../bwrap-status", O_WRONLY | O_CREAT | O_TRUNC);
+    if (it->options >= 0 && (failed = put(it->options, OPTIONS_DESCRIPTOR)) < 0) return failed;
+    if (it->flags & HAS_STATUS) {
+        long status = opened("../sandbox-status", O_WRONLY | O_CREAT | O_TRUNC);
         if ((failed = put(status, STATUS_DESCRIPTOR)) < 0) return failed;
     }
+    if (it->init[0] && (failed = put(opened(it->init, O_RDONLY), INIT_DESCRIPTOR)) < 0) return failed;
     it->step = WORKDIR;
     if (it->workdir[0] && (failed = call(SYS_chdir, (long)it->workdir, 0, 0, 0)) < 0) return failed;
     it->step = PROGRAM;
@@ -524,6 +526,7 @@ static void start(char *request, size_t size) {
     const char *sandbox = next_text(&at, end);
     it->request = request;
     it->program = next_text(&at, end);
+    it->init = next_text(&at, end);
     it->workdir = next_text(&at, end);
     it->input = next_text(&at, end);
     it->words = next_texts(&at, end, head.words);
@@ -770,7 +773,7 @@ static pid_t init_left_by(const struct task *task) {
     char path[300], text[4097];
     siginfo_t told = {0};
     if (self.tree != INIT || task->monitor_is_gone || task->has_failed) return 0;
-    snprintf(path, sizeof path, "%s/bwrap-status", task->sandbox);
+    snprintf(path, sizeof path, "%s/sandbox-status", task->sandbox);
     int file = openat(self.directory, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (file < 0) return 0;
     ssize_t size = read(file, text, sizeof text - 1);

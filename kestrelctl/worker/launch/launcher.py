@@ -10,13 +10,13 @@ import enum
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-STATUS_FILE = "bwrap-status"
+STATUS_FILE = "sandbox-status"
 """Beside the scratch directory: what a sandbox program says of what it did."""
 OPTIONS_DESCRIPTOR = 3
 STATUS_DESCRIPTOR = 4
+INIT_DESCRIPTOR = 5
 
-
-_STATUS_BYTES = 4096
+_STATUS_BYTES = 8192
 
 
 def read_status(place: str) -> bytes:
@@ -32,7 +32,7 @@ def read_status(place: str) -> bytes:
 
 
 class Tree(enum.IntEnum):
-    """Where the processes of a task are.
+    """The layout of the processes of a task.
 
     GROUP: the process that is started leads the task's group. All of that has its grace when it is
         asked to end. MONITOR: it watches over a process namespace, which it takes along when it is
@@ -46,7 +46,7 @@ class Tree(enum.IntEnum):
 
 
 class StartStep(enum.IntEnum):
-    """What could not be done when a program could not be started."""
+    """The step that failed when a program could not be started."""
 
     UNKNOWN = 0
     SCRATCH = 1  #: its scratch directory is not the one that was made for it
@@ -60,24 +60,27 @@ class Launch(NamedTuple):
 
     Attributes:
         program: the file.
-        options: OPTIONS_DESCRIPTOR reads this, and STATUS_DESCRIPTOR writes to STATUS_FILE; empty
-            for neither.
+        options: OPTIONS_DESCRIPTOR reads this, if there is anything.
+        init: INIT_DESCRIPTOR is this file, which the program executes; empty for none.
+        has_status: STATUS_DESCRIPTOR writes to STATUS_FILE.
     """
 
     program: str
     argv: tuple[str, ...]
     env: dict[str, str]
     options: bytes = b""
+    init: str = ""
+    has_status: bool = False
 
 
 def check(launch: Launch) -> list[str]:
-    """Finds out what no kernel accepts.
+    """Refuses what no kernel accepts.
 
     Returns:
         The variables as a program finds them.
 
     Raises:
-        ValueError: there is something of that.
+        ValueError: it holds such a thing.
     """
     if not launch.argv:
         raise ValueError("a command has at least one word")
@@ -90,13 +93,13 @@ def check(launch: Launch) -> list[str]:
 
 
 class Order(NamedTuple):
-    """What is to be started.
+    """An order to start a program.
 
     Attributes:
         number: of the attempt, of which nothing else runs.
         sandbox: the name of its directory. There the process starts in `scratch`, and writes to
             `stdout` and `stderr`.
-        device, inode: of the scratch directory; in no other one it is started.
+        device, inode: of the scratch directory; it is started in no other one.
         workdir: where it starts instead; empty for the scratch directory.
         stdin_path: absolute path of what it reads; empty for nothing.
         appends: whether it goes on writing where another one has ended.
@@ -168,10 +171,10 @@ class ProgramEnded(NamedTuple):
 
 
 class Events(Protocol):
-    """Who is told, on the event loop, and never from inside a call to the launcher."""
+    """Receives what happens, on the event loop, and never from inside a call to the launcher."""
 
     def on_begun(self, number: int, at: float) -> None:
-        """One that waited is being started, in the place of another; `on_started` or
+        """Is told that one that waited is being started, in the place of another; `on_started` or
         `on_not_started` follows.
 
         Args:
@@ -179,20 +182,20 @@ class Events(Protocol):
         """
 
     def on_started(self, started: Started) -> None:
-        """`on_ended` follows."""
+        """Is told that a program runs; `on_ended` follows."""
 
     def on_not_started(self, failure: NotStarted) -> None:
-        """Nothing runs; nothing else follows."""
+        """Is told that nothing runs; nothing else follows."""
 
     def on_withdrawn(self, number: int) -> None:
-        """It has not started; nothing else follows."""
+        """Is told that one has not started; nothing else follows."""
 
     def on_ended(self, ended: ProgramEnded) -> None:
-        """Nothing runs any more, but perhaps orphans, which are being killed."""
+        """Is told that nothing runs any more, but perhaps orphans, which are being killed."""
 
 
 class Launcher(Protocol):
-    """What starts programs.
+    """Starts programs.
 
     Attributes:
         name: as `worker info` and `bench` show it.
@@ -208,8 +211,8 @@ class Launcher(Protocol):
         """
 
     def begin(self, number: int) -> None:
-        """Starts one that waits, of which `on_begun` is not told. Nothing happens if it does not
-        wait (any more).
+        """Starts one that waits; `on_begun` is not told of it. Nothing happens if it does not wait
+        (any more).
         """
 
     def withdraw(self, number: int) -> None:

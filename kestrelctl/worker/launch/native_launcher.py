@@ -1,7 +1,7 @@
 """Has the programs of tasks started by a small program of ours, which is written in C.
 
 Between the end of one task and the start of the next no Python runs, and a child begins with the
-memory of that program instead of this process's: so its peak is told. What both say to each other
+memory of that program instead of this process's: so its peak is known. What both say to each other
 is defined in `launcher.c`.
 
 The program is a child of this process, and the parent of all tasks. When this process ends, it ends
@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from kestrelctl.timer import Timer
 from kestrelctl.worker.launch.launcher import (
     Events,
     NotStarted,
@@ -45,7 +46,7 @@ _START = struct.Struct("=cQQQIBIII")
 _NUMBER = struct.Struct("=cQ")
 _SIGNAL = struct.Struct("=cQI")
 _ANSWER = struct.Struct("=cBHiQiIddddQ")
-_APPENDS, _JOINS, _WAITS = 1, 2, 4
+_APPENDS, _JOINS, _WAITS, _HAS_STATUS = 1, 2, 4, 8
 _MOST_BYTES = 32 << 20
 """Of one request: the kernel takes less for one program."""
 _READ_BYTES = 1 << 16
@@ -59,6 +60,15 @@ _CLOSE_SECONDS = 15.0
 _WAITED_SECONDS = 1.0
 """Between the end of its socket and its own."""
 _MANY = 100_000
+
+
+def end_worker(why: str) -> None:
+    """Kills this worker at once, by SIGKILL; its keeper ends what it leaves.
+
+    The pool counts that as a loss of what ran, and finds out which task it was that ends workers.
+    """
+    log.critical("%s; so does this worker", why)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class NativeLauncher:
@@ -83,7 +93,7 @@ class NativeLauncher:
         sandboxes: OwnDirectory,
         tree: Tree,
         events: Events,
-        on_death: Callable[[str], None],
+        on_death: Callable[[str], None] = end_worker,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._events = events
@@ -92,7 +102,7 @@ class NativeLauncher:
         self._received = b""
         self._numbers: set[int] = set()  # of those whose end was not told
         self._orphans: dict[int, set[int]] = {}  # by attempt
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer(self._look_after, self._loop)
         self._heard_at = 0.0
         self._unanswered = 0
         self._watches_room = False
@@ -120,9 +130,9 @@ class NativeLauncher:
         request = _encoded(order)
         self._numbers.add(order.number)
         self._send(request)
-        if self._timer is None:
+        if not self._timer.is_set:
             self._heard_at = self._loop.time()
-            self._timer = self._loop.call_later(PATIENCE_SECONDS, self._look_after)
+            self._timer.set(PATIENCE_SECONDS)
 
     def begin(self, number: int) -> None:
         self._send(_NUMBER.pack(b"g", number))
@@ -234,7 +244,6 @@ class NativeLauncher:
     # ---- a program that does not answer, or has ended
 
     def _look_after(self) -> None:
-        self._timer = None
         if not self._numbers:
             return
         if self._loop.time() - self._heard_at >= PATIENCE_SECONDS:
@@ -245,7 +254,7 @@ class NativeLauncher:
                 kill(self._process.pid, signal.SIGCONT)
             self._unanswered += 1
             self._send(_NUMBER.pack(b"p", 0))
-        self._timer = self._loop.call_later(PATIENCE_SECONDS, self._look_after)
+        self._timer.set(PATIENCE_SECONDS)
 
     def _die(self, what: str) -> None:
         self._give_back()
@@ -258,9 +267,7 @@ class NativeLauncher:
     def _give_back(self) -> None:
         if self._socket.fileno() < 0:
             return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.stop()
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
         self._socket.close()
@@ -278,7 +285,7 @@ class NativeLauncher:
 
 
 def _encoded(order: Order) -> bytes:
-    """The request by which a program is started.
+    """Makes the request by which a program is started.
 
     Raises:
         ValueError: it holds what no kernel accepts.
@@ -286,7 +293,7 @@ def _encoded(order: Order) -> bytes:
     """
     launch = order.launch
     variables = check(launch)
-    words = (order.sandbox, launch.program, order.workdir, order.stdin_path)
+    words = (order.sandbox, launch.program, launch.init, order.workdir, order.stdin_path)
     body = os.fsencode("\0".join((*words, *launch.argv, *variables, "")))
     head = _START.pack(
         b"s",
@@ -294,7 +301,10 @@ def _encoded(order: Order) -> bytes:
         order.device,
         order.inode,
         order.lane,
-        _APPENDS * order.appends + _JOINS * order.joins + _WAITS * order.waits,
+        _APPENDS * order.appends
+        + _JOINS * order.joins
+        + _WAITS * order.waits
+        + _HAS_STATUS * launch.has_status,
         len(launch.argv),
         len(variables),
         len(launch.options),

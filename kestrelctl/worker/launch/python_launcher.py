@@ -21,7 +21,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from resource import RUSAGE_SELF, getrusage, struct_rusage
 
+from kestrelctl.timer import Timer
 from kestrelctl.worker.launch.launcher import (
+    INIT_DESCRIPTOR,
     OPTIONS_DESCRIPTOR,
     STATUS_DESCRIPTOR,
     STATUS_FILE,
@@ -64,11 +66,11 @@ _CHILD = re.compile(rb'"child-pid": (\d+)')
 
 
 class _Task:
-    """What runs of an attempt.
+    """The program that runs of an attempt.
 
     Attributes:
-        pid: what is waited for: what was started, or the init of its namespace.
-        code: of what was started, once that has ended.
+        pid: the process that is waited for: the one that was started, or the init of its namespace.
+        code: of the process that was started, once that has ended.
     """
 
     __slots__ = (
@@ -125,7 +127,7 @@ class PythonLauncher:
         self._untold: list[Callable[[], None]] = []
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         self._orphans = Orphans()
-        self._looks_again: asyncio.TimerHandle | None = None
+        self._looks_again = Timer(self.hear, self._loop)
         self._null = os.open(os.devnull, os.O_RDWR)
         self._home = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
         self._ignored_signals = [
@@ -153,7 +155,7 @@ class PythonLauncher:
             self._tell_soon(partial(self._events.on_withdrawn, number))
 
     def _try(self, order: Order) -> None:
-        """Starts a program; what is wrong is told."""
+        """Starts a program; tells what is wrong."""
         try:
             self._start(order)
         except _StartError as failed:
@@ -180,8 +182,8 @@ class PythonLauncher:
             raise _StartError(number, error, StartStep.SCRATCH) from error
         place = ".."
         if order.workdir:
-            # Who may replace a directory on this path can lead the outputs astray: a job may name
-            # a directory only where all tasks are the worker's owner's.
+            # Whoever may replace a directory on this path can lead the outputs astray: a job may
+            # name a directory only where all tasks are the worker's owner's.
             place = f"{self._sandboxes.path}/{order.sandbox}"
             try:
                 os.chdir(order.workdir)
@@ -311,15 +313,11 @@ class PythonLauncher:
         if self._orphans:
             oldest = next((task.since for task in self._by_pid.values()), math.inf)
             self._orphans.kill_finished(self._tasks.__contains__, oldest)
-            if self._looks_again is None:
-                self._looks_again = self._loop.call_later(ORPHAN_SECONDS, self._look_again)
-
-    def _look_again(self) -> None:
-        self._looks_again = None
-        self.hear()
+            self._looks_again.set_once(ORPHAN_SECONDS)
 
     def _end_of(self, task: _Task, inherited: int, now: float) -> ProgramEnded:
-        """
+        """Makes the event for the end of a task.
+
         Args:
             inherited: the most that a child has of memory because its parent had it. A child starts
                 with the peak of its parent: exec adds the address space it leaves to the usage
@@ -358,8 +356,8 @@ class PythonLauncher:
     def _init_left_by(self, task: _Task) -> int:
         """The init of the namespace that a sandbox program made; 0 if it is not waited for.
 
-        The monitor ends with the task, and does not wait for the init. That dies of it
-        (--die-with-parent), with all that the task has left, and is the one who knows how much
+        The monitor ends with the task, and does not wait for the init. The init dies of that
+        (--die-with-parent), with all that the task has left, and is the one that knows how much
         processor time was used.
         """
         told = _CHILD.search(read_status(f"{self._sandboxes.path}/{task.sandbox}"))
@@ -388,6 +386,7 @@ class PythonLauncher:
 
     async def close(self) -> None:
         self._events = _NOBODY
+        self._untold.clear()
         self._waiting.clear()
         give_up = time.monotonic() + _GIVE_UP_SECONDS
         while (self._tasks or self._orphans) and time.monotonic() < give_up:
@@ -395,8 +394,7 @@ class PythonLauncher:
                 self.kill(number)
             self._orphans.kill_all()
             await asyncio.sleep(0.005)
-        if self._looks_again is not None:
-            self._looks_again.cancel()
+        self._looks_again.stop()
         self._child_signal.close()
         self._orphans.close()
         prctl(PR_SET_CHILD_SUBREAPER, 0)
@@ -414,7 +412,7 @@ class _StartError(Exception):
 
 
 class _Nobody:
-    """Whom a closed launcher tells."""
+    """Receives the events of a closed launcher, and does nothing."""
 
     def on_begun(self, number: int, at: float) -> None: ...
 
@@ -432,23 +430,25 @@ _NOBODY = _Nobody()
 
 @contextlib.contextmanager
 def options_of(launch: Launch, place: str) -> Iterator[FileActions]:
-    """The file actions of posix_spawn by which a sandbox program is told its options.
+    """The file actions of posix_spawn by which a sandbox program gets what it needs.
 
     Args:
         place: the directory of the sandbox.
     """
+    actions: FileActions = ()
+    if launch.has_status:
+        status, writes = f"{place}/{STATUS_FILE}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        actions += ((os.POSIX_SPAWN_OPEN, STATUS_DESCRIPTOR, status, writes, 0o600),)
+    if launch.init:
+        actions += ((os.POSIX_SPAWN_OPEN, INIT_DESCRIPTOR, launch.init, os.O_RDONLY, 0),)
     if not launch.options:
-        yield ()
+        yield actions
         return
     descriptor = os.memfd_create("options")
     try:
         os.write(descriptor, launch.options)
         os.lseek(descriptor, 0, os.SEEK_SET)
-        status = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        yield (
-            (os.POSIX_SPAWN_DUP2, descriptor, OPTIONS_DESCRIPTOR),
-            (os.POSIX_SPAWN_OPEN, STATUS_DESCRIPTOR, f"{place}/{STATUS_FILE}", status, 0o600),
-        )
+        yield ((os.POSIX_SPAWN_DUP2, descriptor, OPTIONS_DESCRIPTOR), *actions)
     finally:
         os.close(descriptor)
 
@@ -468,7 +468,7 @@ def _kill_below(pid: int) -> None:
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether a child has ended, which is not waited for."""
+    """Whether a child has ended; it is not reaped."""
     with contextlib.suppress(ChildProcessError):
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, pid, options) is not None
@@ -476,7 +476,7 @@ def _has_ended(pid: int) -> bool:
 
 
 def _waited_for(pid: int) -> Iterator[tuple[int, int, struct_rusage]]:
-    """Waits for a child that has ended: none if it has not."""
+    """Reaps a child that has ended; yields nothing if it has not."""
     with contextlib.suppress(ChildProcessError):
         child = os.wait4(pid, os.WNOHANG)
         if child[0]:

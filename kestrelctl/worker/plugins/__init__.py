@@ -1,5 +1,5 @@
-"""Plugins: what reads properties of this machine.
+"""Plugins, which read properties of this machine.
 
-They run programs and wait for them, so they are for a process of their own: a worker's reaps every
-child that it has.
+They run programs and wait for them, so they need a process of their own: a worker's process reaps
+every child that it has.
 """

@@ -40,7 +40,7 @@ def batch(words: Sequence[str]) -> PropertyValue:
 
 
 def _printed(command: Sequence[str]) -> str:
-    """What a program prints. One that fails has not said that nothing waits."""
+    """Returns what a program prints. One that fails has not said that nothing waits."""
     name = command[0]
     program = shutil.which(name)
     if program is None:

@@ -1,7 +1,7 @@
-"""What can be read of a Linux machine without a program of one's own.
+"""Reads what can be read of a Linux machine without a program of one's own.
 
-Each takes the words of `parameters` and returns a value, or raises `NoValue` or an OSError. Each
-may block: it is called in a thread of its own.
+Each function takes the words of `parameters` and returns a value, or raises `NoValue` or an
+OSError. Each may block: it is called in a thread of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kestrelctl.core.properties.reading import PropertyValue
 from kestrelctl.worker import gpus
 from kestrelctl.worker.plugins import batch_queue, logins
 
-#: Over so long a rate is measured.
+#: The time over which a rate is measured.
 RATE_SECONDS = 0.5
 
 BuiltIn: TypeAlias = Callable[[Sequence[str]], PropertyValue]
@@ -79,7 +79,7 @@ def _network_bytes(what: str, interface: str) -> int:
 
 
 def processes(words: Sequence[str]) -> PropertyValue:
-    """How many there are, or of that name (15 characters, as in /proc): `processes nginx`."""
+    """The number of processes, all or of a name (15 characters, as in /proc): `processes nginx`."""
     name = _word(words, 0, "")
     pids = psutil.pids()
     return len(pids) if not name else sum(_called(pid) == name[:15] for pid in pids)

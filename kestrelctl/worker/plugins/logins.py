@@ -1,4 +1,4 @@
-"""Who is logged in at this machine, and who of them sits at it.
+"""Finds out who is logged in at this machine, and who of them sits at it.
 
 systemd's logind knows (loginctl(1)): people at the machine are those with a seat. Where it is not
 there, utmp(5) tells: they are those at one of the machine's terminals or with a display of it.
@@ -18,7 +18,7 @@ from kestrelctl.worker import gpus
 
 UTMP = Path("/run/utmp")
 PROC = Path("/proc")
-#: How a record of utmp begins: what it tells, of which process, line, id, user, host.
+#: The beginning of a record of utmp: what it tells, of which process, line, id, user, host.
 _BEGIN = struct.Struct("h2xi32s4s32s256s")
 #: A record's bytes: session and time are 64 bits wide where there never were others.
 _WIDE = ("aarch64", "riscv64", "loongarch64")
@@ -29,7 +29,7 @@ _DISPLAY = re.compile(r":\d+(\.\d+)?")
 
 
 class Login(NamedTuple):
-    """One of utmp's: where, and from where."""
+    """A login in utmp: where, and from where."""
 
     line: str
     host: str
@@ -41,7 +41,7 @@ class Login(NamedTuple):
 
 
 def count(at_console: bool) -> int | None:
-    """How many are logged in; None if nothing on this machine tells.
+    """Counts who is logged in; None if nothing on this machine tells.
 
     Args:
         at_console: only those who sit at it.
@@ -57,7 +57,7 @@ def count(at_console: bool) -> int | None:
 
 
 def logins(records: bytes) -> Iterator[Login]:
-    """Those of utmp whose processes have not ended: what crashed says nothing of its end."""
+    """Reads the logins of utmp whose processes have not ended: a crash notes no end there."""
     for first in range(0, len(records) - RECORD_BYTES + 1, RECORD_BYTES):
         kind, pid, line, _, user, host = _BEGIN.unpack_from(records, first)
         if kind == _USER_PROCESS and user.strip(b"\0") and (PROC / str(pid)).exists():

@@ -25,26 +25,26 @@ from kestrelctl.worker.plugins import entry_point_plugin
 from kestrelctl.worker.plugins.built_in import BUILT_IN
 from kestrelctl.worker.plugins.plugin_run import BuiltInRun, run_program
 
-#: 200 definitions, or a reading.
+#: Room for 200 definitions, or a reading.
 MOST_LINE_BYTES = 1 << 22
-#: From one property's first reading to the next one's: not all at the same moment.
+#: The pause from one property's first reading to the next one's: not all at the same moment.
 APART_SECONDS = 0.02
 
 
 class ReadThese(msgspec.Struct, frozen=True, tag="read"):
-    """Read these again and again; the first line."""
+    """An order to read these again and again; the first line."""
 
     definitions: list[PropertyDefinition]
 
 
 class ReadNow(msgspec.Struct, frozen=True, tag="now"):
-    """Read these once more, whenever they are due; all if none is named."""
+    """An order to read these once more, whenever they are due; all if none is named."""
 
     names: list[str]
 
 
 class RunThis(msgspec.Struct, frozen=True, tag="run"):
-    """Run a program once; `RanLine` of the same number answers."""
+    """An order to run a program once; `RanLine` of the same number answers."""
 
     number: int
     words: list[str]
@@ -53,14 +53,14 @@ class RunThis(msgspec.Struct, frozen=True, tag="run"):
 
 
 class ReadLine(msgspec.Struct, frozen=True, tag="reading"):
-    """A reading, and of what."""
+    """A reading, and the property that was read."""
 
     name: str
     reading: PropertyReading
 
 
 class RanLine(msgspec.Struct, frozen=True, tag="ran"):
-    """What came of a program that was run once."""
+    """The outcome of a program that was run once."""
 
     number: int
     reading: PropertyReading
@@ -71,7 +71,7 @@ FromPluginHost: TypeAlias = ReadLine | RanLine
 
 
 def reader_of(definition: PropertyDefinition) -> Callable[[], Awaitable[PropertyReading]]:
-    """What reads a property: what is built in, a plugin of a package, or a program."""
+    """Returns what reads a property: a built-in function, a plugin of a package, or a program."""
     command, *parameters = definition.words
     if command in BUILT_IN:
         run = BuiltInRun(BUILT_IN[command]).run

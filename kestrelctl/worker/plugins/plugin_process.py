@@ -28,16 +28,16 @@ from kestrelctl.worker.plugins.plugin_host import (
 log = logging.getLogger(__name__)
 
 MODULE = "kestrelctl.worker.plugins.plugin_host"
-#: Before it is started again; doubled each time that it ends without having told anything.
+#: Pause before it starts again; doubled each time that it ends without having told anything.
 AGAIN_SECONDS = 1.0
 LONGEST_AGAIN_SECONDS = 60.0
-#: So much longer than a program may last its answer may take.
+#: How much longer than a program may last its answer may take.
 ANSWER_SECONDS = 10.0
 ENDED = "the process that runs plugins has ended"
 
 
 class PluginProcess:
-    """The process; it is started again when it ends.
+    """The process that runs plugins; it is started again when it ends.
 
     Args:
         definitions: what it reads again and again.
@@ -72,13 +72,13 @@ class PluginProcess:
 
     @property
     def running(self) -> int:
-        """How many programs run that were to be run once."""
+        """The number of programs that run and were to be run once."""
         return len(self._running)
 
     async def run_program(
         self, words: Sequence[str], return_type: str, timeout_seconds: float
     ) -> PropertyReading:
-        """What a program prints that is run once, or why there is no value."""
+        """Runs a program once; returns what it prints, or why there is no value."""
         self._last += 1
         number = self._last
         future: asyncio.Future[PropertyReading] = asyncio.get_running_loop().create_future()
@@ -100,7 +100,7 @@ class PluginProcess:
         return True
 
     async def _run_once(self) -> bool:
-        """Whether it has told anything before it ended."""
+        """Runs the process until it ends; returns whether it has told anything."""
         loop = asyncio.get_running_loop()
         try:
             its_input, its_output = start_helper((sys.executable, "-P", "-m", MODULE))

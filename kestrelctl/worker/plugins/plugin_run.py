@@ -1,4 +1,4 @@
-"""One run of a plugin, bounded in time and in what it may print: whatever it does, a reading."""
+"""One run of a plugin, bounded in time and in what it may print: it always gives a reading."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from kestrelctl.worker.plugins.built_in import BuiltIn, NoValue
 
 #: A program that prints more is ended.
 MOST_PRINTED_BYTES = 4_096
-#: Plugins in Python have it, too.
+#: Variables that plugins in Python have, too.
 PASSED_TO_PYTHON = ("PYTHONPATH",)
 
 
 async def run_program(
     words: Sequence[str], return_type: str, timeout_seconds: float, at: float
 ) -> PropertyReading:
-    """What a program prints, or why there is no value. It has no input, and ends with its group.
+    """Returns what a program prints, or why there is no value.
+
+    It has no input, and ends with its group.
 
     Args:
-        return_type: empty if what it prints does not matter: then there is none of either.
+        return_type: empty if what it prints does not matter: then a success has no value.
     """
     own = {name: os.environ[name] for name in PASSED_TO_PYTHON if name in os.environ}
     try:
@@ -52,7 +54,7 @@ class _TooMuch(Exception):
 
 
 async def _bounded(stream: asyncio.StreamReader | None) -> bytes:
-    """All of it. _TooMuch if there is no end of it."""
+    """Reads all of it. _TooMuch if there is no end of it."""
     assert stream is not None
     found = b""
     while len(found) <= MOST_PRINTED_BYTES:
@@ -73,7 +75,7 @@ class BuiltInRun:
     async def run(
         self, words: Sequence[str], return_type: str, timeout_seconds: float, at: float
     ) -> PropertyReading:
-        """What it returns, or why there is no value."""
+        """Returns what the function returns, or why there is no value."""
         if self._thread is not None and self._thread.is_alive():
             return missing_reading(at, "the reading before hangs")
         loop = asyncio.get_running_loop()

@@ -1,1 +1,1 @@
-"""How attempts are started, limited, watched and ended."""
+"""Starts, limits, watches and ends attempts."""

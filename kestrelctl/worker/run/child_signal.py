@@ -46,7 +46,7 @@ class ChildSignal:
         self._callback()
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stops listening."""
         if self._descriptor is None:
             self._loop.remove_signal_handler(signal.SIGCHLD)
             return

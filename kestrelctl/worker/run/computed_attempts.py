@@ -79,8 +79,8 @@ class ComputedAttempts:
         return found if name == str(found.command.number) else None
 
     def keep(self, attempt: ComputedAttempt) -> None:
-        """Has an attempt survive this process, as it is now. One that cannot be written does not:
-        it would run again.
+        """Lets an attempt survive this process, as it is now. One that cannot be written does not
+        survive it: it would run again.
         """
         number = attempt.command.number
         try:
@@ -96,7 +96,7 @@ class ComputedAttempts:
         self._kept.add(number)
 
     def forget(self, number: int) -> None:
-        """An attempt is over, or is given up. Unknown numbers are no error."""
+        """Forgets an attempt that is over, or is given up. Unknown numbers are no error."""
         if number in self._kept:
             self._kept.discard(number)
             self.left.pop(number, None)
@@ -110,5 +110,5 @@ class ComputedAttempts:
             os.unlink(name, dir_fd=self._directory.fd)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Gives the descriptor back."""
         self._directory.close()

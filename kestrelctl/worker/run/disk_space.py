@@ -1,4 +1,4 @@
-"""Whether the worker's disk can be written: it is tried, because no figure tells.
+"""Finds out whether the worker's disk can be written: it is tried, because no figure tells.
 
 statvfs(3) knows neither quotas nor what is reserved for root, and its figures round.
 """
@@ -23,7 +23,7 @@ _REASONS = {
 
 
 def why_unwritable(directory: int) -> ReasonText:
-    """Why nothing can be written to an open directory of the worker; empty if something can.
+    """Tells why nothing can be written to an open directory of the worker; empty if something can.
 
     Takes about 0.1 ms, so it is asked only after a task has failed.
 

@@ -30,7 +30,7 @@ START_BOUNDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5)
 
 
 class AttemptRefused(KestrelError):
-    """Something that an attempt needs cannot be done; why is the reason of its end.
+    """Something that an attempt needs cannot be done; the reason of its end says why.
 
     Args:
         kind: of that reason.
@@ -43,7 +43,7 @@ class AttemptRefused(KestrelError):
 
 
 class CommandSpec(msgspec.Struct, frozen=True):
-    """What is to be executed for an attempt.
+    """The command to execute for an attempt.
 
     Args:
         number: of the attempt, unique.
@@ -65,9 +65,10 @@ class CommandSpec(msgspec.Struct, frozen=True):
         refusal: why it is not to be executed; empty if it is.
         resume_dir: absolute path of the directory whose entries are moved into its scratch
             directory; empty for none.
-        lane: of commands that take the same of the machine, and that nothing has to be done for
-            before and after; 0 for none.
-        waits: until `begin`, or until another of its lane has ended that had started.
+        lane: shared by commands that take the same of the machine, and for which nothing has to be
+            done before and after; 0 for none.
+        waits: whether it waits until `begin`, or until another of its lane that had started has
+            ended.
     """
 
     number: int
@@ -90,13 +91,13 @@ class CommandSpec(msgspec.Struct, frozen=True):
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):
-    """How an attempt ended.
+    """The end of an attempt.
 
     Args:
         number: of the attempt.
         exit_code: None if a signal ended it or it never ran.
         signal: the signal that ended it.
-        reason: what ended it but its exit, or a remark (`EndKind` has them all); empty for none.
+        reason: what ended it if not its exit, or a remark (`EndKind` has them all); empty for none.
         started_at: seconds since the epoch.
         wall_seconds: from start to end, without the cleanup.
         cpu_seconds: user and system time, with that of the children it waited for.
@@ -139,7 +140,7 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
         Args:
             success_exits: as of a `Program`.
         """
-        # Who is asked to end may do so with status 0, which says nothing then.
+        # A command that is asked to end may do so with status 0, which says nothing then.
         return (
             self.exit_code is not None
             and ended_by_itself(self.reason)
@@ -148,7 +149,7 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
 
 
 class Executor(Protocol):
-    """What runs commands. Whoever calls `start` has decided that there is room.
+    """Runs commands. Whoever calls `start` has decided that there is room.
 
     Each start is followed by one `Completion`, never from inside `start` or `kill`. Commands that
     wait are the exception: they may be withdrawn, and it is told when they start.
@@ -170,7 +171,7 @@ class Executor(Protocol):
         """Starts a command that waits. Nothing happens if it has started."""
 
     def withdraw(self, number: int) -> None:
-        """Forgets a command that waits, which is told, and no completion follows.
+        """Forgets a command that waits; that is told, and no completion follows.
 
         Nothing happens if it has started, which is told, too.
         """
@@ -185,14 +186,14 @@ class Executor(Protocol):
         """Stores the checkpoint of a command now; or has it stop, and stores it then."""
 
     def used(self, numbers: Sequence[int]) -> dict[int, tuple[float, int]]:
-        """What commands use that run: processor time so far in seconds, with that of the children
-        they waited for, and memory now in bytes, without the page cache; by number.
+        """Returns what running commands use: processor time so far in seconds, with that of the
+        children they waited for, and memory now in bytes, without the page cache; by number.
 
-        Those of which that cannot be told are left out.
+        Commands of which that cannot be told are left out.
         """
 
     def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
-        """At most `limit` bytes of an attempt's stdout or stderr. NotFound if it is not here."""
+        """Reads up to `limit` bytes of an attempt's stdout or stderr. NotFound if not here."""
 
     def left(self) -> list[CommandSpec]:
         """Commands that an earlier process has run, and of which the rest is still to be done."""

@@ -27,7 +27,7 @@ class InlineExecutor:
         self._started: dict[int, float] = {}
 
     def start(self, command: CommandSpec) -> None:
-        """Have it done in the next iteration, together with all others of this one."""
+        """Has it done in the next iteration, together with all others of this one."""
         if not self._started:
             self._loop.call_soon(self._finish)
         self._started[command.number] = time.time()
@@ -38,33 +38,33 @@ class InlineExecutor:
             self._on_completion(Completion(number, 0, started_at=started_at))
 
     def begin(self, number: int) -> None:
-        """None waits."""
+        """Does nothing: no command waits."""
 
     def withdraw(self, number: int) -> None:
-        """None waits."""
+        """Does nothing: no command waits."""
 
     def kill(self, number: int, reason: ReasonText = CANCELLED) -> bool:
-        """End a command that was started in this iteration."""
+        """Ends a command that was started in this iteration."""
         if self._started.pop(number, None) is None:
             return False
         self._loop.call_soon(self._on_completion, Completion(number, reason=reason))
         return True
 
     def take_checkpoint(self, number: int, *, stop: bool) -> None:
-        """There is none: commands end at once."""
+        """Does nothing: commands end at once."""
 
     def used(self, numbers: Sequence[int]) -> dict[int, tuple[float, int]]:
-        """Nothing: commands end at once."""
+        """Returns nothing: commands end at once."""
         return {}
 
     def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
-        """There is none. NotFound."""
+        """Raises NotFound: no output is kept."""
         raise NotFound(f"the {stream} of attempt {number} is not kept")
 
     def left(self) -> list[CommandSpec]:
-        """None: commands end at once."""
+        """Returns none: commands end at once."""
         return []
 
     async def close(self) -> None:
-        """Forget what is not done."""
+        """Forgets what is not done."""
         self._started.clear()

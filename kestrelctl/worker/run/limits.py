@@ -11,15 +11,16 @@ from collections.abc import Mapping
 from kestrelctl.core.model.end_reason import NO_REASON, EndKind, ReasonText
 from kestrelctl.core.model.job.ending_rules import DEFAULT_GRACE_SECONDS, stop_signal_number
 from kestrelctl.core.model.job.stage import RUN
+from kestrelctl.timer import Timer
 from kestrelctl.worker.isolation.rung import Rung
 from kestrelctl.worker.launch.launcher import Launcher
+from kestrelctl.worker.run.attempt_state import AttemptState
 from kestrelctl.worker.run.process_tree import (
     exact_memory,
     held_bytes,
     resident_bytes,
     thread_count,
 )
-from kestrelctl.worker.run.running_process import RunningProcess
 from kestrelctl.worker.run.usage import sample
 
 WATCH_SECONDS = 0.25
@@ -51,7 +52,7 @@ class LimitEnforcer:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        running: Mapping[int, RunningProcess],
+        running: Mapping[int, AttemptState],
         rung: Rung,
         launcher: Launcher,
         output_limit_bytes: int,
@@ -62,94 +63,88 @@ class LimitEnforcer:
         self._launcher = launcher
         self._output_limit_bytes = output_limit_bytes
         self._usage_at = 0.0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer(self._look, loop)
 
-    def watch(self, process: RunningProcess) -> None:
+    def watch(self, run: AttemptState) -> None:
         """Takes care of a process that has started."""
-        limit_seconds = process.limit_seconds
-        if limit_seconds is not None and not process.terminated:
-            process.deadline = process.since + limit_seconds
-        self._look_by(min(process.deadline, process.since + WATCH_SECONDS))
+        limit_seconds = run.limit_seconds
+        if limit_seconds is not None and not run.terminated:
+            run.deadline = run.since + limit_seconds
+        self._look_by(min(run.deadline, run.since + WATCH_SECONDS))
 
-    def terminate(self, process: RunningProcess, reason: ReasonText) -> None:
+    def terminate(self, run: AttemptState, reason: ReasonText) -> None:
         """Ends a task: its stop signal to its process group, SIGKILL after its grace.
 
         SIGKILL goes to all that it has started, and at once at the second call. Stages and a
         cleanup get SIGTERM: the stop signal is for the task's own program.
         """
-        process.reason = process.reason or reason
-        if process.terminated:
-            self._launcher.kill(process.command.number)
-            process.deadline = math.inf
+        run.reason = run.reason or reason
+        if run.terminated:
+            self._launcher.kill(run.command.number)
+            run.deadline = math.inf
             return
-        program = process.command.program
+        program = run.command.program
         number, grace_seconds = int(signal.SIGTERM), GRACE_SECONDS
-        if process.part == RUN:
+        if run.part == RUN:
             number = stop_signal_number(program.stop_signal)
             grace_seconds = program.stop_grace_seconds or DEFAULT_GRACE_SECONDS
-        self._launcher.signal(process.command.number, number)
-        process.terminated = True
-        process.deadline = time.monotonic() + grace_seconds
-        self._look_by(process.deadline)
+        self._launcher.signal(run.command.number, number)
+        run.terminated = True
+        run.deadline = time.monotonic() + grace_seconds
+        self._look_by(run.deadline)
 
     def close(self) -> None:
-        """Looks no more."""
-        if self._timer is not None:
-            self._timer.cancel()
+        """Stops looking."""
+        self._timer.stop()
 
     def _look_by(self, when: float) -> None:
-        if self._timer is not None:
-            if self._timer.when() <= when:
-                return
-            self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._look)
+        self._timer.set_by(when)
 
     def _look(self) -> None:
-        self._timer = None
         self._launcher.hear()  # what has ended in time has kept its limits
         began = now = time.monotonic()
         again = now + WATCH_SECONDS
         with_usage = self._usage_at <= now
-        for process in self._running.values():
-            if process.deadline <= now:
-                self.terminate(process, EndKind.TIME_LIMIT.text())
-            again = min(again, process.deadline)
-            if now - process.since < YOUNG_SECONDS:
+        for run in self._running.values():
+            if run.deadline <= now:
+                self.terminate(run, EndKind.TIME_LIMIT.text())
+            again = min(again, run.deadline)
+            if now - run.since < YOUNG_SECONDS:
                 continue
-            if max(process.sandbox.sizes()) > self._output_limit_bytes:
-                self._kill(process, EndKind.OUTPUT_LIMIT.text())
-            elif with_usage and (why := self._beyond(process)):
-                self._kill(process, why)
+            if max(run.sandbox.sizes()) > self._output_limit_bytes:
+                self._kill(run, EndKind.OUTPUT_LIMIT.text())
+            elif with_usage and (why := self._beyond(run)):
+                self._kill(run, why)
         if with_usage:
             now = time.monotonic()
             self._usage_at = now + (now - began) / MOST_LOOKING
         if self._running:
             self._look_by(max(again, now + 0.01))
 
-    def _kill(self, process: RunningProcess, reason: ReasonText) -> None:
-        process.terminated = True  # no grace: it would take more meanwhile
-        self.terminate(process, reason)
+    def _kill(self, run: AttemptState, reason: ReasonText) -> None:
+        run.terminated = True  # no grace: it would take more meanwhile
+        self.terminate(run, reason)
 
-    def _beyond(self, process: RunningProcess) -> ReasonText:
-        """The limit that a task is beyond, with figures; empty if there is none."""
-        limits = process.limits
+    def _beyond(self, run: AttemptState) -> ReasonText:
+        """The limit that a task exceeds, with figures; empty if there is none."""
+        limits = run.limits
         if not self._rung.has_kernel_limits:
-            pids = self._rung.processes(process.pid, limits.processes)
-            pids += self._launcher.orphans_of(process.command.number)
+            pids = self._rung.processes(run.pid, limits.processes)
+            pids += self._launcher.orphans_of(run.command.number)
             if max(len(pids), thread_count(pids)) > limits.processes:
                 detail = f"more than {limits.processes:,} processes and threads"
                 return EndKind.PROCESS_LIMIT.text(detail)
-            in_files = self._rung.memory_files_bytes(process.pid)
+            in_files = self._rung.memory_files_bytes(run.pid)
             resident = resident_bytes(pids) + in_files
             if 0 < limits.memory_bytes < resident:
                 used = _used_bytes(pids, in_files, limits.memory_bytes)
                 if used > limits.memory_bytes:
                     return memory_limit_reason(used, limits.memory_bytes)
-            if process.part == RUN:
-                self._note_peak(process, pids, resident)
-        used, files = process.scratch.advance(time.monotonic() + SCRATCH_SLICE_SECONDS)
-        if process.scratch.unreadable:
-            return EndKind.DISK_LIMIT.text(process.scratch.unreadable)
+            if run.part == RUN:
+                self._note_peak(run, pids, resident)
+        used, files = run.scratch.advance(time.monotonic() + SCRATCH_SLICE_SECONDS)
+        if run.scratch.unreadable:
+            return EndKind.DISK_LIMIT.text(run.scratch.unreadable)
         if files > limits.files:
             return EndKind.DISK_LIMIT.text(
                 f"more than {limits.files:,} files in the scratch directory"
@@ -160,25 +155,25 @@ class LimitEnforcer:
             return EndKind.DISK_LIMIT.text(detail)
         return NO_REASON
 
-    def _note_peak(self, process: RunningProcess, pids: list[int], used_bytes: int) -> None:
+    def _note_peak(self, run: AttemptState, pids: list[int], used_bytes: int) -> None:
         """Keeps the largest resident memory of a task in mind, with shared pages counted once.
 
         Files that are mapped are part of that, as in the kernel's own figure.
         """
         if len(pids) == 1:
             used_bytes = max(used_bytes, sample(pids[0]))
-        elif used_bytes < process.summed_bytes * GROWTH or len(pids) > MOST_EXACTLY:
+        elif used_bytes < run.summed_bytes * GROWTH or len(pids) > MOST_EXACTLY:
             return
         else:
-            process.summed_bytes = used_bytes
+            run.summed_bytes = used_bytes
             used_bytes = sum(exact_memory(pids))
-        process.peak_bytes = max(process.peak_bytes, used_bytes)
+        run.peak_bytes = max(run.peak_bytes, used_bytes)
 
 
 def _used_bytes(pids: list[int], in_files: int, limit_bytes: int) -> int:
-    """What a task takes of its memory: without pages of files, which the kernel can take back.
+    """The memory that a task takes: without pages of files, which the kernel can take back.
 
-    Only where it seems to be beyond the limit are shared pages counted once, which costs more.
+    Shared pages are counted once only where it seems to exceed the limit: that costs more.
 
     Args:
         in_files: what it keeps in file systems that are made of memory, in bytes.

@@ -1,4 +1,4 @@
-"""Processes that lost their parent: become the one they are handed to, find them, kill them.
+"""Adopts processes that lost their parent, finds them, and kills them.
 
 A task may start a daemon: fork twice, setsid, and no process group or parent leads back to it.
 On Linux a *subreaper* becomes the parent of every such orphan below it (prctl(2),
@@ -35,7 +35,7 @@ _MOST_BELOW = 10_000
 
 
 def prctl(option: int, value: int) -> bool:
-    """Call prctl(2). Returns False where it does not exist or refuses."""
+    """Calls prctl(2). Returns False where it does not exist or refuses."""
     if sys.platform != "linux":
         return False
     return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)
@@ -66,7 +66,7 @@ class Children:
         return listing
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Gives the descriptor back."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -89,7 +89,7 @@ class Orphans:
         self._found_at: dict[int, float] = {}
 
     def look(self, own: Processes, now: float) -> None:
-        """Notice new orphans.
+        """Notices new orphans.
 
         Args:
             own: ids of the children this process started and has not reaped.
@@ -114,7 +114,7 @@ class Orphans:
         return [int(pid) for pid in self._children.listing().split()]
 
     def living_groups(self, leaders: set[int], own: Container[int]) -> set[int]:
-        """The process groups in which somebody lives whose leaders have ended.
+        """The process groups whose leaders have ended, but in which somebody lives.
 
         What a leader leaves is handed to this process as it ends. A process of its group may also
         be below one that has left the group.
@@ -135,15 +135,15 @@ class Orphans:
         return found
 
     def reaped(self, pid: int) -> None:
-        """Forget a process that was waited for."""
+        """Forgets a process that was waited for."""
         self._foreign.discard(pid)
         self._attempts.pop(pid, None)
         self._found_at.pop(pid, None)
 
     def kill_finished(self, is_running: Callable[[int], bool], oldest_start: float) -> None:
-        """Kill the orphans whose attempt is over.
+        """Kills the orphans whose attempt is over.
 
-        An orphan that says no attempt (it cleared its environment) belongs to one of the
+        An orphan that names no attempt (it cleared its environment) belongs to one of the
         attempts that ran when it was found, so it dies when all of those are over.
 
         Args:
@@ -164,12 +164,12 @@ class Orphans:
         return [pid for pid, owner in self._attempts.items() if owner == number]
 
     def kill_all(self) -> None:
-        """Kill every orphan known."""
+        """Kills every orphan known."""
         for pid in self._attempts:
             kill(pid)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Gives the descriptor back."""
         self._children.close()
 
     def __len__(self) -> int:
@@ -207,7 +207,7 @@ def group_of(pid: int) -> int:
 
 
 def kill(pid: int, number: int = signal.SIGKILL) -> None:
-    """Signal one process; no error if it is gone or not ours to kill."""
+    """Signals one process; no error if it is gone or not ours to kill."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -215,7 +215,7 @@ def kill(pid: int, number: int = signal.SIGKILL) -> None:
 
 
 def kill_group(leader: int, number: int = signal.SIGKILL) -> bool:
-    """Signal a process group. Returns whether anybody was in it."""
+    """Signals a process group. Returns whether anybody was in it."""
     try:
         os.killpg(leader, number)
     except ProcessLookupError:

@@ -19,7 +19,7 @@ class KeptOutputs:
 
     Args:
         directory: created if missing.
-        discard: removes what is called so in an open directory, whatever it is.
+        discard: removes an entry of an open directory by its name, whatever it is.
         limit_bytes: most bytes kept in all.
         limit_files: most files kept.
     """
@@ -48,7 +48,7 @@ class KeptOutputs:
         self._drop_oldest()
 
     def take(self, number: int, stream: str, place: int, size_bytes: int) -> None:
-        """Move a finished output here (same file system). OSError if that cannot be done.
+        """Moves a finished output here (same file system). OSError if that cannot be done.
 
         Args:
             place: the open directory where it is, under the name of the stream.
@@ -73,7 +73,7 @@ class KeptOutputs:
             ) from None
 
     def read(self, number: int, stream: str, offset: int, limit: int) -> bytes:
-        """At most `limit` bytes of an output, from `offset` on. NotFound if it is not kept."""
+        """Reads up to `limit` bytes of an output, from `offset` on. NotFound if it is not kept."""
         file = self.open(number, stream)
         try:
             return os.pread(file, limit, offset)
@@ -92,5 +92,5 @@ class KeptOutputs:
                 self._discard(name, self._directory.fd)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Gives the descriptor back."""
         self._directory.close()

@@ -31,7 +31,7 @@ def children(pid: int) -> list[int]:
 def descendants(pid: int, most: int) -> list[int]:
     """Everything below a process, without itself. The search ends once more than `most` are found.
 
-    Those that lost their parent are not below it any more, unless it adopts them.
+    Processes that lost their parent are not below it any more, unless it adopts them.
     """
     found = children(pid)
     for each in found:  # grows on the way
@@ -91,7 +91,7 @@ def held_bytes(pids: Sequence[int]) -> int:
 
 
 class ExactMemory(NamedTuple):
-    """What processes have in memory together, each page that they share counted once.
+    """The memory of processes together, each page that they share counted once.
 
     Attributes:
         anonymous_bytes: of no file.
@@ -107,7 +107,7 @@ class ExactMemory(NamedTuple):
 def exact_memory(pids: Sequence[int]) -> ExactMemory:
     """Memory of all of them with each shared page counted once.
 
-    This takes the kernel a walk over their page tables: for doubtful cases only. Where it is
+    The kernel walks over their page tables for this: it is for doubtful cases only. Where it is
     refused, or not told so exactly, what they hold counts as anonymous. Source: proc(5),
     /proc/pid/smaps_rollup.
     """

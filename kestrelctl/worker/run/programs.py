@@ -72,7 +72,7 @@ class Programs:
         raise OSError(code, os.strerror(code), name)
 
     def forget(self, name: str, path: str | None) -> None:
-        """Search again next time: what was found could not be executed."""
+        """Searches again next time: what was found could not be executed."""
         self._found.pop((name, os.defpath if path is None else path), None)
 
 

@@ -18,7 +18,7 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 
 from kestrelctl.core.model.result import TAIL_BYTES
 from kestrelctl.worker.own_files import (
@@ -47,13 +47,13 @@ _NOWHERE = (0, 0, 0, 0)
 
 
 class Sandbox:
-    """One task at a time runs here.
+    """A directory in which one task at a time runs.
 
     Args:
         parent: the directory that it is in.
         names: names that are free there.
-        discard: takes what is called so in an open directory and is to vanish, and removes it
-            without delaying the caller. OSError if it cannot be moved.
+        discard: removes an entry of an open directory by its name, without delaying the caller.
+            OSError if it cannot be moved.
         reuses_files: whether a task gets the same directory and output files as the one before,
             emptied, which is faster. A task may have passed descriptors of them to others that
             still run (unix(7), SCM_RIGHTS), and those lead past any isolation.
@@ -89,17 +89,17 @@ class Sandbox:
 
     @property
     def name(self) -> str:
-        """What its directory is called."""
+        """The name of its directory."""
         return self._name
 
     @property
     def device(self) -> int:
-        """That of the scratch directory."""
+        """The device of the scratch directory."""
         return self._emptied[0]
 
     @property
     def inode(self) -> int:
-        """That of the scratch directory; 0 as long as there is none."""
+        """The inode of the scratch directory; 0 as long as there is none."""
         return self._emptied[1]
 
     @property
@@ -108,7 +108,7 @@ class Sandbox:
         return f"{self._parent.path}/{self._name}"
 
     def take_over(self, inode: int) -> bool:
-        """Have the scratch directory of an earlier process of the worker, with what is in it.
+        """Takes over the scratch directory of an earlier process of the worker, as it is.
 
         Returns:
             Whether it is still there.
@@ -131,17 +131,17 @@ class Sandbox:
         return self._is_ours(state)
 
     def prepare(self, *, anew: bool = False) -> None:
-        """Have a scratch directory for what is to be started. OSError if the machine cannot.
+        """Makes sure of a scratch directory for what is to be started. OSError if there is none.
 
         Args:
-            anew: though there seems to be one: a task has put something else in its place.
+            anew: even if there seems to be one: a task has put something else in its place.
         """
         if anew or not self.inode:
             os.close(self._make_scratch())
         self._entered_ns = time.time_ns()
 
     def open_scratch(self) -> int:
-        """Open the scratch directory to read what the task left. OSError if that is another now."""
+        """Opens the scratch directory to read what the task left. OSError if it is another now."""
         scratch = os.open(
             f"{self._name}/scratch", os.O_RDONLY | os.O_DIRECTORY | NO_LINKS, dir_fd=self._parent.fd
         )
@@ -151,7 +151,7 @@ class Sandbox:
         return scratch
 
     def renew(self) -> None:
-        """Start over with another directory: a task may have made this one unusable."""
+        """Starts over with another directory: a task may have made this one unusable."""
         self._spoiled = False
         self._emptied = _NOWHERE
         try:
@@ -176,7 +176,7 @@ class Sandbox:
         return 0
 
     def read(self, stream: str, offset: int, limit: int) -> bytes:
-        """Part of what the task has written. OSError if the task removed it."""
+        """Reads part of what the task has written. OSError if the task removed it."""
         place = self._open_place()
         try:
             file = open_file(stream, os.O_RDONLY, place)
@@ -190,7 +190,7 @@ class Sandbox:
     def take_outputs(
         self, number: int, sizes: tuple[int, int], kept: KeptOutputs, limit_bytes: int
     ) -> list[bytes]:
-        """Move outputs that are longer than their tail away.
+        """Moves outputs away that are longer than their tail.
 
         Args:
             number: of the attempt.
@@ -230,13 +230,13 @@ class Sandbox:
             return tail
 
     def abandon_outputs(self) -> None:
-        """Give the next task other files: somebody may still write to these."""
+        """Gives the next task other files: somebody may still write to these."""
         for stream in STREAMS:
             with contextlib.suppress(OSError):
                 os.unlink(f"{self._name}/{stream}", dir_fd=self._parent.fd)
 
     def empty_scratch(self) -> None:
-        """Remove what the task left in its scratch directory, or all, if it spoiled the rest."""
+        """Removes what the task left in its scratch directory, or all, if it spoiled the rest."""
         if self._spoiled:
             self.renew()
         elif not self._reuses_files or not self._is_untouched():
@@ -259,7 +259,7 @@ class Sandbox:
                 os.close(place)
 
     def _take_away(self, place: int) -> None:
-        """Remove the emptied scratch directory, which is not for the next task."""
+        """Removes the emptied scratch directory, which is not for the next task."""
         self._emptied = _NOWHERE
         try:
             os.rmdir("scratch", dir_fd=place)
@@ -271,7 +271,7 @@ class Sandbox:
     # ---- the scratch directory
 
     def _make_scratch(self) -> int:
-        """Make it, in place of whatever is there. Returns its descriptor."""
+        """Makes the scratch directory, in place of whatever is there. Returns its descriptor."""
         try:
             place = open_directory(self._name, self._parent.fd)
         except FileNotFoundError:
@@ -309,9 +309,9 @@ class Sandbox:
         return _marks(state) == self._emptied
 
     def _take_out_few(self, place: int) -> bool:
-        """Empty it if that is soon done. Returns whether it is empty, or not there.
+        """Empties the scratch directory if that is quick. Returns whether it is empty, or missing.
 
-        OSError if it is something else, or holds a directory.
+        False if it is something else, or holds a directory.
         """
         try:
             scratch = os.open("scratch", os.O_RDONLY | os.O_DIRECTORY | NO_LINKS, dir_fd=place)
@@ -344,6 +344,51 @@ class Sandbox:
         self._emptied = _marks(os.fstat(scratch))
 
 
+class Sandboxes:
+    """The sandboxes of an executor, of which some are free.
+
+    Args:
+        directory: they are in it, and nothing else.
+        discard: as of a `Sandbox`.
+        kept: names of those of an earlier process that are not free.
+        reuses_files: as of a `Sandbox`.
+    """
+
+    def __init__(
+        self,
+        directory: OwnDirectory,
+        discard: Callable[[str, int], None],
+        kept: Container[str],
+        *,
+        reuses_files: bool,
+    ) -> None:
+        self._directory = directory
+        self._discard = discard
+        self._names = (name for name in map(str, itertools.count()) if name not in kept)
+        self._reuses_files = reuses_files
+        self._free: list[Sandbox] = []
+
+    @property
+    def fd(self) -> int:
+        """The open directory."""
+        return self._directory.fd
+
+    def take(self) -> Sandbox:
+        """Takes one for an attempt, until it is given back."""
+        return self._free.pop() if self._free else self._make(self._names)
+
+    def named(self, name: str) -> Sandbox:
+        """Takes one of those that are kept."""
+        return self._make(itertools.chain((name,), self._names))
+
+    def give_back(self, sandbox: Sandbox) -> None:
+        """Frees one for the next attempt."""
+        self._free.append(sandbox)
+
+    def _make(self, names: Iterator[str]) -> Sandbox:
+        return Sandbox(self._directory, names, self._discard, reuses_files=self._reuses_files)
+
+
 _PATH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | NO_LINKS
 
 
@@ -366,7 +411,7 @@ def is_spoiled(error: Exception) -> bool:
 
 
 def _marks(state: os.stat_result) -> tuple[int, int, int, int]:
-    """What tells a directory from any other, and from itself when something was put into it."""
+    """Marks that differ for any other directory, and for this one if something was put into it."""
     return state.st_dev, state.st_ino, state.st_mtime_ns, state.st_ctime_ns
 
 

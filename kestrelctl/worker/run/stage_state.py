@@ -1,4 +1,4 @@
-"""Which stage of an attempt comes next, when it is tried again, and how those before went. Pure."""
+"""Tells which stage of an attempt is next, when to try it again, how those before went. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class StageState:
 
     Args:
         stages: those beside the command.
-        over: how those went that are over already; they are not begun again.
+        over: the stages that are over already; they are not begun again.
 
     Attributes:
         over: how stages went, in their order.
@@ -54,7 +54,7 @@ class StageState:
         return self.name
 
     def try_again(self) -> float | None:
-        """A try of the stage under way has failed: the pause before the next one, in seconds.
+        """Notes a failed try of the stage under way; returns the seconds to pause before the next.
 
         Returns:
             None if it has no try left.
@@ -65,7 +65,7 @@ class StageState:
         return doubled_seconds(FIRST_PAUSE_SECONDS, self._tries - 2, LONGEST_PAUSE_SECONDS)
 
     def end(self, now: float) -> None:
-        """The stage under way is over, however it ended; nothing happens if none is."""
+        """Ends the stage under way, however it went; nothing happens if none is."""
         if self.name:
             self.over.append(StageRun(self.name, now - self._began_at, self._tries))
             self.name = ""

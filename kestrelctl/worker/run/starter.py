@@ -13,10 +13,10 @@ from kestrelctl.core.model.job.stage import RUN
 from kestrelctl.worker.isolation.rung import Rung, Start
 from kestrelctl.worker.launch.launcher import Launcher, NotStarted, Order, StartStep
 from kestrelctl.worker.own_files import NO_LINKS
+from kestrelctl.worker.run.attempt_state import CLEANUP, AttemptState, Starting
 from kestrelctl.worker.run.executor import CommandSpec
 from kestrelctl.worker.run.orphans import ATTEMPT_VARIABLE, SCRATCH_VARIABLE
 from kestrelctl.worker.run.programs import Programs, why_not_started
-from kestrelctl.worker.run.running_process import CLEANUP, RunningProcess, Starting
 from kestrelctl.worker.run.sandbox import is_spoiled
 
 MOST_DESCRIPTORS = 65_536
@@ -25,7 +25,7 @@ close every descriptor up to the limit when they start."""
 
 
 def raise_descriptor_limit() -> None:
-    """Allow this process as many descriptors as it may have, within reason."""
+    """Allows this process as many descriptors as it may have, within reason."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -34,13 +34,13 @@ def raise_descriptor_limit() -> None:
 
 
 def switch_core_dumps_off() -> None:
-    """Have no process that this one starts leave a core file, unless it asks for one."""
+    """Lets no process that this one starts leave a core file, unless it asks for one."""
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
 
 
 def seal_descriptors() -> None:
-    """Keep every open descriptor but 0, 1 and 2 from the processes that are started.
+    """Keeps every open descriptor but 0, 1 and 2 from the processes that are started.
 
     Python opens all of its own so; this is for those inherited from whoever started this
     process. Closed ones among 0 to 2 become /dev/null, so that no other file can get these
@@ -70,7 +70,7 @@ class Starter:
 
     Args:
         launcher: starts them.
-        rung: how what is to be started is isolated.
+        rung: isolates what is started.
         any_workdir: whether a command may say in which directory it starts.
     """
 
@@ -80,88 +80,88 @@ class Starter:
         self._any_workdir = any_workdir
         self._programs = Programs(rung.shows)
 
-    def start(self, process: RunningProcess, argv: tuple[str, ...]) -> ReasonText:
-        """Have a program of an attempt started.
+    def start(self, run: AttemptState, argv: tuple[str, ...]) -> ReasonText:
+        """Has a program of an attempt started.
 
         Returns:
-            Why that cannot be done; nothing if the launcher is to say what comes of it.
+            The reason why that cannot be done; nothing if the launcher is to say what comes of it.
         """
-        if process.command.program.workdir and not self._any_workdir:
+        if run.command.program.workdir and not self._any_workdir:
             return EndKind.CANNOT_START.text("this worker runs tasks in scratch directories only")
-        resumes = not process.furnished and bool(process.command.resume_dir)
-        process.starting = Starting(
+        resumes = not run.furnished and bool(run.command.resume_dir)
+        run.starting = Starting(
             argv,
             resumes=resumes,
-            may_renew=not (process.ran or resumes),  # its output is there
+            may_renew=not (run.ran or resumes),  # its output is there
         )
         if resumes:
-            process.sandbox.renew()
-        return self._order(process, process.starting)
+            run.sandbox.renew()
+        return self._order(run, run.starting)
 
-    def retry(self, process: RunningProcess, failure: NotStarted) -> ReasonText:
-        """Have a program started that could not be, if that was not its fault.
+    def retry(self, run: AttemptState, failure: NotStarted) -> ReasonText:
+        """Has a program started again that could not be started, if that was not its fault.
 
         Returns:
-            Why it cannot be started; nothing if it is tried again.
+            The reason why it cannot be started; nothing if it is tried again.
         """
-        starting = process.starting
+        starting = run.starting
         assert starting is not None
         error = OSError(failure.error, os.strerror(failure.error))
         if failure.step is StartStep.WORKDIR:
-            workdir = process.command.program.workdir
+            workdir = run.command.program.workdir
             detail = f"the directory of the job: {error.strerror}: {workdir!r}"
             return EndKind.CANNOT_START.text(detail)
         if failure.step is StartStep.SCRATCH:
             if not starting.remade:
                 starting.anew = starting.remade = True
-                return self._order(process, starting)
+                return self._order(run, starting)
             gone = "somebody removed the directory of the task"  # which is not to blame
             error = OSError(errno.EAGAIN, gone)
         elif failure.error == errno.ENOENT and starting.through:
             error = OSError(errno.EAGAIN, f"{starting.through} has gone")
-        elif self._is_mended(process, starting, error):
-            return self._order(process, starting)
-        return self._give_up(process, starting, error)
+        elif self._is_mended(run, starting, error):
+            return self._order(run, starting)
+        return self._give_up(run, starting, error)
 
-    def _order(self, process: RunningProcess, starting: Starting) -> ReasonText:
+    def _order(self, run: AttemptState, starting: Starting) -> ReasonText:
         while True:
             try:
-                self._launcher.start(self._order_of(process, starting))
+                self._launcher.start(self._order_of(run, starting))
             except (OSError, ValueError, TypeError) as error:
-                if not self._is_mended(process, starting, error):
-                    return self._give_up(process, starting, error)
+                if not self._is_mended(run, starting, error):
+                    return self._give_up(run, starting, error)
             else:
                 return NO_REASON
 
-    def _order_of(self, process: RunningProcess, starting: Starting) -> Order:
+    def _order_of(self, run: AttemptState, starting: Starting) -> Order:
         """Furnishes a sandbox, and says what is to be started there.
 
         Raises:
             OSError, ValueError, TypeError: the machine or the command does not allow it.
         """
-        command, sandbox, argv = process.command, process.sandbox, starting.argv
+        command, sandbox, argv = run.command, run.sandbox, starting.argv
         program = command.program
         furniture = command.host_lines or command.links or command.resume_dir
-        if not process.furnished and furniture and not sandbox.is_there():
+        if not run.furnished and furniture and not sandbox.is_there():
             starting.anew = True
         sandbox.prepare(anew=starting.anew)
         if starting.anew:
             starting.anew = False
-            process.furnished = process.ran
-        if not process.furnished:
-            process.furnished = True
+            run.furnished = run.ran
+        if not run.furnished:
+            run.furnished = True
             if furniture:
                 _furnish(command, sandbox.open_scratch())
         env = command.env.copy()
         env[ATTEMPT_VARIABLE] = str(command.number)
         env[SCRATCH_VARIABLE] = f"{sandbox.place}/scratch"
-        if process.course is not None and process.part != CLEANUP:
-            env[STAGE_VARIABLE] = process.part
+        if run.stages is not None and run.part != CLEANUP:
+            env[STAGE_VARIABLE] = run.part
         if command.host_lines:
             env[HOST_FILE_VARIABLE] = f"{sandbox.place}/scratch/{HOST_FILE}"
         starting.program = argv[0] if argv else ""
         file = starting.program = self._programs.find(starting.program, _searched(env.get("PATH")))
-        start = Start(file, argv, env, process.limits, program.workdir, command.inputs_dir)
+        start = Start(file, argv, env, run.limits, program.workdir, command.inputs_dir)
         launch = self._rung.launch(sandbox.place, start)
         starting.through = launch.program if launch.program != file else ""
         return Order(
@@ -171,34 +171,34 @@ class Starter:
             sandbox.device,
             sandbox.inode,
             program.workdir,
-            command.stdin_path if process.part == RUN else "",
-            process.ran,
+            command.stdin_path if run.part == RUN else "",
+            run.ran,
             program.join,
             command.lane,
-            process.waits,
+            run.waits,
         )
 
-    def _is_mended(self, process: RunningProcess, starting: Starting, error: Exception) -> bool:
+    def _is_mended(self, run: AttemptState, starting: Starting, error: Exception) -> bool:
         """Gives an attempt another sandbox, if an earlier task may have spoiled this one."""
         if not (starting.may_renew and is_spoiled(error)):
             return False
         starting.may_renew = False
-        process.sandbox.renew()
-        process.furnished = False
+        run.sandbox.renew()
+        run.furnished = False
         return True
 
-    def _give_up(self, process: RunningProcess, starting: Starting, error: Exception) -> ReasonText:
+    def _give_up(self, run: AttemptState, starting: Starting, error: Exception) -> ReasonText:
         if starting.resumes:
-            process.sandbox.renew()  # nobody else finds what was moved there
+            run.sandbox.renew()  # nobody else finds what was moved there
         self._programs.forget(
-            starting.argv[0] if starting.argv else "", _searched(process.command.env.get("PATH"))
+            starting.argv[0] if starting.argv else "", _searched(run.command.env.get("PATH"))
         )
-        workdir, place = process.command.program.workdir, process.sandbox.place
+        workdir, place = run.command.program.workdir, run.sandbox.place
         return why_not_started(error, starting.program, workdir, f"{place}/scratch")
 
 
 def _furnish(command: CommandSpec, scratch: int) -> None:
-    """Puts into a scratch directory what a task finds in its own.
+    """Puts into a scratch directory what its task is to find there.
 
     Args:
         scratch: the open directory, in which no task has been yet; it is closed.

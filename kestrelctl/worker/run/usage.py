@@ -1,4 +1,4 @@
-"""How much a task really used."""
+"""Measures how much a task really used."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def sample(pid: int) -> int:
 
 
 def used_now(pids: Sequence[int]) -> tuple[float, int]:
-    """What processes have used of processor time, in seconds, and hold of memory, in bytes.
+    """Returns the processor time that processes used, in seconds, and the memory held, in bytes.
 
-    The time has that of children that they have waited for. The memory is that of `held_bytes`.
+    The time includes that of children they have waited for. The memory is that of `held_bytes`.
     Source: proc(5), /proc/pid/stat.
     """
     ticks = 0

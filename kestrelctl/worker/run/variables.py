@@ -39,7 +39,7 @@ class Environments:
         self._job: dict[str, str] = {}
 
     def offer(self, ad: WorkerAd) -> None:
-        """Tells tasks of these units from now on; of those before, no task sees any more."""
+        """Tells tasks of these units from now on, and of no earlier ones any more."""
         self._ad = ad
         self._base |= variables_without_units(ad)
         self._job_id = 0
@@ -59,15 +59,15 @@ class Environments:
 
 
 def own_directories(own: Mapping[str, str]) -> list[Path]:
-    """What tasks have to see, wherever it is: the environment that their worker stands for."""
+    """Directories that tasks must see, wherever they are: those of their worker's environment."""
     return [Path(word) for word in own.get(CONSISTS_OF, "").split(os.pathsep) if word]
 
 
 def host_lines(hosts: Sequence[str], claim: Claim) -> tuple[str, ...]:
     """The lines of the host file of a job that spans workers.
 
-    Each member's is there once for each whole processor that it has: the list that `mpirun --host`
-    of Open MPI takes, which starts a process for each (mpirun(1)).
+    A member's line is there once for each whole processor that it has: the list that `mpirun
+    --host` of Open MPI takes, which starts a process for each (mpirun(1)).
     """
     times = max(1, claim.amounts.get("cpus", 0) // MILLI)
     return tuple(host for host in hosts for _ in range(times))

@@ -137,7 +137,7 @@ def test_each_finds_those_that_it_was_not_told_of() -> None:
 def test_files_go_to_tasks_elsewhere_and_come_back() -> None:
     ASPEN.shell("mkdir -p /root/in && seq 1 1000 >/root/in/numbers")
     command = "sleep 1; sed -n {}p in/numbers >found; cat found"
-    job_id = ASPEN.submit(60, command, "--input", "/root/in", "--output", "found")
+    job_id = ASPEN.submit(60, command, "--input", "/root/in", "--keep", "found")
     tasks = ASPEN.ended_once(job_id, 60)
     assert set(ran_at(tasks)) == {domain(pool.name) for pool in (ASPEN, BIRCH, CEDAR)}
     ASPEN("job", "fetch", job_id, "--to", "/root/out")

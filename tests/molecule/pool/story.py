@@ -65,27 +65,27 @@ cpus = 0.5
 [job.measure]
 command = ["sh", "-c", "sleep 0.2; grep '^{{n}} ' table >measured"]
 array = "1-450"
-output = "measured"
+keep = "measured"
 
 [job.refine]
 command = ["sh", "-c", "read n square <measure/{{n}}/measured; echo $n $(( square - n )) >refined"]
 input = "job:measure"
 after-each = "measure"
 array = "1-450"
-output = "refined"
+keep = "refined"
 stage.setup = {{ command = "test -d measure", tries = 2 }}
 
 [job.far]
 command = ["sh", "-c", "cp measure/{{n}}/measured measured"]
 array = "1-97"
 input = "job:measure"
-output = "measured"
+keep = "measured"
 requires = "NAT"
 
 [job.sum]
 command = ["sh", "-c", "cat refine/*/refined | sort -n >sum"]
 input = "job:refine"
-output = "sum"
+keep = "sum"
 
 [job.check]
 command = ["test", "-e", "{CALIBRATED}"]

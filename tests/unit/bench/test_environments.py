@@ -210,8 +210,8 @@ def test_the_page_says_what_is_wrong() -> None:
 
 def test_plots_show_each_way_to_share_hosts_out() -> None:
     result = a_result(*(a_run(sharing, seed) for sharing in SHARINGS for seed in (4, 2)))
-    assert busy_plot(result).count('class="curve') == 3, "of one seed"
-    assert waits_plot(result).count("<circle") == 9
+    assert busy_plot(result).markup().count("stroke-width: 2.4") == 3, "of one seed"
+    assert waits_plot(result).markup().count("<use") == 9
 
 
 # -- the command -----------------------------------------------------------------------------------

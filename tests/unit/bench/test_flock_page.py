@@ -146,7 +146,7 @@ def test_a_legend_has_no_setting_that_its_figures_do_not_draw() -> None:
 def test_ticks_of_a_distribution_are_written_out_however_long_somebody_waits() -> None:
     pools = [waits("A", 0.5, 1.5), waits("D", 100.0, 2_000_000.0)]
     source = flock_page(a_flock_result(a_run("without", 1, *pools)))
-    labels = re.findall(r'<text class="middle"[^>]*>([^<]*)<', source)
+    labels = re.findall(r'<text style="text-anchor: middle[^>]*>([^<]*)<', source)
     assert "10,000,000" in labels
     assert not [each for each in labels if "e+" in each]
 
@@ -162,6 +162,7 @@ def test_a_report_can_be_read_again(tmp_path: Path) -> None:
     assert [plot.name for plot in plots] == ["flock-longest.svg", "flock-gains.svg"]
     for plot in plots:
         assert ElementTree.parse(plot).getroot().get("role") == "img"
+        assert "prefers-color-scheme: dark" in plot.read_text(), "a reader's system may be dark"
     assert page.read_text().startswith("<!doctype html>")
     again = read_flock_result(tmp_path / "new")
     assert again.runs == result.runs

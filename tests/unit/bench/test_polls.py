@@ -56,8 +56,8 @@ def test_growth_is_that_of_runs_without_a_limit_up_to_300_clients() -> None:
         "memory: 0.10 MB for 100 clients, R² 1.000",
     ]
     assert rows(runs)[-1] == ["300", "10", "10", "0", "0", "300", "90.0", "50"]
-    assert "<svg" in network_plot(runs)
-    assert growth_plot(runs).count("<circle") == 4
+    assert "<svg" in network_plot(runs).markup()
+    assert growth_plot(runs).markup().count("<use") == 4
 
 
 def test_what_makes_no_sense_is_refused() -> None:
@@ -79,7 +79,7 @@ def test_no_run_is_dropped_from_the_plots(tmp_path: Path) -> None:
 
 
 def test_the_line_of_growth_ends_where_there_are_no_more_clients() -> None:
-    drawn = growth_plot([polled(n, 1, cpu=n / 1000) for n in (20, 50, 100)])
-    ends = re.findall(r'class="line s0" d="M[\d.]+ [\d.]+L([\d.]+) ', drawn)
-    dots = [float(x) for x in re.findall(r'cx="([\d.]+)"', drawn)]
+    drawn = growth_plot([polled(n, 1, cpu=n / 1000) for n in (20, 50, 100)]).markup()
+    ends = re.findall(r'd="M [\d.]+ [\d.]+L ([\d.]+) [\d.]+"[^>]*stroke: var\(--s0\)', drawn)
+    dots = [float(x) for x in re.findall(r'<use [^>]*x="([\d.]+)"', drawn)]
     assert [float(x) for x in ends] == [max(dots)]

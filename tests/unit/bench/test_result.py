@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
 
 import msgspec
 import pytest
 from benchkit import a_result, a_run, a_sweep
-from rich.text import Text
 
 from kestrelctl.bench.machine import this_machine
 from kestrelctl.bench.reference import REFERENCE_2009
-from kestrelctl.bench.report.table import (
-    COLUMNS,
-    COLUMNS_WITH_2009,
-    TablePrinter,
-    is_beside_2009,
-    print_result,
-    rows,
-)
+from kestrelctl.bench.report.table import columns, is_beside_2009, rows
 from kestrelctl.bench.report.wording import closing
 from kestrelctl.bench.result import BenchResult, BenchRun, to_json
 from kestrelctl.errors import KestrelError
@@ -27,8 +18,8 @@ from kestrelctl.errors import KestrelError
 
 def cells(run: BenchRun) -> dict[str, str]:
     result = a_result(run)
-    columns = COLUMNS_WITH_2009 if is_beside_2009(result) else COLUMNS
-    return dict(zip(columns, rows(result)[0], strict=True))
+    titles = columns(with_2009=is_beside_2009(result))
+    return dict(zip(titles, rows(result)[0], strict=True))
 
 
 def as_in_2009(sleep: str, makespan_seconds: float) -> BenchRun:
@@ -151,32 +142,6 @@ def test_a_run_beyond_a_measured_limit_only_says_that_it_is() -> None:
     assert cells(a_run("0", makespan_seconds=0.2))["of the limit"] == ">100% starts"
 
 
-def printed(result: BenchResult) -> list[str]:
-    stream = io.StringIO()
-    print_result(result, stream)
-    return stream.getvalue().splitlines()
-
-
-def test_a_share_above_the_limit_is_explained_where_it_is_shown() -> None:
-    fast, slow = a_run("0", makespan_seconds=0.2), a_run("0")
-    assert printed(a_result(slow, fast))[-1] == (
-        "sleep 0: more tasks a second than the bare rate, so this rate was no limit; something "
-        "else used the machine each time that it was measured"
-    )
-    assert "bare rate" not in printed(a_result(slow))[-1]
-
-
-def test_the_spread_of_the_bare_rates_is_told() -> None:
-    result = a_result(a_run("0"), spawn_rates_per_second=[1200.0, 2000.0, 900.0])
-    assert printed(result)[0].endswith("2,000 processes/s bare (best of 3, the lowest 900)")
-    assert printed(a_result(a_run("0")))[0].endswith("2,000 processes/s bare")
-
-
-def test_a_bench_that_ended_early_says_so_under_its_rows() -> None:
-    result = a_result(a_run("0"), ended_early="SIGTERM after 1 of 4 runs")
-    assert printed(result)[-1] == "ended early by SIGTERM after 1 of 4 runs"
-
-
 def test_few_tasks_a_second_are_not_rounded_to_none() -> None:
     run = a_run("5", makespan_seconds=1000.0)
     assert (run.tasks_per_second, cells(run)["tasks/s"]) == (0.5, "0.5")
@@ -188,75 +153,19 @@ def test_the_row_of_a_longer_sleep_shows_the_utilisation() -> None:
 
 def test_the_row_of_a_sleep_without_reference_has_dashes() -> None:
     result = a_result(a_run("0.5"), as_in_2009("1", 58.3))
-    row = dict(zip(COLUMNS_WITH_2009, rows(result)[0], strict=True))
+    row = dict(zip(columns(with_2009=True), rows(result)[0], strict=True))
     assert (row["2009"], row["faster"]) == ("-", "-")
 
 
 def test_the_cells_of_a_sweep_are_not_put_beside_the_workers_of_2009() -> None:
     assert not is_beside_2009(msgspec.structs.replace(a_sweep(), runs=[a_run("0", workers=917)]))
-    assert len(rows(a_sweep())[0]) == len(COLUMNS)
-
-
-def test_a_sweep_says_where_its_workers_begin_to_wait() -> None:
-    stream = io.StringIO()
-    print_result(a_sweep(), stream)
-    assert stream.getvalue().splitlines()[-2:] == [
-        "10 workers: knee 10 ms; measured: 50% busy at 32 ms, 90% busy at 0.42 s",
-        "100 workers: knee 0.1 s; measured: 50% busy at 0.13 s, 90% busy at 0.79 s",
-    ]
+    assert len(rows(a_sweep())[0]) == len(columns(with_2009=False))
 
 
 def test_the_json_of_a_sweep_holds_its_knees() -> None:
     document = json.loads(to_json(a_sweep()))
     assert document["sweep"]["cell_seconds"] == 20.0
     assert [knee["knee_seconds"] for knee in document["sweep"]["knees"]] == [0.01, 0.1]
-
-
-def test_plain_columns_line_up() -> None:
-    headline, *lines = printed(a_result(a_run("0"), as_in_2009("10", 552.2)))[:4]
-    assert len({len(line) for line in lines}) == 1
-    assert len(lines[0]) <= 100
-    assert headline
-
-
-def test_a_row_is_printed_when_its_run_has_ended() -> None:
-    stream = io.StringIO()
-    table = TablePrinter(stream, with_2009=False)
-    table.row(a_result(a_run("0")))
-    assert [line.split()[0] for line in stream.getvalue().splitlines()] == ["Kestrel", "sleep", "0"]
-    table.row(a_result(a_run("0"), a_run("1")))
-    table.end(a_result(a_run("0"), a_run("1")))
-    lines = stream.getvalue().splitlines()
-    assert [line.split()[0] for line in lines[:4]] == ["Kestrel", "sleep", "0", "1"]
-    assert lines[4:] == closing(a_result(a_run("0"), a_run("1"))), "and no row twice"
-
-
-def test_a_file_gets_plain_text() -> None:
-    stream = io.StringIO()
-    print_result(a_result(a_run("0")), stream)
-    assert "\x1b" not in stream.getvalue()
-    assert "2 cores (Some CPU)" in stream.getvalue().splitlines()[0]
-
-
-def test_a_terminal_gets_a_table_that_fits_in_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "80")
-    stream = io.StringIO()
-    print_result(a_result(a_run("0"), a_run("1")), stream)
-    assert "\x1b[" in stream.getvalue()
-    table = [Text.from_ansi(line).plain for line in stream.getvalue().splitlines()[1:4]]
-    assert max(map(len, table)) <= 80
-    for cell in (*COLUMNS, "50% starts", "50% busy"):
-        assert cell in stream.getvalue()
-
-
-def test_only_lost_or_duplicate_tasks_stand_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    stream = io.StringIO()
-    print_result(a_result(a_run("0"), a_run("1", lost=3)), stream)
-    well, wrong = stream.getvalue().splitlines()[2:4]
-    assert "\x1b[1;31m" not in well
-    assert "\x1b[1;31m   3" in wrong
 
 
 # -- the end in words ------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from cli_fake_pool import FakePool, run
 
-from kestrelctl.cli.context import Account, Context
+from kestrelctl.access.context import Account, Context
 
 
 @pytest.fixture

@@ -106,7 +106,8 @@ def test_job_info_says_how_many_attempts_went_on() -> None:
         ListJobs=an.Jobs(id="", jobs=[job_with(replace(JOB, resumed=2), says)]),
     )
     shown = run(pool, "-o", "table", "job", "info", "7").stdout
-    assert "state every 10m 00s, and exit code 85 goes on; 2 attempts went on from one" in shown
+    assert "state every 10m 00s, and exit code 85 goes on\n" in shown
+    assert "resumed         2 attempts went on from a checkpoint\n" in shown
 
 
 def test_what_attempts_go_on_from_travels_with_them_in_messages_that_fit() -> None:

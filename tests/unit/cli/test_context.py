@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kestrelctl.cli import context
-from kestrelctl.cli.connection import ask, open_pool
-from kestrelctl.cli.context import find_context
+from kestrelctl.access import context
+from kestrelctl.access.connection import ask, open_pool
+from kestrelctl.access.context import find_context
 from kestrelctl.errors import KestrelError, Unreachable, Untrusted, UsageError
 from kestrelctl.local.pool_state import PoolState, pool_directory, write_state
 from kestrelctl.protocol import answers as an

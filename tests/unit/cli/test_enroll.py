@@ -318,7 +318,7 @@ def test_a_machine_that_has_joined_no_pool_is_told_how_to(home: Path) -> None:
 
 def test_the_users_unit_runs_what_was_joined(home: Path) -> None:
     unit = service.unit_text(keep(home, "example.org"), SETTINGS, system=False)
-    assert "-m kestrelctl worker run --pool example.org --metrics 127.0.0.1:9438\n" in unit
+    assert "-P -m kestrelctl worker run --pool example.org --metrics 127.0.0.1:9438\n" in unit
     assert f"Environment=XDG_STATE_HOME={os.environ['XDG_STATE_HOME']}\n" in unit
     assert "WantedBy=default.target" in unit
     assert "User=" not in unit

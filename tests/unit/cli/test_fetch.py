@@ -311,7 +311,7 @@ def test_a_job_that_leaves_nothing_makes_no_directory(home: Home) -> None:
 def test_submit_fetches_when_the_job_has_ended(home: Home) -> None:
     pool = home.pool()
     result = run(
-        pool, "submit", "--output", "result", "--fetch", "here", "--", "true", share=home.share
+        pool, "submit", "--keep", "result", "--fetch", "here", "--", "true", share=home.share
     )
     assert result.exit_code == 0, result.stderr
     assert home.here("here") == home.wanted()
@@ -323,7 +323,7 @@ def test_of_a_job_that_failed_comes_what_there_is(home: Home) -> None:
     home.job = replace(FAILED_JOB, tasks=5, done=4, failed=1, lost=0)
     del home.stored[1]
     result = run(
-        home.pool(), "submit", "--output", "*", "--fetch", "here", "--", "true", share=home.share
+        home.pool(), "submit", "--keep", "*", "--fetch", "here", "--", "true", share=home.share
     )
     assert result.exit_code == 3
     assert home.here("here") == home.wanted(2, 3, 4, 5)
@@ -333,11 +333,10 @@ def test_of_a_job_that_failed_comes_what_there_is(home: Home) -> None:
     ("words", "why"),
     [
         (("--fetch", "x"), "nothing to fetch"),
-        (("--output", "/x"), "relative to the scratch directory"),
-        (("--output", "a/../../x"), "may leave it"),
-        (("--output", "x", "--workdir", "/tmp"), "stays there"),
-        (("--output", "x", "--service"), "service"),
-        (("--output", "json"), "a file of that name is ./json"),
+        (("--keep", "/x"), "relative to the scratch directory"),
+        (("--keep", "a/../../x"), "may leave it"),
+        (("--keep", "x", "--workdir", "/tmp"), "stays there"),
+        (("--keep", "x", "--service"), "service"),
     ],
 )
 def test_what_cannot_come_home_is_refused(home: Home, words: tuple[str, ...], why: str) -> None:
@@ -345,10 +344,20 @@ def test_what_cannot_come_home_is_refused(home: Home, words: tuple[str, ...], wh
     assert (result.exit_code, why in result.stderr) == (2, True), result.stderr
 
 
-def test_a_file_may_be_called_like_a_mode(home: Home) -> None:
+def test_the_former_name_of_keep_still_works_and_says_so(home: Home, tmp_path: Path) -> None:
     pool = home.pool()
-    assert run(pool, "submit", "--output", "./json", "-o", "json", "--", "true").exit_code == 0
-    assert pool.last(rq.SubmitJob).spec.program.outputs == ("./json",)
+    file = tmp_path / "flow.toml"
+    file.write_text("command = ['true']\noutput = '*.csv'\n")
+    for words in (("--output", "*.csv", "--", "true"), ("--output=*.csv", "true"), (str(file),)):
+        result = run(pool, "submit", *words)
+        assert pool.last(rq.SubmitJob).spec.program.outputs == ("*.csv",)
+        assert "output" in result.stderr
+        assert "is called" in result.stderr
+    said = run(pool, "submit", "--keep", "*.csv", "--output", "json", "--", "true", "--output", "x")
+    assert "called" not in said.stderr
+    assert json.loads(said.stdout)["job_id"]
+    spec = pool.last(rq.SubmitJob).spec.program
+    assert (spec.outputs, spec.argv) == (("*.csv",), ("true", "--output", "x"))
 
 
 def test_a_job_file_may_name_outputs(home: Home) -> None:

@@ -105,7 +105,6 @@ def test_headings_of_a_command_hold_all_of_its_own_options(name: str) -> None:
     if not any(option.expose_value for option in options(name) if long_name(option) == "pool"):
         common.add("pool")
     own = [long_name(each) for each in options(name) if long_name(each) not in common]
-    own += ["output"] * (name == "submit")  # files of tasks, and no mode
     assert sorted(under) == (sorted(own) if under else [])
 
 

@@ -27,6 +27,7 @@ from kestrelctl.bench.reference import SLEEPS_2009
 from kestrelctl.bench.result import to_json
 from kestrelctl.bench.run import BenchPlan
 from kestrelctl.cli.command import CommonOption
+from kestrelctl.cli.job.commands import MODULES, job
 from kestrelctl.cli.main import COMMANDS, kestrelctl
 from kestrelctl.cli.show.screen import Mode
 from kestrelctl.core.model.job.task_state import TaskState
@@ -160,9 +161,13 @@ def test_help_works_everywhere() -> None:
         assert run(FakePool(), *name.split(), "-h").stdout == result.stdout
 
 
-def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
-    for name, (_, listed) in COMMANDS.items():
-        command = kestrelctl.get_command(click.Context(kestrelctl), name)
+@pytest.mark.parametrize(("group", "table"), [(kestrelctl, COMMANDS), (job, MODULES)])
+def test_the_list_of_commands_says_what_each_says_of_itself(
+    group: click.Group, table: dict[str, tuple[str, str]]
+) -> None:
+    assert table
+    for name, (_, listed) in table.items():
+        command = group.get_command(click.Context(group), name)
         assert command is not None
         assert (command.help or "").partition("\n")[0] == listed, name
 
@@ -172,6 +177,8 @@ def test_every_command_has_the_common_options() -> None:
         "up",
         "down",
         "bench",
+        "map",
+        "doctor",
         "job fetch",
         "pool chat",
         "pool metrics",
@@ -611,6 +618,27 @@ def test_a_bench_that_nobody_reads_is_saved(
     monkeypatch.setattr(cli_bench, "BenchOutput", nobody_reads)
     run(FakePool(), "bench", "--report", str(tmp_path))
     assert "result.json" in os.listdir(tmp_path)
+
+
+def test_a_bench_without_matplotlib_keeps_its_result_and_says_how_to_draw_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from kestrelctl.bench import run as bench_run
+
+    async def bench(plan: BenchPlan, collected: CollectedRuns, *_: object) -> None:
+        collected.add(a_run("0"))
+
+    monkeypatch.setattr(bench_run, "bench", bench)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    result = run(FakePool(), "bench")
+    assert (result.exit_code, "tasks/s" in result.stdout) == (0, True)
+    (line,) = [each for each in result.stderr.splitlines() if each.startswith("result: ")]
+    (data,) = tmp_path.glob("kestrel/bench/*/result.json")
+    assert line.startswith(f"result: {data}; `")
+    assert "install matplotlib` lets `kestrelctl bench report " in line
+    refused = run(FakePool(), "bench", "--report", str(tmp_path / "report"))
+    assert "matplotlib is not installed" in refused.stderr, "before anything is measured"
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_anything_is_measured(

@@ -10,7 +10,7 @@ import pytest
 from cli_fake_pool import FakePool, run
 
 from kestrelctl.cli import redial
-from kestrelctl.cli.submit import commands
+from kestrelctl.client import upload
 from kestrelctl.errors import (
     KestrelError,
     NotFound,
@@ -129,7 +129,7 @@ def test_items_that_were_sent_ahead_are_sent_again_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The session that they belonged to is gone."""
-    monkeypatch.setattr(commands, "INLINE_BYTES", 10)
+    monkeypatch.setattr(upload, "INLINE_BYTES", 10)
     (tmp_path / "names").write_text("one\ntwo\nthree\n")
     held = an.Changed(id="", what=["u"], tasks=3)
     answered = an.Submitted(id="", job_id=7, tasks=3)

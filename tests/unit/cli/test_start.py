@@ -12,9 +12,17 @@ import pytest
 
 from kestrelctl.cli.main import COMMANDS
 from kestrelctl.errors import Unreachable
+from kestrelctl.garbage import YOUNG_OBJECTS
 
 CHECKOUT = Path(__file__).parents[3]
-HEAVY = {"asyncio", "msgspec", "rich", "slixmpp", "psutil", "sqlite3", "matplotlib"}
+HEAVY = {"asyncio", "msgspec", "rich", "psutil", "sqlite3", "matplotlib"}
+#: What commands of a moment are made of, and the most modules of ours that this may load.
+OF_A_MOMENT = {
+    "job list": ("kestrelctl.cli.job.commands", 141),
+    "job logs": ("kestrelctl.cli.job.commands, kestrelctl.cli.job.logs", 149),
+    "submit": ("kestrelctl.cli.submit.commands, kestrelctl.cli.submit.submission", 155),
+}
+ALWAYS = ("kestrelctl.cli.main", "kestrelctl.access.connection", "kestrelctl.xmpp.user")
 
 
 PROGRAM = """
@@ -57,7 +65,7 @@ def test_version_and_help_load_next_to_nothing() -> None:
 def test_help_of_a_command_loads_no_session_and_no_tables() -> None:
     unwanted = {
         "rich",
-        "slixmpp",
+        "kestrelctl.xmpp.stream",
         "psutil",
         "sqlite3",
         "matplotlib",
@@ -70,12 +78,68 @@ def test_help_of_a_command_loads_no_session_and_no_tables() -> None:
     assert {line: found for line in after if (found := after[line] & unwanted)} == {}
 
 
+@pytest.mark.parametrize("command", OF_A_MOMENT)
+def test_a_command_of_a_moment_loads_what_it_needs(command: str) -> None:
+    """Each module is a third of a millisecond; the other verbs of `job` would be twenty."""
+    modules, most = OF_A_MOMENT[command]
+    program = f"import sys, {', '.join((*ALWAYS, modules))}; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    loaded = set(done.stdout.split())
+    unwanted = {
+        "configparser", "difflib", "tarfile", "tomllib",
+        "kestrelctl.cli.job.fetch", "kestrelctl.cli.job.wait", "kestrelctl.cli.show.progress",
+        "kestrelctl.xmpp.slots",
+    }  # fmt: skip
+    assert loaded & (unwanted | HEAVY - {"asyncio", "msgspec"}) == set()
+    ours = {name for name in loaded if name.partition(".")[0] == "kestrelctl"}
+    assert len(ours) <= most, "import it where it is needed, or raise the number and say why"
+
+
+def test_a_program_looks_seldom_through_what_it_imports_and_not_at_its_end() -> None:
+    program = (
+        "import gc, sys\n"
+        "from kestrelctl.cli.main import main\n"
+        "sys.argv[1:] = ['--version']\n"
+        "try:\n    main()\n"
+        "except SystemExit:\n    print(gc.get_threshold()[0], len(gc.get_objects()))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    threshold, left = map(int, done.stdout.splitlines()[-1].split())
+    assert threshold == YOUNG_OBJECTS
+    assert left < 100
+
+
 def test_python_m_is_the_same_command() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "kestrelctl", "--version"],
         env={**os.environ, "PYTHONPATH": str(CHECKOUT)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.startswith("kestrelctl ")
+
+
+@pytest.mark.parametrize("words", ["job list", "job tasks 7 -o wide", "job info 7 -o json"])
+def test_what_a_pool_answers_is_printed_without_rich(words: str) -> None:
+    """Its tables would take 20 ms to load."""
+    program = (
+        "import sys\n"
+        "from cli_fake_pool import FakePool, Invocation, kestrelctl\n"
+        "invocation = Invocation(open_pool=FakePool().open)\n"
+        f"kestrelctl.main({words.split()}, obj=invocation, standalone_mode=False)\n"
+        "assert 'rich' not in sys.modules\n"
+    )
+    path = f"{CHECKOUT}:{Path(__file__).parents[1]}"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
 
 
 def test_a_reader_that_goes_away_is_no_trouble() -> None:

@@ -13,10 +13,10 @@ from cli_fake_pool import FakePool
 from click.testing import CliRunner, Result
 from commandlines import COMMAND_LINES, LEAVES, WITHOUT_POOL
 
+from kestrelctl.access import connection, context
+from kestrelctl.access.context import Context
 from kestrelctl.bench import run as bench_run
-from kestrelctl.cli import connection, context
 from kestrelctl.cli.command import Invocation
-from kestrelctl.cli.context import Context
 from kestrelctl.cli.main import kestrelctl
 from kestrelctl.cli.pool import traffic
 from kestrelctl.errors import KestrelError, NotFound, UsageError
@@ -30,11 +30,13 @@ ABOUT_A_POOL = {
     "down": "down --delete --yes",
     "manager backup": "manager backup copy",
     "manager restore": "manager restore copy",
+    "map": "map -- echo :::",
     "job fetch": "job fetch 7 --to files",
     "pool chat": "pool chat",
     "pool metrics": "pool metrics",
     "pool traffic": "pool traffic --measure",
     "bench": "bench --jobs 1",
+    "doctor": "doctor",
 }
 #: Commands that are about no pool of a user, so that `KESTREL_POOL` tells them nothing.
 ABOUT_NONE = {
@@ -44,6 +46,12 @@ ABOUT_NONE = {
     "worker join": "worker join TOKEN",
     "worker environment": "worker environment file class TOKEN",
     "worker service": "worker service",
+    # What names pools.
+    "context add": "context add n --jid a@b --domain c --password-file p",
+    "context list": "context list",
+    "context remove": "context remove n",
+    "context show": "context show",
+    "context use": "context use n",
     # Hosts of an inventory.
     "fleet bundle": "fleet bundle",
     "fleet logs": "fleet logs",

@@ -18,7 +18,7 @@ from kestrelctl.core.model.job.checkpoint_rules import problem_with_checkpoints
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import TaskState
-from kestrelctl.core.model.records import TaskRecord
+from kestrelctl.core.model.records import Happening, TaskRecord
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.validate import problem_with_job
 
@@ -66,7 +66,8 @@ def sent(driver: PoolDriver, name: str) -> Attempt:
 
 
 def told(driver: PoolDriver, what: str) -> list[str]:
-    return [each.detail for each in driver.store().happenings(1) if each.what == what]
+    happenings = [each for each in driver.records if isinstance(each, Happening)]
+    return [each.detail for each in happenings if (each.job_id, each.what) == (1, what)]
 
 
 def task_row(driver: PoolDriver) -> TaskRecord:

@@ -6,12 +6,11 @@ import pytest
 from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
-from kestrelctl.core import events as ev
 from kestrelctl.core.model.job.ending_rules import problem_with_endings
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import TaskState
-from kestrelctl.core.model.records import TaskRecord
+from kestrelctl.core.model.records import PolicyRecord, TaskRecord
 from kestrelctl.core.model.refusal import Reason
 
 GIB = 1 << 30
@@ -51,11 +50,7 @@ def test_where_a_policy_charges_less_the_limit_is_still_what_the_line_asks_for()
     driver = PoolDriver()
     driver.join("w", memory_bytes=8 * GIB)
     text = "ConsumptionMemory = 0.5 * TARGET.RequestMemory"
-    driver.tell(
-        ev.PutPolicy(
-            at=driver.now, cause="root", request="p", name="half", workers="true", text=text
-        )
-    )
+    driver.put(PolicyRecord("half", "true", text))
     driver.submit(memory_bytes=GIB, retry_memory_bytes=(4 * GIB,))
     limits = driver.of(fx.Run)[0].limits
     run_out(driver, "w")

@@ -16,12 +16,11 @@ from kestrelctl.core.model.job.task_array import TaskArray
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.asset_words import limited_assets, offered_assets
+from kestrelctl.grammar.click_numbers import Number, WholeNumber
 from kestrelctl.grammar.id_ranges import parse_job, parse_jobs, parse_tasks
 from kestrelctl.grammar.nearest import did_you_mean
 from kestrelctl.grammar.quantities import (
     MOST_WHOLE,
-    Number,
-    WholeNumber,
     ago,
     duration,
     parse_capacities,

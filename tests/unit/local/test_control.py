@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from cli_fake_pool import FakePool, run
 
-from kestrelctl.cli.context import running_pools
+from kestrelctl.access.context import running_pools
 from kestrelctl.errors import KestrelError, NotFound, SteppedBack, StoreUnusable, UsageError
 from kestrelctl.local import control
 from kestrelctl.local.pool_state import (

@@ -72,7 +72,7 @@ async def test_commands_for_which_there_is_no_room_are_told_of(
         return len(taken) == 1 and take(*words)  # type: ignore[arg-type]
 
     monkeypatch.setattr(turns, "take", take_one)
-    heard = await chat.hears("status\nstatus\nstatus")
+    heard = await chat.hears("jobs\njobs\njobs")
     assert len(heard) == 2
     assert heard[1].endswith("\nSo the 2 other commands of this message were not done.")
 

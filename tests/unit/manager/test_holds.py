@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from managerkit import NOW, PlayedManager
+from storekit import QuickStore
 
 from kestrelctl.core.model.job.hold import Hold
 from kestrelctl.core.model.job.program import Program
@@ -22,9 +23,9 @@ ROOT = "root@users.pool/1"
 
 
 @pytest.fixture
-async def manager(tmp_path: Path) -> PlayedManager:
+async def manager(tmp_path: Path, quick_store: QuickStore) -> PlayedManager:
     """Jobs 1 to 4 of two tasks are ada's, job 5 is bob's."""
-    manager = PlayedManager(tmp_path)
+    manager = PlayedManager(tmp_path, store=quick_store)
     for whom in (ADA, ADA, ADA, ADA, BOB):
         await manager.ask(
             whom, rq.SubmitJob(spec=JobSpec(program=Program(argv=("true",)), name="n", count=2))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from managerkit import PlayedManager
+from storekit import QuickStore
 
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
@@ -258,8 +259,8 @@ async def test_single_tasks_are_cancelled_of_one_job_alone(manager: PlayedManage
         assert refused.code == code
 
 
-async def test_details_of_a_job_are_its_owners(tmp_path: Path) -> None:
-    manager = PlayedManager(tmp_path, share_jobs=True)
+async def test_details_of_a_job_are_its_owners(tmp_path: Path, quick_store: QuickStore) -> None:
+    manager = PlayedManager(tmp_path, store=quick_store, share_jobs=True)
     spec = JobSpec(
         program=Program(
             argv=("true",), env={"TOKEN": "x"}, cleanup=("rm", "y"), time_limit_seconds=9.0
@@ -285,8 +286,9 @@ async def test_details_of_a_job_are_its_owners(tmp_path: Path) -> None:
 
 
 async def test_details_that_no_answer_can_hold_are_left_out(
-    manager: PlayedManager, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, quick_store: QuickStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    manager = PlayedManager(tmp_path, store=quick_store)
     await asked(
         manager,
         rq.SubmitJob(spec=JobSpec(program=Program(argv=("true",), env={"LONG": "x" * 5000}))),

@@ -5,20 +5,23 @@ Each request of the protocol is in the table, so a new one must decide.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, get_args
 
 import pytest
 from managerkit import NOW, PlayedManager
+from storekit import QuickStore
 
-from kestrelctl.core.membership.worker_group import WorkerGroup
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.worker.ad import AssetChange, WorkerAd
+from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.errors import UsageError
 from kestrelctl.manager.access import Access
 from kestrelctl.manager.options import ManagerOptions
@@ -28,6 +31,7 @@ from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.answers import Overview
+from kestrelctl.protocol.channels import OpenChannels, WriteToTask
 from kestrelctl.protocol.commands import ListCommands, RunAtWorkers
 from kestrelctl.protocol.properties import ListProperties
 from kestrelctl.protocol.requests import (
@@ -120,6 +124,8 @@ TABLE: list[tuple[rq.Request, str, str, str]] = [
     (rq.DrawGraph(jobs="2"), ALL, REFUSED, ALL),
     (rq.TellStory(job="1"), ALL, REFUSED, ALL),
     (rq.TellStory(job="1", task_ids=[0]), ALL, REFUSED, ALL),
+    (OpenChannels(job="1"), ALL, REFUSED, ALL),
+    (WriteToTask(job="1", task_id=0, attempt=0, data=b"x"), ALL, REFUSED, ALL),
     (rq.PoolOverview(), ALL, SUMMARY, ALL),
     (rq.ListJobs(used=True), ALL, SUMMARY, ALL),
     (rq.UserUsage(since=0.0), ALL, ALL, ALL),
@@ -172,6 +178,19 @@ def start(tmp_path: Path) -> Open:
     return lambda **options: PlayedManager(tmp_path, **options)
 
 
+@pytest.fixture
+def start_with_history(tmp_path: Path) -> Iterator[Open]:
+    """Each with a whole store of its own."""
+    with ExitStack() as stores:
+
+        def opened() -> PlayedManager:
+            store = QuickStore(Path(mkdtemp(dir=tmp_path)))
+            stores.callback(store.close)
+            return PlayedManager(tmp_path, store=store)
+
+        yield opened
+
+
 async def at_work(manager: PlayedManager) -> PlayedManager:
     """Job 1 has failed, with output; job 2 waits. Nobody's tag is the owner's."""
     hello = workers.Hello(
@@ -211,10 +230,10 @@ def test_every_request_is_in_the_table() -> None:
 
 @pytest.mark.parametrize(("request_", "owner", "other", "admin"), ROWS)
 async def test_who_gets_what(
-    start: Open, request_: rq.Request, owner: str, other: str, admin: str
+    start_with_history: Open, request_: rq.Request, owner: str, other: str, admin: str
 ) -> None:
     for who, expected in ((OTHER, other), (ADMIN, admin), (OWNER, owner)):
-        manager = await at_work(start())
+        manager = await at_work(start_with_history())
         payload = await manager.ask(who, request_)
         assert is_refused(payload) == (expected == REFUSED), (who, payload)
         if who == OTHER:
@@ -305,9 +324,9 @@ async def test_a_glance_shows_others_no_jobs_that_have_ended(start: Open) -> Non
         assert [job.job_id for job in glance.ended] == sees
 
 
-async def test_metrics_know_owners_and_counts_but_no_jobs(start: Open) -> None:
+async def test_metrics_know_owners_and_counts_but_no_jobs(start_with_history: Open) -> None:
     """Their page asks for no password."""
-    manager = await at_work(start())
+    manager = await at_work(start_with_history())
     service = manager.service
     numbers = ManagerProcessNumbers(
         connected=True,
@@ -343,9 +362,11 @@ async def test_anothers_key_tells_nothing(start: Open) -> None:
     assert (answer.job_id, answer.repeated) == (3, False)
 
 
-async def test_an_answer_goes_to_whoever_asked_whatever_its_id_says(start: Open) -> None:
+async def test_an_answer_goes_to_whoever_asked_whatever_its_id_says(
+    start_with_history: Open,
+) -> None:
     """Ids of requests are the askers' own: the same one of two users mixes nothing up."""
-    manager = await at_work(start())
+    manager = await at_work(start_with_history())
     for who, request in (
         (OWNER, rq.Logs(id="1", job="1", task_id=0)),
         (OTHER, rq.Logs(id="1", job="1", task_id=0)),

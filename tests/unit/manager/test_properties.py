@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from managerkit import PlayedManager, settled
 
-from kestrelctl.core.membership.worker_group import WorkerGroup
 from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.core.properties.reading import PropertyValue
 from kestrelctl.core.properties.summary import PropertySummary
 from kestrelctl.protocol import codec, workers

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from managerkit import NOW, PlayedManager, settled
 from store_samples import done, failed, job
+from storekit import QuickStore
 
-from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.cli.manager.commands import parse_keep_number, parse_keep_time
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
@@ -19,14 +19,13 @@ from kestrelctl.manager.retention import LEAST_SECONDS, MOST_AT_ONCE, Retention
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq
-from kestrelctl.store import sqlite, writing
-from kestrelctl.store.sqlite import SqliteStore
+from kestrelctl.store import writing
 
 ADA = "ada@users.pool/1"
 DAY = 86_400.0
 
 
-async def ended(store: MemoryStore, job_id: int, days_ago: float, **fields: object) -> None:
+async def ended(store: QuickStore, job_id: int, days_ago: float, **fields: object) -> None:
     owner = {
         "owner": "ada@users.pool",
         "spec": JobSpec(program=Program(argv=("x",))),
@@ -40,11 +39,12 @@ def kept(manager: PlayedManager) -> list[int]:
     return manager.store.job_ids()
 
 
-async def test_jobs_go_when_they_have_been_kept_for_long_enough(tmp_path: Path) -> None:
-    store = MemoryStore()
+async def test_jobs_go_when_they_have_been_kept_for_long_enough(
+    tmp_path: Path, quick_store: QuickStore
+) -> None:
     for job_id, days_ago in ((1, 91.0), (2, 89.0), (3, 200.0), (4, 0.0)):
-        await ended(store, job_id, days_ago)
-    manager = PlayedManager(tmp_path, store=store)
+        await ended(quick_store, job_id, days_ago)
+    manager = PlayedManager(tmp_path, store=quick_store)
     await manager.ask(ADA, rq.SubmitJob(spec=JobSpec(program=Program(argv=("x",)))))
     retention = Retention(manager.service, 90 * DAY, None)
     assert retention.look()
@@ -58,30 +58,31 @@ async def test_jobs_go_when_they_have_been_kept_for_long_enough(tmp_path: Path) 
     assert kept(manager) == [4, 5]
 
 
-async def test_of_too_many_jobs_those_go_that_ended_first(tmp_path: Path) -> None:
-    store = MemoryStore()
+async def test_of_too_many_jobs_those_go_that_ended_first(
+    tmp_path: Path, quick_store: QuickStore
+) -> None:
     for job_id in range(1, 8):
-        await ended(store, job_id, float(job_id))
-    manager = PlayedManager(tmp_path, store=store)
+        await ended(quick_store, job_id, float(job_id))
+    manager = PlayedManager(tmp_path, store=quick_store)
     Retention(manager.service, None, 3).look()
     await settled()
     assert kept(manager) == [1, 2, 3]
 
 
-async def test_nothing_goes_if_all_is_to_be_kept(tmp_path: Path) -> None:
-    store = MemoryStore()
-    await ended(store, 1, 10_000.0)
-    manager = PlayedManager(tmp_path, store=store)
+async def test_nothing_goes_if_all_is_to_be_kept(tmp_path: Path, quick_store: QuickStore) -> None:
+    await ended(quick_store, 1, 10_000.0)
+    manager = PlayedManager(tmp_path, store=quick_store)
     assert not Retention(manager.service, None, None).look()
     await settled()
     assert kept(manager) == [1]
 
 
-async def test_whoever_waits_for_a_job_has_a_minute_to_learn_how_it_ended(tmp_path: Path) -> None:
-    store = MemoryStore()
+async def test_whoever_waits_for_a_job_has_a_minute_to_learn_how_it_ended(
+    tmp_path: Path, quick_store: QuickStore
+) -> None:
     for job_id in (1, 2, 3):
-        await ended(store, job_id, (LEAST_SECONDS - job_id) / DAY)
-    manager = PlayedManager(tmp_path, store=store)
+        await ended(quick_store, job_id, (LEAST_SECONDS - job_id) / DAY)
+    manager = PlayedManager(tmp_path, store=quick_store)
     retention = Retention(manager.service, 1e-9, 1)
     retention.look()
     await settled()
@@ -93,23 +94,21 @@ async def test_whoever_waits_for_a_job_has_a_minute_to_learn_how_it_ended(tmp_pa
 
 
 async def test_a_job_whose_owner_is_still_to_be_told_stays_and_keeps_no_other(
-    tmp_path: Path,
+    tmp_path: Path, quick_store: QuickStore
 ) -> None:
-    store = MemoryStore()
-    await ended(store, 1, 300.0, untold=True)
-    await ended(store, 2, 200.0)
-    await ended(store, 3, 1.0)
-    manager = PlayedManager(tmp_path, store=store)
+    await ended(quick_store, 1, 300.0, untold=True)
+    await ended(quick_store, 2, 200.0)
+    await ended(quick_store, 3, 1.0)
+    manager = PlayedManager(tmp_path, store=quick_store)
     Retention(manager.service, 90 * DAY, None).look()
     await settled()
     assert kept(manager) == [1, 3]
 
 
-async def test_they_go_in_small_pieces(tmp_path: Path) -> None:
-    store = MemoryStore()
+async def test_they_go_in_small_pieces(tmp_path: Path, quick_store: QuickStore) -> None:
     for job_id in range(1, 2 * MOST_AT_ONCE + 8):
-        await ended(store, job_id, 100.0)
-    manager = PlayedManager(tmp_path, store=store)
+        await ended(quick_store, job_id, 100.0)
+    manager = PlayedManager(tmp_path, store=quick_store)
     retention = Retention(manager.service, 90 * DAY, None)
     left = []
     while retention.look():
@@ -118,24 +117,24 @@ async def test_they_go_in_small_pieces(tmp_path: Path) -> None:
     assert left == [MOST_AT_ONCE + 7, 7, 0]
 
 
-async def test_a_manager_that_is_always_started_anew_forgets_as_many(tmp_path: Path) -> None:
+async def test_a_manager_that_is_always_started_anew_forgets_as_many(
+    tmp_path: Path, quick_store: QuickStore
+) -> None:
     """Nothing has to come to its time while one manager lives."""
-    store = MemoryStore()
     for job_id in range(1, 4):
-        await ended(store, job_id, 89.0 + job_id)
+        await ended(quick_store, job_id, 89.0 + job_id)
     for _ in range(2):
-        manager = PlayedManager(tmp_path, store=store)
+        manager = PlayedManager(tmp_path, store=quick_store)
         run = asyncio.ensure_future(Retention(manager.service, 90 * DAY, None).run())
         await settled()
         run.cancel()
     assert kept(manager) == [1]
 
 
-async def test_a_job_that_was_brought_back_stays(tmp_path: Path) -> None:
-    store = MemoryStore()
-    await ended(store, 1, 100.0, state="failed")
-    await store.commit([failed(0, 1)])
-    manager = PlayedManager(tmp_path, store=store)
+async def test_a_job_that_was_brought_back_stays(tmp_path: Path, quick_store: QuickStore) -> None:
+    await ended(quick_store, 1, 100.0, state="failed")
+    await quick_store.commit([failed(0, 1)])
+    manager = PlayedManager(tmp_path, store=quick_store)
     answer = codec.answers.decode(await manager.ask(ADA, rq.RetryJobs(jobs="1")))
     assert isinstance(answer, an.Changed)
     Retention(manager.service, 90 * DAY, 0).look()
@@ -143,10 +142,11 @@ async def test_a_job_that_was_brought_back_stays(tmp_path: Path) -> None:
     assert kept(manager) == [1]
 
 
-async def test_who_asks_for_a_forgotten_job_is_told_so(tmp_path: Path) -> None:
-    store = MemoryStore()
-    await ended(store, 1, 100.0)
-    manager = PlayedManager(tmp_path, store=store)
+async def test_who_asks_for_a_forgotten_job_is_told_so(
+    tmp_path: Path, quick_store: QuickStore
+) -> None:
+    await ended(quick_store, 1, 100.0)
+    manager = PlayedManager(tmp_path, store=quick_store)
     Retention(manager.service, 90 * DAY, None).look()
     await settled()
     answer = codec.answers.decode(await manager.ask(ADA, rq.ListJobs(jobs="1")))
@@ -159,19 +159,15 @@ async def test_who_asks_for_a_forgotten_job_is_told_so(tmp_path: Path) -> None:
 
 
 async def test_rows_of_forgotten_jobs_go_though_nothing_else_happens(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, quick_store: QuickStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each look deletes some; the room that they took is used again."""
-    monkeypatch.setattr(sqlite, "SYNCHRONOUS", "OFF")
     monkeypatch.setattr(writing, "FORGET_ROWS", 500)
-    store = SqliteStore(tmp_path / "store")
-    store.open()
     for job_id in (1, 2):
         record = job(job_id, state="done", ended_at=NOW - 100 * DAY)
-        await store.commit([record, *(done(index, job_id) for index in range(2000))])
-    size = store.statistics().bytes_on_disk
-    store.close()
-    manager = PlayedManager(tmp_path, store=store)  # type: ignore[arg-type]
+        await quick_store.commit([record, *(done(index, job_id) for index in range(2000))])
+    size = quick_store.statistics().bytes_on_disk
+    manager = PlayedManager(tmp_path, store=quick_store)
     retention = Retention(manager.service, 90 * DAY, None)
     looks = 0
     while retention.look():
@@ -179,29 +175,26 @@ async def test_rows_of_forgotten_jobs_go_though_nothing_else_happens(
         while not manager.service.commits.idle:
             await asyncio.sleep(0)
     assert 8 <= looks <= 12
-    assert not store.has_forgotten()
-    assert store.statistics().free_bytes > 0
+    assert not quick_store.has_forgotten()
+    assert quick_store.statistics().free_bytes > 0
     rows = [done(index, 3) for index in range(2000)]
-    await store.commit([job(3, spec=JobSpec(program=Program(argv=("x",)), count=2000)), *rows])
-    store._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    assert store.statistics().bytes_on_disk < 1.2 * size
+    await quick_store.commit(
+        [job(3, spec=JobSpec(program=Program(argv=("x",)), count=2000)), *rows]
+    )
+    quick_store._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert quick_store.statistics().bytes_on_disk < 1.2 * size
     await manager.service.close()
-    store.close()
 
 
 async def test_a_slice_ends_in_time_however_slow_the_disk_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, quick_store: QuickStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "SYNCHRONOUS", "OFF")
     monkeypatch.setattr(writing, "FORGET_SECONDS", 0.0)
-    store = SqliteStore(tmp_path / "store")
-    store.open()
     rows = (done(index, 1) for index in range(2000))
-    await store.commit([job(1, state="done", ended_at=1.0), *rows])
-    await store.commit([writing.JobForgotten(1)])
-    [left] = store._reader.execute("SELECT count(*) FROM tasks").fetchone()
+    await quick_store.commit([job(1, state="done", ended_at=1.0), *rows])
+    await quick_store.commit([writing.JobForgotten(1)])
+    [left] = quick_store._reader.execute("SELECT count(*) FROM tasks").fetchone()
     assert left == 2000 - writing.FORGET_SLICE_ROWS
-    store.close()
 
 
 def test_the_defaults_are_those_of_the_documents() -> None:

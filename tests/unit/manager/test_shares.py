@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from managerkit import NOW, PlayedManager
 from store_samples import job, result
+from storekit import QuickStore
 
-from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core.jobs.queued_bytes import encoded_bytes
 from kestrelctl.core.jobs.stored_bytes import hour_of
 from kestrelctl.core.model.job.program import Program
@@ -181,15 +181,17 @@ async def test_lists_come_page_by_page(
     assert seen == ["ada@users.pool", "bob@users.pool", "carl@users.pool"]
 
 
-async def test_users_and_admins_see_what_is_stored_and_the_limit(tmp_path: Path) -> None:
-    store = MemoryStore(lambda: NOW)
+async def test_users_and_admins_see_what_is_stored_and_the_limit(
+    tmp_path: Path, quick_store: QuickStore
+) -> None:
+    quick_store.at = NOW
     for job_id, owner in enumerate(("ada", "bob"), start=1):
         row = TaskRecord(job_id, 0, TaskState.DONE, 0, 0, "w1", result(0, job_id))
         record = job(job_id, owner=f"{owner}@users.pool", state="done", ended_at=NOW)
         hour = hour_of(NOW)
         sums = [StoredRecord(f"{owner}@users.pool", hour - n, 5 * job_id) for n in range(2)]
-        await store.commit([record, row, *sums])
-    manager = PlayedManager(tmp_path, store=store, max_stored_bytes=70)
+        await quick_store.commit([record, row, *sums])
+    manager = PlayedManager(tmp_path, store=quick_store, max_stored_bytes=70)
     await said(manager, ROOT, rq.ChangeGroup(name="physics"))
     for name in ("ada", "bob"):
         await said(manager, ROOT, rq.ChangeUser(user=f"{name}@users.pool", group="physics"))
@@ -208,8 +210,10 @@ async def test_users_and_admins_see_what_is_stored_and_the_limit(tmp_path: Path)
     assert await used(ROOT, by="group") == [(30, None)]
 
 
-async def test_it_is_shown_how_large_the_jobs_of_each_are_and_may_be(tmp_path: Path) -> None:
-    manager = PlayedManager(tmp_path, max_queued_bytes=1_000)
+async def test_it_is_shown_how_large_the_jobs_of_each_are_and_may_be(
+    tmp_path: Path, quick_store: QuickStore
+) -> None:
+    manager = PlayedManager(tmp_path, store=quick_store, max_queued_bytes=1_000)
     await said(manager, ROOT, rq.ChangeGroup(name="physics"))
     for name in ("ada", "bob"):
         await said(manager, ROOT, rq.ChangeUser(user=f"{name}@users.pool", group="physics"))
@@ -242,14 +246,16 @@ async def test_a_job_that_is_too_large_is_refused_with_a_cause(tmp_path: Path) -
     assert (refused.code, bool(refused.cause), bool(refused.hint)) == ("over-quota", True, True)
 
 
-async def test_what_groups_have_used_is_the_sum_of_their_present_members(tmp_path: Path) -> None:
-    store = MemoryStore(lambda: NOW)
+async def test_what_groups_have_used_is_the_sum_of_their_present_members(
+    tmp_path: Path, quick_store: QuickStore
+) -> None:
+    quick_store.at = NOW
     for job_id, owner in enumerate(("ada", "bob", "carl"), start=1):
         took = result(0, job_id, started_at=NOW - 9.0, wall_seconds=5.0)
         row = TaskRecord(job_id, 0, TaskState.DONE, 0, 0, "w1", took)
         record = job(job_id, owner=f"{owner}@users.pool", state="done", ended_at=NOW)
-        await store.commit([record, row])
-    manager = PlayedManager(tmp_path, store=store)
+        await quick_store.commit([record, row])
+    manager = PlayedManager(tmp_path, store=quick_store)
     await said(manager, ROOT, rq.ChangeGroup(name="physics"))
     for name in ("ada", "bob"):
         await said(manager, ROOT, rq.ChangeUser(user=f"{name}@users.pool", group="physics"))

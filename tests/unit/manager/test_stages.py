@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from jobkit import job_spec
 from managerkit import NOW, PlayedManager
+from storekit import QuickStore
 
 from kestrelctl.core.model.job.stage import Stage, StageRun
 from kestrelctl.core.model.result import Outcome, Result
@@ -25,8 +26,8 @@ STAGES = (
 
 
 @pytest.fixture
-async def manager(tmp_path: Path) -> PlayedManager:
-    found = PlayedManager(tmp_path)
+async def manager(tmp_path: Path, quick_store: QuickStore) -> PlayedManager:
+    found = PlayedManager(tmp_path, store=quick_store)
     ad = WorkerAd(assets={"cpus": 2.0}, tags=("stages",))
     await found.work(
         WORKER, workers.Hello(version=workers.VERSION, incarnation="one", greeting=1, ad=ad)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from managerkit import NOW, PlayedManager
+from storekit import QuickStore
 
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
@@ -24,8 +25,8 @@ ITEMS = ("alpha.csv", "beta.csv", "gamma.csv")
 
 
 @pytest.fixture
-async def manager(tmp_path: Path) -> PlayedManager:
-    return PlayedManager(tmp_path)
+async def manager(tmp_path: Path, quick_store: QuickStore) -> PlayedManager:
+    return PlayedManager(tmp_path, store=quick_store)
 
 
 async def submit(manager: PlayedManager, spec: JobSpec) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from managerkit import NOW, PlayedManager
 from store_samples import job, result
+from storekit import QuickStore
 
-from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import TaskState
@@ -23,12 +23,10 @@ ADA, ROOT, W1 = "ada@users.pool/1", "root@users.pool/1", "w1@workers.pool/1"
 
 
 @pytest.fixture
-async def manager(tmp_path: Path) -> PlayedManager:
+async def manager(tmp_path: Path, quick_store: QuickStore) -> PlayedManager:
     """Ada's job 1 has ended an hour ago, with two tasks; Bob's job 2 two days ago, with one."""
-    days = [NOW]
-    store = MemoryStore(lambda: days[0])
     for job_id, owner, tasks, ago in ((1, "ada", 2, 3600.0), (2, "bob", 1, 2 * 86400.0)):
-        days[0] = NOW - ago
+        quick_store.at = NOW - ago
         at = NOW - ago - 10.0
         took = {"started_at": at + 1, "wall_seconds": 5.0, "peak_bytes": 7}
         rows = [
@@ -37,8 +35,8 @@ async def manager(tmp_path: Path) -> PlayedManager:
         ]
         who = f"{owner}@users.pool"
         record = job(job_id, owner=who, submitted_at=at, state="done", ended_at=NOW - ago)
-        await store.commit([record, *rows])
-    return PlayedManager(tmp_path, store=store)
+        await quick_store.commit([record, *rows])
+    return PlayedManager(tmp_path, store=quick_store)
 
 
 async def users(manager: PlayedManager, whom: str, **asked: object) -> dict[str, float]:
@@ -108,13 +106,15 @@ async def test_info_has_percentiles(manager: PlayedManager) -> None:
     assert (view.spread_tasks, view.sampled) == (2, False)
 
 
-async def test_memory_that_nobody_knows_is_told_as_unknown(tmp_path: Path) -> None:
-    store = MemoryStore(lambda: NOW)
+async def test_memory_that_nobody_knows_is_told_as_unknown(
+    tmp_path: Path, quick_store: QuickStore
+) -> None:
+    quick_store.at = NOW
     took = {"started_at": NOW - 9.0, "wall_seconds": 5.0}
     row = TaskRecord(1, 0, TaskState.DONE, 0, 0, "w1", result(0, 1, **took))
     ended = job(1, owner="ada@users.pool", submitted_at=NOW - 10.0, state="done", ended_at=NOW)
-    await store.commit([ended, row])
-    manager = PlayedManager(tmp_path, store=store)
+    await quick_store.commit([ended, row])
+    manager = PlayedManager(tmp_path, store=quick_store)
     [view] = await jobs(manager, ADA, jobs="1", details=True)
     assert (view.attempts, view.peak_bytes, view.memory_byte_seconds) == (1, None, None)
     assert "peak_bytes" not in view.spread
@@ -128,9 +128,9 @@ async def test_memory_that_nobody_knows_is_told_as_unknown(tmp_path: Path) -> No
     assert (used.users[0].peak_bytes, used.users[0].memory_byte_seconds) == (None, None)
 
 
-async def at_work(directory: Path) -> tuple[PlayedManager, int]:
+async def at_work(directory: Path, store: QuickStore) -> tuple[PlayedManager, int]:
     """Ada's job 1 runs at w1, which has said what its task uses."""
-    manager = PlayedManager(directory)
+    manager = PlayedManager(directory, store=store)
     await manager.work(W1, workers.Hello(version=workers.VERSION, incarnation="x", ad=WorkerAd()))
     await manager.ask(ADA, rq.SubmitJob(spec=JobSpec(program=Program(argv=("x",)), first=5)))
     runs = [codec.to_worker.decode(text) for to, text in manager.sent if to == W1]
@@ -143,9 +143,9 @@ async def at_work(directory: Path) -> tuple[PlayedManager, int]:
 
 
 async def test_what_a_running_task_uses_is_shown_with_its_job_itself_and_its_worker(
-    tmp_path: Path,
+    tmp_path: Path, quick_store: QuickStore
 ) -> None:
-    manager, _ = await at_work(tmp_path)
+    manager, _ = await at_work(tmp_path, quick_store)
     [view] = await jobs(manager, ADA, jobs="1", details=True)
     use = an.RunningUse(
         tasks=1, wall_seconds=399.0, cpu_seconds=100.0, memory_bytes=1 << 20, since=NOW + 400.0
@@ -166,9 +166,11 @@ async def test_what_a_running_task_uses_is_shown_with_its_job_itself_and_its_wor
     assert found.workers[0].runs == []
 
 
-async def test_after_a_restart_it_is_unknown_until_the_worker_speaks(tmp_path: Path) -> None:
-    manager, number = await at_work(tmp_path)
-    again = PlayedManager(tmp_path, store=manager.store)
+async def test_after_a_restart_it_is_unknown_until_the_worker_speaks(
+    tmp_path: Path, quick_store: QuickStore
+) -> None:
+    manager, number = await at_work(tmp_path, quick_store)
+    again = PlayedManager(tmp_path, store=quick_store)
     hello = workers.Hello(
         version=workers.VERSION,
         incarnation="x",

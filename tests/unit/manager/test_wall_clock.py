@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from jobkit import job_spec
 from managerkit import NOW, PlayedManager
+from storekit import QuickStore
 
-from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl import clock
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
@@ -28,8 +28,8 @@ EITHER_WAY = pytest.mark.parametrize("ahead_seconds", [TEN_DAYS, -TEN_DAYS])
 
 
 @pytest.fixture
-async def manager(tmp_path: Path) -> PlayedManager:
-    return PlayedManager(tmp_path)
+async def manager(tmp_path: Path, quick_store: QuickStore) -> PlayedManager:
+    return PlayedManager(tmp_path, store=quick_store)
 
 
 def clock_is_set(manager: PlayedManager, ahead_seconds: float) -> None:
@@ -84,17 +84,17 @@ async def test_a_deadline_is_kept_by_the_clock_as_it_is_set_now(manager: PlayedM
     assert (view.state, view.stopped_by) == ("cancelled", "deadline")
 
 
-async def test_what_an_earlier_process_has_dated_is_shown_as_it_was_dated(tmp_path: Path) -> None:
-    store = MemoryStore()
+async def test_what_an_earlier_process_has_dated_is_shown_as_it_was_dated(
+    tmp_path: Path, quick_store: QuickStore
+) -> None:
     old = JobRecord(
         job_id=1,
         owner="ada@users.pool",
         spec=JobSpec(program=Program(argv=("x",))),
         submitted_at=NOW - 9.0,
     )
-    with pytest.raises(StopIteration):
-        store.commit([old]).send(None)
-    manager = PlayedManager(tmp_path, store=store)
+    await quick_store.commit([old])
+    manager = PlayedManager(tmp_path, store=quick_store)
     clock_is_set(manager, TEN_DAYS)
     [view] = await jobs(manager)
     assert view.submitted_at == NOW - 9.0

@@ -233,8 +233,8 @@ def test_what_is_rare_is_there_before_it_happens() -> None:
 
 
 def test_a_session_knows_when_the_certificate_of_its_server_ends() -> None:
-    stream = MagicMock()
-    session = XmppSession(stream, MagicMock(), "xmpp.example.org", 5222, tls=True, ca_file=None)
+    session = XmppSession(MagicMock(), MagicMock(), "xmpp.example.org", 5222, ca_file=None)
+    session._stream = stream = MagicMock()
     stream.transport.get_extra_info.side_effect = {
         "peercert": {"notAfter": "Jan  5 09:34:43 2030 GMT"}
     }.get
@@ -243,8 +243,9 @@ def test_a_session_knows_when_the_certificate_of_its_server_ends() -> None:
 
 @pytest.mark.parametrize("certificate", [None, {}])
 def test_without_tls_there_is_no_certificate(certificate: dict[str, str] | None) -> None:
-    stream = MagicMock()
-    session = XmppSession(stream, MagicMock(), "xmpp.example.org", 5222, tls=True, ca_file=None)
+    session = XmppSession(MagicMock(), MagicMock(), "xmpp.example.org", 5222, ca_file=None)
+    assert session.certificate() is None
+    session._stream = stream = MagicMock()
     stream.transport.get_extra_info.return_value = certificate
     assert session.certificate() is None
     stream.transport = None

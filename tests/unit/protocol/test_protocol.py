@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from kestrelctl.core.model.result import Result
 from kestrelctl.protocol import (
     answers,
+    channels,
     codec,
     commands,
     pools,
@@ -32,11 +33,16 @@ DIRECTIONS = {
         | workers.EnvironmentsHere
         | properties.PropertiesHere
         | commands.CommandsHere
-        | commands.CommandDone,
+        | commands.CommandDone
+        | channels.FromTask,
     ),
     "Pool to worker": (
         codec.to_worker,
-        workers.ToWorker | workers.ToHost | commands.RunCommand | commands.ReadProperties,
+        workers.ToWorker
+        | workers.ToHost
+        | commands.RunCommand
+        | commands.ReadProperties
+        | channels.ToTask,
     ),
     "Simple worker to pool": (codec.from_worker, profile.FromProfileWorker),
     "Pool to simple worker": (codec.to_profile_worker, profile.ToProfileWorker),

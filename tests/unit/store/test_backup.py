@@ -84,7 +84,7 @@ class TestBackUp:
         store.close()
         restore(file, data_dir, aside)
         found = store.open()
-        assert (found.flock_rules, found.flock_peers) == ([FULL_RULE], [peer])
+        assert (found.settings, found.flock_peers) == ([FULL_RULE], [peer])
 
     async def test_it_is_one_private_file(self, store: SqliteStore, file: Path) -> None:
         await one_job_then_a_copy(store, file)

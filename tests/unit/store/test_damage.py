@@ -154,26 +154,22 @@ def test_a_damaged_spec_does_not_keep_a_store_from_its_next_version(
         "ALTER TABLE jobs DROP COLUMN unmailed",
         "ALTER TABLE jobs DROP COLUMN untold",
         "ALTER TABLE tasks DROP COLUMN retried_after",
-        "DROP TABLE policies",
+        "DROP TABLE settings",
         "DROP INDEX jobs_ended",
         "DROP TABLE usage",
         *(f"ALTER TABLE jobs DROP COLUMN {name}" for name in USED_COLUMNS),
         "ALTER TABLE tasks DROP COLUMN memory_step",
         "ALTER TABLE tasks DROP COLUMN least_seconds",
         "ALTER TABLE jobs DROP COLUMN stopped_by",
-        "DROP TABLE tokens",
         "DROP TABLE users",
         "DROP TABLE stored",
-        "DROP TABLE flock_rules",
         "DROP TABLE flock_peers",
         "DROP TABLE member_events",
         "DROP TABLE members",
-        "DROP TABLE worker_groups",
         "DROP TABLE handler_lines",
         "DROP TABLE triggers_fired",
         "DROP TABLE trigger_courses",
         "DROP TABLE trigger_moments",
-        "DROP TABLE user_groups",
         "ALTER TABLE jobs DROP COLUMN hold",
         "ALTER TABLE tasks DROP COLUMN output_files",
         "ALTER TABLE tasks DROP COLUMN outputs",
@@ -196,38 +192,45 @@ def test_a_damaged_spec_does_not_keep_a_store_from_its_next_version(
     store.close()
 
 
-def test_damaged_tokens_are_left_out(data_dir: Path) -> None:
-    damage(data_dir, "INSERT INTO tokens VALUES ('matlab', 'x'), ('seats', 2)")
+@pytest.mark.parametrize(
+    "value", ["x'00'", "7", """'{"name":"matlab","total":"x"}'""", """'{"name":"idl","total":2}'"""]
+)
+def test_a_damaged_setting_is_left_out(
+    data_dir: Path, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = """('asset', 'seats', '', '{"name":"seats","total":2}')"""
+    damage(data_dir, f"INSERT INTO settings VALUES ('asset', 'matlab', '', {value}), {whole}")
     store = SqliteStore(data_dir)
-    assert store.open().tokens == [TokenRecord("seats", 2)]
+    assert store.open().settings == [TokenRecord("seats", 2)]
+    assert "the pool's matlab cannot be read, and counts as not set" in caplog.text
     store.close()
 
 
 @pytest.mark.parametrize(
     "row",
     [
-        "('eve', 'lend', x'00')",
-        "('eve', 'lend', '{\"name\": \"eve\"}')",
-        "('eve', 'lend', 7)",
-        '(\'eve\', \'lend\', \'{"name": "bob", "direction": "lend", "action": "allow"}\')',
-        '(\'eve\', \'lend\', \'{"name": "eve", "direction": "borrow", "action": "allow"}\')',
-        '(\'eve\', x\'ff\', \'{"name": "eve", "direction": "borrow", "action": "deny"}\')',
+        "'eve', 'lend', x'00'",
+        "'eve', 'lend', '{\"name\": \"eve\"}'",
+        "'eve', 'lend', 7",
+        '\'eve\', \'lend\', \'{"name": "bob", "direction": "lend", "action": "allow"}\'',
+        '\'eve\', \'lend\', \'{"name": "eve", "direction": "borrow", "action": "allow"}\'',
+        '\'eve\', x\'ff\', \'{"name": "eve", "direction": "borrow", "action": "deny"}\'',
     ],
 )
 def test_in_place_of_a_damaged_rule_of_the_flock_all_is_denied(data_dir: Path, row: str) -> None:
     """It may have been the one that kept somebody away."""
-    damage(data_dir, f"INSERT INTO flock_rules VALUES {row}")
+    damage(data_dir, f"INSERT INTO settings VALUES ('flock rule', {row})")
     store = SqliteStore(data_dir)
     closed = FlockRule(name="eve", direction="lend", action="deny", order=0)
-    assert store.open().flock_rules == [closed]
+    assert store.open().settings == [closed]
     store.close()
 
 
 def test_a_damaged_rule_to_borrow_denies_to_borrow(data_dir: Path) -> None:
-    damage(data_dir, "INSERT INTO flock_rules VALUES ('eve', 'borrow', x'00')")
+    damage(data_dir, "INSERT INTO settings VALUES ('flock rule', 'eve', 'borrow', x'00')")
     store = SqliteStore(data_dir)
     closed = FlockRule(name="eve", direction="borrow", action="deny", order=0)
-    assert store.open().flock_rules == [closed]
+    assert store.open().settings == [closed]
     store.close()
 
 
@@ -379,12 +382,4 @@ def test_damaged_sums_of_what_is_stored_count_as_nothing(data_dir: Path) -> None
     damage(data_dir, *(put.format(*row.split(", ")) for row in rows))
     store = SqliteStore(data_dir)
     assert store.open().stored == [StoredRecord("ada", 5, 1)]
-    store.close()
-
-
-def test_a_damaged_group_counts_as_one_that_is_not_there(data_dir: Path) -> None:
-    put = "INSERT INTO user_groups (name, weight, limits) VALUES ('{}', {}, '{{}}')"
-    damage(data_dir, put.format("bio", 0.0), put.format("physics", 3.0))
-    store = SqliteStore(data_dir)
-    assert [group.name for group in store.open().groups] == ["physics"]
     store.close()

@@ -1,37 +1,19 @@
-"""What every store keeps of members and rules: events, who is there, groups of workers, lines."""
+"""What stores keep of members and rules: events, who is there, lines."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
-from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core.membership.event import MembershipEvent
 from kestrelctl.core.membership.event_records import EventsDropped
 from kestrelctl.core.membership.handler_records import HandlerAwaits, HandlerSettled
 from kestrelctl.core.membership.handler_words import ToldEvent
-from kestrelctl.core.membership.worker_group import WorkerGroup, WorkerGroupGone
 from kestrelctl.core.triggers.fired import FiredDropped, TriggerFired
 from kestrelctl.core.triggers.recorded_moment import MomentRecorded, MomentsDropped
-from kestrelctl.store import sqlite
-from kestrelctl.store.port import Store
+from kestrelctl.store.port import CoreStore, Store
 from kestrelctl.store.sqlite import SqliteStore
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def store(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Store]:
-    """An open, empty store of each kind, which does not wait for the disk."""
-    monkeypatch.setattr(sqlite, "SYNCHRONOUS", "OFF")
-    store: Store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "data")
-    store.open()
-    yield store
-    store.close()
 
 
 def event(number: int, kind: str = "join", worker: str = "w1", **more: object) -> MembershipEvent:
@@ -39,49 +21,43 @@ def event(number: int, kind: str = "join", worker: str = "w1", **more: object) -
     return MembershipEvent(number=number, kind=kind, worker=worker, **fields)  # type: ignore[arg-type]
 
 
-async def test_events_come_back_as_they_were(store: Store) -> None:
+async def test_events_come_back_as_they_were(whole: Store) -> None:
     first = event(1, groups=("gpu", "größe"), reason="its session has ended")
     second = event(2, "failed")
-    await store.commit([first, second])
-    store.close()
-    store.open()
-    assert store.member_events(limit=10) == [first, second]
-    assert store.last_member_event() == 2
+    await whole.commit([first, second])
+    whole.close()
+    whole.open()
+    assert whole.member_events(limit=10) == [first, second]
+    assert whole.last_member_event() == 2
 
 
-async def test_pages_begin_after_a_number_and_at_a_moment(store: Store) -> None:
-    await store.commit([event(n, "update") for n in range(1, 8)])
-    assert [e.number for e in store.member_events(after=2, limit=3)] == [3, 4, 5]
-    assert [e.number for e in store.member_events(since=5.5, limit=9)] == [6, 7]
-    assert [e.number for e in store.member_events(after=6, since=5.5, limit=9)] == [7]
-    assert store.member_events(since=99.0, limit=9) == []
+async def test_pages_begin_after_a_number_and_at_a_moment(whole: Store) -> None:
+    await whole.commit([event(n, "update") for n in range(1, 8)])
+    assert [e.number for e in whole.member_events(after=2, limit=3)] == [3, 4, 5]
+    assert [e.number for e in whole.member_events(since=5.5, limit=9)] == [6, 7]
+    assert [e.number for e in whole.member_events(after=6, since=5.5, limit=9)] == [7]
+    assert whole.member_events(since=99.0, limit=9) == []
 
 
-async def test_it_knows_who_has_joined_and_is_not_gone(store: Store) -> None:
+async def test_it_knows_who_has_joined_and_is_not_gone(store: CoreStore) -> None:
     joins = [event(n, worker=f"w{n}") for n in (1, 2, 3)]
     await store.commit([*joins, event(4, "failed", "w1"), event(5, "leave", "w3")])
     await store.commit([event(6, "update", "w1"), event(7, "drain", "w2")])
-    assert store.members() == ["w2"]
+    for _ in range(2):
+        assert (store.members(), store.last_member_event()) == (["w2"], 7)
+        store.close()
+        store.open()
 
 
-async def test_old_events_go_and_the_newest_stays(store: Store) -> None:
-    await store.commit([event(n) for n in range(1, 6)])
-    await store.commit([EventsDropped(3.0, 0)])
-    assert [e.number for e in store.member_events(limit=9)] == [3, 4, 5]
-    await store.commit([EventsDropped(0.0, 3)])
-    assert [e.number for e in store.member_events(limit=9)] == [4, 5]
-    await store.commit([EventsDropped(99.0, 99)])
-    assert [e.number for e in store.member_events(limit=9)] == [5]
-    assert store.members() == ["w1"]
-
-
-async def test_groups_are_kept_until_they_are_gone(store: Store) -> None:
-    gpu = WorkerGroup(name="gpu", tags=("gpu",), names=("h*",), where="Cpus > 2")
-    await store.commit([gpu, WorkerGroup(name="all", names=("*",))])
-    await store.commit([WorkerGroup(name="all", names=("w*",)), WorkerGroupGone("none")])
-    assert store.worker_groups() == [WorkerGroup(name="all", names=("w*",)), gpu]
-    await store.commit([WorkerGroupGone("all")])
-    assert store.worker_groups() == [gpu]
+async def test_old_events_go_and_the_newest_stays(whole: Store) -> None:
+    await whole.commit([event(n) for n in range(1, 6)])
+    await whole.commit([EventsDropped(3.0, 0)])
+    assert [e.number for e in whole.member_events(limit=9)] == [3, 4, 5]
+    await whole.commit([EventsDropped(0.0, 3)])
+    assert [e.number for e in whole.member_events(limit=9)] == [4, 5]
+    await whole.commit([EventsDropped(99.0, 99)])
+    assert [e.number for e in whole.member_events(limit=9)] == [5]
+    assert whole.members() == ["w1"]
 
 
 def waits(number: int, handler: str = "admin") -> HandlerAwaits:
@@ -92,16 +68,16 @@ def waits(number: int, handler: str = "admin") -> HandlerAwaits:
     return HandlerAwaits(handler, number, told)
 
 
-async def test_what_a_handler_is_to_be_told_waits_until_it_was(store: Store) -> None:
-    await store.commit([waits(n) for n in range(1, 6)] + [waits(1, "chat")])
-    await store.commit([HandlerSettled("admin", 2), HandlerSettled("none", 9)])
-    store.close()
-    store.open()
-    assert store.awaited() == {"admin": (3, 5), "chat": (1, 1)}
-    assert store.awaits("admin", limit=2) == [waits(3), waits(4)]
-    assert store.awaits("admin", after=4, limit=9) == [waits(5)]
-    await store.commit([HandlerSettled("admin", 5), HandlerSettled("chat", 1)])
-    assert store.awaited() == {}
+async def test_what_a_handler_is_to_be_told_waits_until_it_was(whole: Store) -> None:
+    await whole.commit([waits(n) for n in range(1, 6)] + [waits(1, "chat")])
+    await whole.commit([HandlerSettled("admin", 2), HandlerSettled("none", 9)])
+    whole.close()
+    whole.open()
+    assert whole.awaited() == {"admin": (3, 5), "chat": (1, 1)}
+    assert whole.awaits("admin", limit=2) == [waits(3), waits(4)]
+    assert whole.awaits("admin", after=4, limit=9) == [waits(5)]
+    await whole.commit([HandlerSettled("admin", 5), HandlerSettled("chat", 1)])
+    assert whole.awaited() == {}
 
 
 async def test_what_cannot_be_read_hides_nothing_behind_it(tmp_path: Path) -> None:
@@ -122,35 +98,35 @@ def fired(number: int, trigger: str = "owner") -> TriggerFired:
     )
 
 
-async def test_it_knows_when_triggers_fired_and_when_each_last_did(store: Store) -> None:
-    await store.commit([fired(1), fired(2, "night"), fired(3), fired(4)])
-    store.close()
-    store.open()
-    assert store.fired(limit=2) == [fired(3), fired(4)]
-    assert store.fired(trigger="night", limit=9) == [fired(2, "night")]
-    assert store.fired(before=3, limit=9) == [fired(1), fired(2, "night")]
-    assert store.first_fired() == fired(1)
-    assert store.trigger_courses() == {"night": (2.0, 1), "owner": (4.0, 3)}
+async def test_it_knows_when_triggers_fired_and_when_each_last_did(whole: Store) -> None:
+    await whole.commit([fired(1), fired(2, "night"), fired(3), fired(4)])
+    whole.close()
+    whole.open()
+    assert whole.fired(limit=2) == [fired(3), fired(4)]
+    assert whole.fired(trigger="night", limit=9) == [fired(2, "night")]
+    assert whole.fired(before=3, limit=9) == [fired(1), fired(2, "night")]
+    assert whole.first_fired() == fired(1)
+    assert whole.trigger_courses() == {"night": (2.0, 1), "owner": (4.0, 3)}
 
 
-async def test_moments_of_the_pool_are_kept_until_they_are_dropped(store: Store) -> None:
+async def test_moments_of_the_pool_are_kept_until_they_are_dropped(whole: Store) -> None:
     moments = [MomentRecorded(n, 10.0 * n, bytes([n])) for n in (1, 2, 3)]
-    await store.commit(list(moments))
-    store.close()
-    store.open()
-    assert store.moments_kept() == [(1, 10.0), (2, 20.0), (3, 30.0)]
-    assert store.moments(after=1, limit=1) == [moments[1]]
-    await store.commit([MomentsDropped(2)])
-    assert store.moments(after=0, limit=9) == [moments[2]]
+    await whole.commit(list(moments))
+    whole.close()
+    whole.open()
+    assert whole.moments_kept() == [(1, 10.0), (2, 20.0), (3, 30.0)]
+    assert whole.moments(after=1, limit=1) == [moments[1]]
+    await whole.commit([MomentsDropped(2)])
+    assert whole.moments(after=0, limit=9) == [moments[2]]
 
 
-async def test_old_firings_go_and_the_newest_and_the_courses_stay(store: Store) -> None:
-    assert store.first_fired() is None
-    await store.commit([fired(1, "night"), *(fired(n) for n in range(2, 6))])
-    await store.commit([FiredDropped(3.0, 0)])
-    assert [each.number for each in store.fired(limit=9)] == [3, 4, 5]
-    await store.commit([FiredDropped(0.0, 3)])
-    assert [each.number for each in store.fired(limit=9)] == [4, 5]
-    await store.commit([FiredDropped(99.0, 99)])
-    assert [each.number for each in store.fired(limit=9)] == [5]
-    assert store.trigger_courses() == {"night": (1.0, 1), "owner": (5.0, 4)}
+async def test_old_firings_go_and_the_newest_and_the_courses_stay(whole: Store) -> None:
+    assert whole.first_fired() is None
+    await whole.commit([fired(1, "night"), *(fired(n) for n in range(2, 6))])
+    await whole.commit([FiredDropped(3.0, 0)])
+    assert [each.number for each in whole.fired(limit=9)] == [3, 4, 5]
+    await whole.commit([FiredDropped(0.0, 3)])
+    assert [each.number for each in whole.fired(limit=9)] == [4, 5]
+    await whole.commit([FiredDropped(99.0, 99)])
+    assert [each.number for each in whole.fired(limit=9)] == [5]
+    assert whole.trigger_courses() == {"night": (1.0, 1), "owner": (5.0, 4)}

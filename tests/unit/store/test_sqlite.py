@@ -19,11 +19,21 @@ import pytest
 from msgspec.structs import replace
 from store_samples import FULL_SPEC, done, failed, happening, job, waiting
 
+from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import Counts
-from kestrelctl.core.model.records import JobForgotten, Progress, Record, WorkerRecord
+from kestrelctl.core.model.records import (
+    GroupRecord,
+    JobForgotten,
+    PolicyRecord,
+    Progress,
+    Record,
+    TokenRecord,
+    WorkerRecord,
+)
 from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.errors import KestrelError, StoreFull
 from kestrelctl.store import migrations, sqlite, writing
 from kestrelctl.store.directory import MOST_PATH_BYTES
@@ -193,6 +203,60 @@ class TestVersions:
     def test_the_first_one_is_still_understood(self, data_dir: Path) -> None:
         self.version_1(data_dir)
         self.check(SqliteStore(data_dir))
+
+    def version_30(self, data_dir: Path, *statements: str) -> None:
+        """A database as it was when each kind of settings had a table of its own."""
+        data_dir.mkdir(parents=True)
+        path = data_dir / sqlite.DATABASE
+        old = sqlite3.connect(path)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:30])
+            migrations.migrate(old, path)
+        for statement in statements:
+            old.execute(statement)
+        old.commit()
+        old.close()
+
+    def test_settings_of_all_kinds_are_brought_along(self, data_dir: Path) -> None:
+        rule = b'{"name":"eve","direction":"borrow","action":"deny","users":["e\xc3\xa9"]}'
+        self.version_30(
+            data_dir,
+            "INSERT INTO policies VALUES ('lean', 'Cpus > 1', 'ConsumptionCpus = 2\n# größer')",
+            "INSERT INTO tokens VALUES ('seats', 9007199254740993)",
+            """INSERT INTO user_groups VALUES ('bio', 0.1 + 0.2, NULL, 5, '{"cpus":8}')""",
+            f"INSERT INTO flock_rules VALUES ('eve', 'borrow', x'{rule.hex()}')",
+            """INSERT INTO worker_groups VALUES ('gpu', '{"name":"gpu","tags":["gpu"]}')""",
+        )
+        store = SqliteStore(data_dir)
+        assert store.open().settings == [
+            PolicyRecord("lean", "Cpus > 1", "ConsumptionCpus = 2\n# größer"),
+            TokenRecord("seats", 9007199254740993),
+            GroupRecord(name="bio", weight=0.1 + 0.2, max_queued=5, limits={"cpus": 8}),
+            FlockRule(name="eve", direction="borrow", action="deny", users=("eé",)),
+            WorkerGroup(name="gpu", tags=("gpu",)),
+        ]
+        store.close()
+
+    def test_damaged_settings_do_not_keep_a_store_from_its_next_version(
+        self, data_dir: Path
+    ) -> None:
+        self.version_30(
+            data_dir,
+            "INSERT INTO policies VALUES (CAST(x'ff' AS TEXT), 'true', CAST(x'ff' AS TEXT))",
+            "INSERT INTO tokens VALUES ('seats', 'many'), ('matlab', x'00'), ('idl', 2)",
+            "INSERT INTO user_groups VALUES ('bio', 9e999, NULL, NULL, x'00'),"
+            " ('geo', 'heavy', NULL, NULL, '{}'), ('lab', 2.0, NULL, NULL, '{}')",
+            "INSERT INTO flock_rules VALUES ('eve', 'borrow', x'00')",
+            "INSERT INTO worker_groups VALUES ('gpu', 7)",
+        )
+        store = SqliteStore(data_dir)
+        assert store.open().settings == [
+            PolicyRecord("\ufffd", "true", "\ufffd"),  # it is no policy, as the core will find
+            TokenRecord("idl", 2),
+            GroupRecord(name="lab", weight=2.0),
+            FlockRule(name="eve", direction="borrow", action="deny", order=0),
+        ]
+        store.close()
 
     def version_2(self, data_dir: Path, specs: dict[int, bytes]) -> None:
         """A database as it was when jobs asked for `cpus` and `memory_bytes`."""
@@ -588,7 +652,7 @@ class TestSize:
             left += store._reader.execute(
                 "SELECT count(*) FROM happenings WHERE job_id = 1"
             ).fetchone()
-            assert store.happenings(1) == []
+            assert (store.happenings(1), store.count_happenings(1)) == ([], 0)
             await store.commit([Progress(2, cursor)])
         assert left == [210, 160, 60, 0]
         assert store._reader.execute("SELECT count(*) FROM forgotten").fetchone() == (0,)

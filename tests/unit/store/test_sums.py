@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_samples import cancelled, job, lost, result, waiting
 
-from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import TaskState
@@ -46,15 +45,11 @@ def days() -> Days:
     return Days()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: Days
-) -> Iterator[Store]:
-    """An open, empty store of each kind, which does not wait for the disk."""
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: Days) -> Iterator[Store]:
+    """An open, empty store, which does not wait for the disk."""
     monkeypatch.setattr(sqlite, "SYNCHRONOUS", "OFF")
-    store: Store = (
-        MemoryStore(days) if request.param == "memory" else SqliteStore(tmp_path / "data", days)
-    )
+    store = SqliteStore(tmp_path / "data", days)
     store.open()
     yield store
     store.close()
@@ -118,17 +113,11 @@ async def test_a_clock_that_is_behind_makes_no_wait_negative(store: Store) -> No
 async def test_nothing_is_added_up_twice_when_a_commit_is_tried_again(store: Any) -> None:
     await store.commit([job(1)])
     batch = [ended(index, wall_seconds=1.0, stdout=b"x" * 4000) for index in range(100)]
-    if isinstance(store, MemoryStore):
-        store.full = True
-    else:
-        [pages] = store._writer.execute("PRAGMA page_count").fetchone()
-        store._writer.execute(f"PRAGMA max_page_count = {pages}")
+    [pages] = store._writer.execute("PRAGMA page_count").fetchone()
+    store._writer.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(StoreFull):
         await store.commit(batch)
-    if isinstance(store, MemoryStore):
-        store.full = False
-    else:
-        store._writer.execute("PRAGMA max_page_count = 1000000")
+    store._writer.execute("PRAGMA max_page_count = 1000000")
     assert store.used([1]) == {1: Used()}
     await store.commit(batch)
     assert store.used([1])[1].wall_seconds == 100.0

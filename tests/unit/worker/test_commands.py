@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from managerkit import PlayedManager, settled
 
-from kestrelctl.core.membership.worker_group import WorkerGroup
 from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.protocol import codec
 from kestrelctl.protocol import workers as work
 from kestrelctl.protocol.commands import (

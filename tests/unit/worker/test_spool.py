@@ -15,7 +15,7 @@ import pytest
 
 from kestrelctl.errors import KestrelError
 from kestrelctl.worker import spool as spool_module
-from kestrelctl.worker.spool import GARBAGE_BYTES, SMALL_BYTES, DiskSpool
+from kestrelctl.worker.spool import GARBAGE_BYTES, GARBAGE_SHARE, SMALL_BYTES, DiskSpool
 
 KILLED_IN_THE_MIDDLE = """
 import os, signal, sys
@@ -105,6 +105,20 @@ def test_the_file_stays_small_although_something_is_always_open(tmp_path: Path) 
         assert os.path.getsize(tmp_path / "results") < GARBAGE_BYTES + 200_000
     spool = reopened(spool, tmp_path)
     assert (0, b"stays") in spool.load()
+    spool.close()
+
+
+def test_a_file_of_which_much_is_needed_is_seldom_written_anew(tmp_path: Path) -> None:
+    """A worker that ends thousands of tasks a second has as many results on their way."""
+    spool = DiskSpool(tmp_path)
+    spool.append([(number, b"x" * 1000) for number in range(3000)])
+    files = [os.stat(tmp_path / "results").st_ino]  # numbers come again
+    for number in range(3000, 30_000):
+        spool.append([(number, b"x" * 1000)])
+        spool.forget([number - 3000])
+        if (file := os.stat(tmp_path / "results").st_ino) != files[-1]:
+            files.append(file)
+    assert len(files) <= 1 + 30_000 // (GARBAGE_SHARE * 3000)
     spool.close()
 
 

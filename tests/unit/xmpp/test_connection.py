@@ -26,6 +26,7 @@ from kestrelctl.protocol.requests import (
     UploadItems,
 )
 from kestrelctl.xmpp import xmpp_session
+from kestrelctl.xmpp.stream import LoginRefused, StreamFailed, XmppStream, agree
 from kestrelctl.xmpp.user import AWAY, REPEAT_SECONDS, UserConnection
 from kestrelctl.xmpp.xmpp_session import ECHO_CHARACTERS, MOST_STANZA_BYTES, IqRefused
 
@@ -37,14 +38,16 @@ class Wire:
         told: what its listener hears.
         typed: what people write to it.
         connects: how often it began to connect.
+        refusal: how that ends; None for not at all.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, tls: bool = False) -> None:
         monkeypatch.setattr(xmpp_session, "detect_dead_peers", lambda transport: None)
         self.told: list[str] = []
         self.typed: list[tuple[str, ChatMarks]] = []
-        self.written: list[bytes] = []
+        self.written: list[str] = []
         self.connects = 0
+        self.refusal: Exception | None = None
         self.session = xmpp_session.client(
             "ada@x",
             "secret",
@@ -53,17 +56,13 @@ class Wire:
             self,  # type: ignore[arg-type]
             tls=tls,
         )
-        self.stream = self.session._stream
-        monkeypatch.setattr(self.stream, "connect", self._connect)
-        self.stream.transport = SimpleNamespace(
-            write=self.written.append,
-            get_extra_info=lambda name: None,
-            abort=lambda: None,
-            close=lambda: None,
-        )
+        monkeypatch.setattr(self.session._login, "open", self._open)
 
-    def _connect(self, host: str, port: int) -> None:
+    async def _open(self, stream: XmppStream, host: str, port: int) -> str:
         self.connects += 1
+        if self.refusal is None:
+            await asyncio.Event().wait()
+        raise self.refusal or AssertionError
 
     def on_online(self) -> None:
         self.told.append("online")
@@ -75,27 +74,40 @@ class Wire:
         self.typed.append((body, marks))
 
     def up(self) -> None:
-        self.session._on_start(None)
+        stream = self.stream = self.session._stream = XmppStream(self.session)
+        stream.write = self.written.append  # type: ignore[method-assign]
+        stream._expect_stream()
+        stream.data_received(
+            b"<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>"
+        )
+        stream._early.get_nowait()
+        self.session._on_start(stream)
+        stream.listen()
 
     def breaks(self, why: str = "reset") -> None:
-        self.session._on_disconnected(why)
+        self.session.on_closed(why)
+
+    async def settled(self) -> None:
+        """Returns when nothing more happens by itself."""
+        for _ in range(10):
+            await asyncio.sleep(0)
 
     def hears(self, xml: str) -> None:
-        self.session._take(SimpleNamespace(xml=fromstring(xml)))
+        self.stream.data_received(xml.encode())
 
     async def said(self) -> str:
         """All that it has written since it was asked last."""
         await asyncio.sleep(0)
         self.session._flush()
-        text, self.written[:] = b"".join(self.written).decode(), []
+        text, self.written[:] = "".join(self.written), []
         return text
 
     def close(self) -> None:
         """Without a server there is nobody to say goodbye to."""
         self.session._stopping = True
-        for timer in (self.session._timer, self.session._watchdog):
-            if timer is not None:
-                timer.cancel()
+        self.session._timer.stop()
+        if self.session._opening is not None:
+            self.session._opening.cancel()
 
 
 @pytest.fixture
@@ -162,7 +174,7 @@ async def test_why_the_server_ended_the_connection_is_told_in_its_own_words(
 ) -> None:
     """After them the connection closes, which says nothing."""
     wire.up()
-    wire.session._on_stream_error({"condition": condition, "text": text})
+    wire.session.on_closed(StreamFailed(condition, text))
     wire.breaks("End of stream")
     assert wire.told == ["online", f"it ended the connection with {words}"]
     assert wire.session.link == f"the server is away: it ended the connection with {words}"
@@ -178,40 +190,39 @@ async def test_why_the_server_ended_the_connection_is_told_in_its_own_words(
 async def test_a_server_that_gives_no_session_is_not_waited_for(
     wire: Wire, condition: str, text: str, refused: bool, words: str
 ) -> None:
-    """It leaves the stream open, and the library does not look at the answer."""
+    wire.refusal = LoginRefused(condition, text, is_bind=True)
     wire.session.start()
-    errors = "xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'"
-    wire.hears(
-        f"<iq xmlns='jabber:client' type='error' id='a'><error type='auth'>"
-        f"<{condition} {errors}/><text {errors}>{text}</text></error></iq>"
-    )
+    await wire.settled()
     assert (wire.session.refused is not None) is refused
     assert [told.startswith(words) for told in wire.told] == [True]
-    assert wire.session._timer is not None
+    assert wire.session._timer.is_set
 
 
 @pytest.mark.parametrize(("condition", "calls"), [("conflict", 1), ("system-shutdown", 0)])
 async def test_a_conflict_is_told_apart(wire: Wire, condition: str, calls: int) -> None:
     conflicts: list[None] = []
     wire.session.on_conflict = lambda: conflicts.append(None)
-    wire.session._on_stream_error({"condition": condition, "text": ""})
+    wire.session.on_closed(StreamFailed(condition, ""))
     assert len(conflicts) == calls
 
 
 async def test_one_failure_is_followed_by_one_attempt(wire: Wire) -> None:
     wire.session.start()
     wire.breaks()
-    first = wire.session._timer
+    first = wire.session._timer.moment
     wire.breaks()
-    assert wire.session._timer is first
+    assert first is not None
+    assert wire.session._timer.moment == first
 
 
 async def test_a_stopped_session_does_not_come_back(wire: Wire) -> None:
     wire.session.start()
+    await wire.settled()
     wire.close()
     wire.breaks()
-    assert wire.session._timer is None
+    assert not wire.session._timer.is_set
     wire.session.start()
+    await wire.settled()
     assert wire.connects == 1
 
 
@@ -220,8 +231,7 @@ async def test_an_attempt_that_leads_nowhere_ends(
 ) -> None:
     monkeypatch.setattr(xmpp_session, "_CONNECT_SECONDS", 0.0)
     wire.session.start()
-    for _ in range(10):
-        await asyncio.sleep(0)
+    await wire.settled()
     assert wire.told == ["no session within 0 s"]
 
 
@@ -230,35 +240,24 @@ def features(*offers: str) -> Element:
     return fromstring(f"<features xmlns='http://etherx.jabber.org/streams'>{children}</features>")
 
 
-async def test_nothing_is_said_in_the_clear_where_encryption_is_wanted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    wire = Wire(monkeypatch, tls=True)
-    monkeypatch.setattr(wire.stream, "abort", lambda: None)
-    offered = SimpleNamespace(xml=features("mechanisms", "starttls"))
-    assert wire.session._agree(offered) is offered
-    assert wire.session._agree(SimpleNamespace(xml=features("mechanisms"))) is None
-    assert isinstance(wire.session.problem, Untrusted)
-    wire.close()
+def test_nothing_is_said_in_the_clear_where_encryption_is_wanted() -> None:
+    agree(features("mechanisms", "starttls"), wants=True)
+    with pytest.raises(Untrusted):
+        agree(features("mechanisms"), wants=True)
 
 
 @pytest.mark.parametrize("offers", [("starttls",), ("starttls", "limits")])
-async def test_a_server_that_lets_nobody_in_without_encryption_says_so(
-    wire: Wire, monkeypatch: pytest.MonkeyPatch, offers: tuple[str, ...]
-) -> None:
+def test_a_server_that_lets_nobody_in_without_encryption_says_so(offers: tuple[str, ...]) -> None:
     """Prosody 13 offers its limits beside the encryption (XEP-0478)."""
-    monkeypatch.setattr(wire.stream, "abort", lambda: None)
-    assert wire.session._agree(SimpleNamespace(xml=features(*offers))) is None
-    assert isinstance(wire.session.problem, UsageError)
-    assert "--no-tls" in str(wire.session.problem.hint)
+    with pytest.raises(UsageError) as caught:
+        agree(features(*offers), wants=False)
+    assert "--no-tls" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("offers", [("starttls", "mechanisms"), ("starttls", "bind", "session")])
-async def test_who_need_not_encrypt_goes_on_without(wire: Wire, offers: tuple[str, ...]) -> None:
+def test_who_need_not_encrypt_goes_on_without(offers: tuple[str, ...]) -> None:
     """Prosody goes on offering encryption to whom it has let in."""
-    offered = SimpleNamespace(xml=features(*offers))
-    assert wire.session._agree(offered) is offered
-    assert wire.session.problem is None
+    agree(features(*offers), wants=False)
 
 
 # -- what the server is asked ----------------------------------------------------------------------

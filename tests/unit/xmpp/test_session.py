@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 from pathlib import Path
-from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from kestrelctl.core.pacing.backoff import FIRST_OF_MANY_SECONDS, LONGEST_OF_MANAGER_SECONDS
 from kestrelctl.errors import Untrusted, UsageError
 from kestrelctl.xmpp import stanza, tls, xmpp_session
+from kestrelctl.xmpp.stream import LoginRefused, XmppStream
 from kestrelctl.xmpp.user import UserConnection
 
 
@@ -25,21 +25,6 @@ async def test_a_secret_never_crosses_a_network_in_the_clear() -> None:
     with pytest.raises(UsageError, match="in the clear") as caught:
         xmpp_session.component("x", "secret", "192.0.2.1", 5347, UserConnection("x"), tls=False)
     assert "--tls" in str(caught.value.hint)
-
-
-async def test_a_stream_says_its_language_and_no_stanza_repeats_it() -> None:
-    listener = UserConnection("x")
-    stream = xmpp_session.client("ada@x", "secret", "127.0.0.1", 1, listener, tls=False)._stream
-    assert "xml:lang='en'" in stream.stream_header
-    for made in (stream.Message(), stream.Presence(), stream.Iq()):
-        assert "lang" not in str(made)
-
-
-async def test_a_component_says_no_language() -> None:
-    listener = UserConnection("x")
-    made = xmpp_session.component("x", "secret", "127.0.0.1", 1, listener, tls=False)
-    assert "lang" not in made._stream.stream_header
-    assert "lang" not in str(made._stream.Message())
 
 
 def test_a_ca_file_without_a_certificate_is_refused(tmp_path: Path) -> None:
@@ -111,21 +96,32 @@ class Told:
 async def test_credentials_that_are_refused_after_an_outage_are_told_of() -> None:
     told = Told()
     made = xmpp_session.client("ada@x", "secret", "127.0.0.1", 1, told, tls=False)  # type: ignore[arg-type]
-    made._on_failed("nobody is there")
+    made.on_closed("nobody is there")
     await made.stop()
-    made._stopping, made._timer = False, None
-    made._on_refused(None)
+    made._stopping = False
+    made.on_closed(made._refusal(LoginRefused("not-authorized")))
     await made.stop()
     assert told.words == ["nobody is there", "the server refused the credentials"]
 
 
+async def test_a_refusal_is_over_when_the_server_lets_the_account_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(xmpp_session, "detect_dead_peers", lambda transport: None)
+    made = xmpp_session.client("ada@x", "secret", "127.0.0.1", 1, Told(), tls=False)  # type: ignore[arg-type]
+    made.on_closed(made._refusal(LoginRefused("not-authorized")))
+    assert made.refused
+    made._on_start(XmppStream(made))
+    assert (made.refused, made.problem) == (None, None)
+    await made.stop()
+
+
 def pause_after_a_failure(made: xmpp_session.XmppSession) -> float:
-    made._on_failed("nobody is there")
-    timer = made._timer
-    assert timer is not None
-    timer.cancel()
-    made._timer = None
-    return timer.when() - asyncio.get_running_loop().time()
+    made.on_closed("nobody is there")
+    moment = made._timer.moment
+    assert moment is not None
+    made._timer.stop()
+    return moment - asyncio.get_running_loop().time()
 
 
 async def test_after_a_session_the_first_pause_is_short_again(
@@ -136,7 +132,7 @@ async def test_after_a_session_the_first_pause_is_short_again(
     made = xmpp_session.client("ada@x", "secret", "127.0.0.1", 1, Told(), tls=False)  # type: ignore[arg-type]
     pauses = [pause_after_a_failure(made) for _ in range(8)]
     assert pauses[-1] > FIRST_OF_MANY_SECONDS
-    made._on_start(None)
+    made._on_start(XmppStream(made))
     assert pause_after_a_failure(made) <= FIRST_OF_MANY_SECONDS
     await made.stop()
 
@@ -158,16 +154,14 @@ async def test_a_server_that_cannot_look_at_credentials_now_has_not_refused_them
     """A worker that is refused ends for good."""
     told = Told()
     made = xmpp_session.client("ada@x", "secret", "127.0.0.1", 1, told, tls=False)  # type: ignore[arg-type]
-    made._stream.event("failed_auth", {"condition": condition})
-    made._stream.event("failed_all_auth")
-    await asyncio.sleep(0)
+    made.on_closed(made._refusal(LoginRefused(condition)))
     await made.stop()
     assert bool(made.refused) == refused
     assert len(told.words) == 1
 
 
 @pytest.mark.parametrize("kind", ["get", "set", "result", "error"])
-async def test_an_iq_of_anybody_does_not_reach_the_library(kind: str) -> None:
+async def test_an_iq_of_anybody_is_refused_once(kind: str) -> None:
     session = xmpp_session.component(
         "pool.internal",
         "secret",
@@ -177,8 +171,9 @@ async def test_an_iq_of_anybody_does_not_reach_the_library(kind: str) -> None:
         tls=False,  # type: ignore[arg-type]
     )
     session.online = True
-    xml = ElementTree.fromstring(
-        f"<iq xmlns='jabber:component:accept' type='{kind}' id='k1' from='eve@x' to='pool@y'/>"
+    session.on_stanza(
+        ElementTree.fromstring(
+            f"<iq xmlns='jabber:client' type='{kind}' id='k1' from='eve@x' to='pool@y'/>"
+        )
     )
-    assert session._take(SimpleNamespace(xml=xml)) is None
     assert bool(session._outbox) is (kind in ("get", "set"))

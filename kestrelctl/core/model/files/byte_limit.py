@@ -1,4 +1,4 @@
-"""How many bytes one user may have of something, such as of files in the share: what may be set."""
+"""Limits on the bytes that one user may have of something, such as of files in the share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from kestrelctl.core.model.result import Whole
 
-#: Bytes; None for any number; or what holds for everybody of whom nothing is set.
+#: Bytes; None for any number; `default` for what holds for everybody for whom nothing is set.
 ByteLimit = Whole | Literal["default"] | None
 
 AS_FOR_ALL: Final = "default"
@@ -15,7 +15,7 @@ MOST_STORED_SUM_BYTES = 1 << 53
 
 
 def problem_with_byte_limit(name: str, limit: ByteLimit) -> str | None:
-    """What is wrong with a limit; None if all is well.
+    """Says what is wrong with a limit; None if all is well.
 
     Args:
         name: of the limit, for the words.
@@ -29,6 +29,6 @@ def limit_in_force(limit: ByteLimit, of_all: int | None) -> int | None:
     """The bytes that a limit comes to; None for any number.
 
     Args:
-        of_all: the limit for everybody of whom nothing is set.
+        of_all: the limit for everybody for whom nothing is set.
     """
     return of_all if limit == AS_FOR_ALL else limit

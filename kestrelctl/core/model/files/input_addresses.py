@@ -1,7 +1,7 @@
 """Addresses at which workers themselves read the inputs of tasks.
 
-They are URLs of a few protocols, each of which a worker takes only if it can: by a tag of its own.
-What is written here decides what an address may say; where it leads is the worker's to check.
+They are URLs of a few protocols. A worker advertises a tag of its own for each that it can read.
+This module decides what an address may say; the worker checks where it leads.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from urllib.parse import SplitResult, unquote_to_bytes, urlsplit
 
 from kestrelctl.core.model.loopback import is_loopback
 
-#: What workers advertise begins so, a protocol follows. Nobody else can give such a tag.
+#: The tags of workers that read addresses begin so; a protocol follows. Nobody else can give them.
 TAG_PREFIX = "addresses-"
 FILE, HTTPS, S3 = "file", "https", "s3"
-#: By protocol, the tag's part of it: who reads one of them reads the other.
+#: Protocol -> its name in the tag: a worker that reads one of http and https reads the other.
 _READ_AS = {"file": FILE, "http": HTTPS, "https": HTTPS, "s3": S3}
 MOST_CHARACTERS = 2048
 
@@ -39,12 +39,12 @@ def shown(address: str) -> str:
 
 
 def path_of(address: str) -> bytes:
-    """The absolute path of a `file:` address, without what percent signs stand for."""
+    """The absolute path of a `file:` address, with its percent signs decoded."""
     return unquote_to_bytes(urlsplit(address).path)
 
 
 def name_at(address: str) -> str:
-    """The last name of an address, as a task may find it; not UTF-8 as `\\udcXX`."""
+    """The last name of an address, as a task may find it; bytes that are not UTF-8 as `\\udcXX`."""
     last = urlsplit(address).path.rstrip("/").rpartition("/")[2]
     if address.startswith("s3:"):
         return last
@@ -52,10 +52,10 @@ def name_at(address: str) -> str:
 
 
 def problem_with_address(address: str, *, known: bool = False) -> str | None:
-    """What is wrong with the address of an input, in words for its user; None if all is well.
+    """Says what is wrong with the address of an input, in words for its user; None if all is well.
 
     Args:
-        known: the job says the hash of what is there.
+        known: whether the job says the hash of what is there.
     """
     mark = _SCHEME.match(address)
     protocol = mark.group(1) or "file" if mark else ""

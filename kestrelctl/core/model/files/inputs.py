@@ -4,7 +4,7 @@ A task finds each in its scratch directory, under its name, as a link to what it
 and keeps. That is only for workers that fetch files: they advertise a tag, and a job with inputs
 asks for it like for any other. So a worker that knows nothing of inputs gets none.
 
-Where they come from is the pool's file share, or an address that the worker itself reads.
+They come from the pool's file share, or from an address that the worker itself reads.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import msgspec
 from kestrelctl.core.model.files.input_addresses import problem_with_address, shown
 from kestrelctl.core.model.files.stored_file import StoredFile, is_sha256, problem_with_stored_file
 
-#: What a worker advertises that fetches inputs. Nobody else can give it.
+#: The tag of workers that fetch inputs. Nobody else can give it.
 TAG = "inputs"
-#: Of one job.
+#: The most inputs of one job.
 MOST_INPUTS = 100
-#: Of all of them together: some 30 GB.
+#: The most pieces of all of them together: some 30 GB.
 MOST_PIECES = 1000
 #: The longest name that Linux takes (NAME_MAX).
 MOST_NAME_BYTES = 255
@@ -32,7 +32,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         name: there; no path.
         stored: where workers get it from, in the share; None if they read it at an address.
-        address: that; of a directory with a slash at its end.
+        address: where they read it; the address of a directory ends with a slash.
         sha256: of what is at the address, in hexadecimal; empty if the job does not say.
         executable: whether it is a program; nobody knows that of what is at an address.
         directory: what is stored is the archive of a directory, which is unpacked.
@@ -47,7 +47,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def pieces(self) -> int:
-        """How many pieces of the share it is."""
+        """The number of its pieces in the share."""
         return len(self.stored.pieces) if self.stored else 0
 
 
@@ -57,7 +57,7 @@ def shown_input(given: Input) -> str:
 
 
 def problem_with_source(given: Input) -> str | None:
-    """What is wrong with where an input comes from; None if all is well."""
+    """Says what is wrong with where an input comes from; None if all is well."""
     if given.stored is not None:
         if given.address or given.sha256:
             return "it comes from the share or from an address"
@@ -72,7 +72,7 @@ def problem_with_source(given: Input) -> str | None:
 
 
 def problem_with_input_name(name: str) -> str | None:
-    """What is wrong with the name of an input, in words for its user; None if all is well."""
+    """Says what is wrong with the name of an input, in words for its user; None if all is well."""
     shown = f"{name[:80]!r}"
     if not name:
         return "the name of an input is empty"
@@ -90,7 +90,7 @@ def problem_with_input_name(name: str) -> str | None:
 
 
 def problem_with_stdin(stdin: Input | None) -> str | None:
-    """What is wrong with the standard input of a job's tasks; None if all is well."""
+    """Says what is wrong with the standard input of a job's tasks; None if all is well."""
     if stdin is None:
         return None
     if problem := problem_with_input_name(stdin.name):

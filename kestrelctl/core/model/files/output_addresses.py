@@ -1,7 +1,7 @@
 """Addresses to which workers themselves write what tasks leave.
 
-What is written here decides what an address may say; where it may lead is the worker's to check.
-Not every worker may write anywhere: those that may advertise a tag.
+This module decides what an address may say; the worker checks where it may lead. Not every worker
+may write to an address: a worker that may advertises a tag.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from __future__ import annotations
 from kestrelctl.core.model.files.input_addresses import is_address, problem_with_address
 from kestrelctl.core.model.job.program import Program
 
-#: What a worker advertises that writes to `file:` addresses. Nobody else can give it.
+#: The tag of workers that write to `file:` addresses. Nobody else can give it.
 FILE_TAG = "output-to-file"
 
 
 def problem_with_output_address(program: Program) -> str | None:
-    """What is wrong with where a program's files go, in words for its user; None if all is well.
+    """Says what is wrong with a program's output address, for its user; None if all is well.
 
     Args:
-        program: without an address there is nothing to say.
+        program: all is well if it has no such address.
     """
     address = program.output_to
     if not address:
         return None
     if not program.outputs:
-        return "it says where files of tasks go, and not which: --output GLOB does"
+        return "it says where files of tasks go, and not which: --keep GLOB does"
     if not is_address(address):
         return f"{address[:80]!r} is no address: files go to one, as in file:///shared/results"
     protocol = address.partition(":")[0].lower()
@@ -35,5 +35,5 @@ def problem_with_output_address(program: Program) -> str | None:
 
 
 def place_of(address: str, task_id: int) -> str:
-    """Where the files of one task go."""
+    """Returns the address to which the files of one task go."""
     return f"{address.rstrip('/')}/{task_id}"

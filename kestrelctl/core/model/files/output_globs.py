@@ -1,10 +1,10 @@
-"""Which files of a task come home: globs, relative to its scratch directory.
+"""Globs of the files of a task that come home, relative to its scratch directory.
 
 A glob is matched name by name on the way down, never as a whole path: so none can lead out of the
 directory in which the walk begins, whatever it says.
 
-Not every worker can store files: those that can advertise a tag, and a job with outputs asks for it
-like for any other.
+Not every worker can store files: a worker that can advertises a tag, and a job with outputs asks
+for it like for any other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 
 from kestrelctl.core.model.job.program import Program
 
-#: What a worker advertises that stores what tasks leave. Nobody else can give it.
+#: The tag of workers that store what tasks leave. Nobody else can give it.
 TAG = "outputs"
 
 MOST_GLOBS = 100
@@ -23,12 +23,12 @@ MOST_CHARACTERS = 4095
 #: Any number of directories, also none.
 _ANY_DEPTH = "**"
 
-#: Where the globs are on the way down: (which glob, how many of its parts are behind).
+#: The places of the globs on the way down: (which glob, how many of its parts are done).
 Places = frozenset[tuple[int, int]]
 
 
 def problem_with_outputs(program: Program) -> str | None:
-    """What is wrong with the outputs of a program, in words for its user; None if all is well."""
+    """Says what is wrong with the outputs of a program, for its user; None if all is well."""
     if not program.outputs:
         return None
     if len(program.outputs) > MOST_GLOBS:
@@ -42,7 +42,7 @@ def problem_with_outputs(program: Program) -> str | None:
 
 
 def problem_with_glob(glob: str) -> str | None:
-    """What is wrong with one glob, in words for its user; None if all is well."""
+    """Says what is wrong with one glob, in words for its user; None if all is well."""
     shown = repr(glob[:80])
     if glob.startswith("/"):
         return f"a glob is relative to the scratch directory of a task, not {shown}"
@@ -64,12 +64,12 @@ def _parts(glob: str) -> tuple[str, ...]:
 
 
 class OutputGlobs:
-    """The globs of a job, to be walked with.
+    """The globs of a job, for a walk through a scratch directory.
 
-    `*`, `?` and `[...]` are those of the shell, but `*` also means names that begin with a dot.
+    `*`, `?` and `[...]` are those of the shell, but `*` also matches names that begin with a dot.
 
     Args:
-        globs: those of which `problem_with_outputs` has nothing to say.
+        globs: ones with which `problem_with_outputs` finds nothing wrong.
     """
 
     def __init__(self, globs: Sequence[str]) -> None:
@@ -78,7 +78,7 @@ class OutputGlobs:
         self.start = self._with_empty_depths((g, 0) for g in range(len(globs)))
 
     def below(self, places: Places, name: str) -> Places:
-        """Where the globs are behind a name in a directory in which they were at `places`."""
+        """The places of the globs below a name in a directory in which they were at `places`."""
         found = set()
         for g, done in places:
             parts = self._all_parts[g]
@@ -91,11 +91,11 @@ class OutputGlobs:
         return self._with_empty_depths(found)
 
     def matched(self, places: Places) -> set[str]:
-        """The globs that a file fits which is at `places`."""
+        """The globs that match a file at `places`."""
         return {self.all[g] for g, done in places if done == len(self._all_parts[g])}
 
     def go_on(self, places: Places) -> bool:
-        """Whether anything in a directory can fit that is at `places`."""
+        """Whether a glob can match anything in a directory at `places`."""
         return any(done < len(self._all_parts[g]) for g, done in places)
 
     def _with_empty_depths(self, places: Iterable[tuple[int, int]]) -> Places:

@@ -1,7 +1,7 @@
-"""What tasks left, for the tasks of jobs that wait for theirs: what such a job says of it.
+"""Files that tasks left for the tasks of jobs that wait for them: what such a job says of them.
 
 A task finds these files in a directory of its scratch directory, by a link to what its worker has
-fetched and keeps, as with inputs. Where they lie in the pool's file share is known when the parents
+fetched and keeps, as with inputs. Their place in the pool's file share is known when the parents
 have ended, so the worker asks the pool for it before the task starts.
 """
 
@@ -14,7 +14,7 @@ import msgspec
 from kestrelctl.core.model.files.inputs import MOST_INPUTS, Input, problem_with_input_name
 from kestrelctl.core.model.job.after import After, WantedEnd
 
-#: What a worker advertises that asks for files of parents. Nobody else can give it.
+#: The tag of workers that ask for files of parents. Nobody else can give it.
 TAG = "parent-files"
 
 
@@ -23,10 +23,10 @@ class ParentFiles(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     Attributes:
         name: of the directory in which a task finds them: those of task 7 in its directory `7`.
-        job_id: of the parent; among jobs that are submitted as one its place, from 0, as `placed`
-            says.
-        placed: whether it is such a place.
-        each: only what the task of the same place left: the tasks wait for each other one for one.
+        job_id: of the parent; or its place, from 0, among jobs that are submitted as one, as
+            `placed` says.
+        placed: whether `job_id` is such a place.
+        each: only what the parent's task of the same place left: tasks wait for these one for one.
     """
 
     name: str
@@ -36,7 +36,7 @@ class ParentFiles(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def located(files: Sequence[ParentFiles], first: int) -> tuple[ParentFiles, ...]:
-    """The same with ids for places.
+    """The same files with ids of jobs instead of places.
 
     Args:
         first: the id of the first of the jobs that were submitted as one.
@@ -80,7 +80,7 @@ def problem_with_parent_files(
 def not_waited_for(
     files: Sequence[ParentFiles], after: Sequence[After], after_each: int | None
 ) -> int | None:
-    """The first job of which files are wanted, and that is not waited for; None if there is none.
+    """The first job whose files are wanted, but that is not waited for; None if there is none.
 
     Args:
         after: what is waited for, with a good end or any.

@@ -11,7 +11,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         sha256: of the part, in hexadecimal.
         size_bytes: at least 1.
-        url: where it is read; who knows the address may.
+        url: where it is read; whoever knows the address may read it.
     """
 
     sha256: str
@@ -34,7 +34,7 @@ class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def problem_with_stored_file(stored: StoredFile) -> str | None:
-    """Why no file can be had by this; None if one can."""
+    """Says why a stored file cannot be fetched; None if it can."""
     if not is_sha256(stored.sha256):
         return "the hash of a file is 64 hexadecimal digits"
     for piece in stored.pieces:

@@ -7,7 +7,7 @@ advertise a tag, and a job with a directory asks for it like for any other.
 
 from __future__ import annotations
 
-#: What a worker advertises that lets jobs choose a directory. Nobody else can give it.
+#: The tag of workers that let jobs choose a directory. Nobody else can give it.
 TAG = "workdir"
 
 #: The longest path that Linux takes (PATH_MAX, with its end).
@@ -15,7 +15,7 @@ MOST_CHARACTERS = 4095
 
 
 def problem_with_workdir(path: str) -> str | None:
-    """What is wrong with the directory of a job, in words for its user; None if all is well."""
+    """Says what is wrong with the directory of a job, for its user; None if all is well."""
     if not path:
         return None
     if not path.startswith("/"):

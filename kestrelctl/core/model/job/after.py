@@ -1,4 +1,4 @@
-"""Which jobs a job waits for, and how these must end."""
+"""The jobs that a job waits for, and how these must end."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-#: Ranges of parents that one job may name, and jobs in them together.
+#: The most ranges of parents that one job may name, and the most jobs in them together.
 MOST_RANGES = 1_000
 MOST_PARENTS = 10_000
 
 
-#: What an edge says, in place of how the parent must end, of a job whose tasks wait one for one.
+#: The word of an edge, in place of how the parent must end, if tasks wait one for one.
 EACH = "each"
 
 
 class WantedEnd(enum.StrEnum):
-    """How a parent must end for its children to start."""
+    """The way in which a parent must end for its children to start."""
 
     OK = "ok"
     ENDED = "ended"
     FAILED = "failed"
 
     def is_met(self, outcome: str) -> bool:
-        """Whether a job has ended so whose final state is `outcome`: done, failed or cancelled."""
+        """Whether a job whose final state is `outcome` (done, failed or cancelled) has ended so."""
         return self is WantedEnd.ENDED or (outcome == "done") is (self is WantedEnd.OK)
 
 
 class IfParentFails(enum.StrEnum):
-    """What becomes of a job when a parent has ended otherwise than it wants."""
+    """The fate of a job when a parent has ended otherwise than it wants."""
 
     CANCEL = "cancel"
     WAIT = "wait"  #: it goes on waiting: the parent may be retried
@@ -45,14 +45,14 @@ class After(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GraphHead(msgspec.Struct, frozen=True):
-    """Of the first of several jobs that were submitted as one: how many, and a digest of all."""
+    """A mark on the first of several jobs submitted as one: how many, and a digest of all."""
 
     jobs: int
     digest: str
 
 
 def shifted(after: Sequence[After], by: int) -> tuple[After, ...]:
-    """The same with ids that are higher by so many."""
+    """The same parents with ids that are higher by so many."""
     return tuple(After(each.first + by, each.last + by, each.ending) for each in after)
 
 
@@ -63,12 +63,12 @@ def ids_of(after: Sequence[After]) -> Iterator[int]:
 
 
 def count_parents(after: Sequence[After]) -> int:
-    """How many jobs these are together."""
+    """The number of jobs in all these ranges."""
     return sum(each.last - each.first + 1 for each in after)
 
 
 def problem_with_parents(after: Sequence[After], least: int = 1) -> str | None:
-    """What is wrong with what a job waits for, in words for its user; None if all is well.
+    """Says what is wrong with the parents of a job, in words for its user; None if all is well.
 
     Args:
         least: the lowest number that a parent may have.

@@ -1,4 +1,4 @@
-"""What a program has written to go on from: as its worker stores it, and as the pool keeps it."""
+"""A checkpoint to go on from: as the worker of a program stores it, and as the pool keeps it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MadeCheckpoint(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """What the next attempt of a task goes on from.
+    """The checkpoint from which the next attempt of a task goes on.
 
     Attributes:
         number: of the attempt that made it.
@@ -45,12 +45,12 @@ class Checkpoint(msgspec.Struct, frozen=True):
     at: float
 
     def is_older_than(self, number: int, n: int) -> bool:
-        """Whether that attempt is a newer one than this is of, or this is an earlier one of it."""
+        """Whether this is of an earlier attempt, or an earlier checkpoint of the same attempt."""
         return (self.number, self.n) < (number, n)
 
 
 def can_be_given(stored: StoredFile) -> bool:
-    """Whether it can be had by this, and fits into a message beside what else an attempt takes."""
+    """Whether it can be fetched, and fits into a message beside what else an attempt takes."""
     text = msgspec.json.encode(stored)
     escapes = text.count(b"&") + text.count(b"<") + text.count(b">")
     return (

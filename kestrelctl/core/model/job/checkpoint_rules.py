@@ -1,7 +1,7 @@
-"""What a job says of the checkpoints that its tasks write themselves.
+"""The rules of a job for the checkpoints that its tasks write themselves.
 
 HTCondor calls that self-checkpointing: `checkpoint_exit_code` and `transfer_checkpoint_files`
-(condor_submit). Not every worker can store files and give them back: those that can advertise a
+(condor_submit). Not every worker can store files and give them back: a worker that can advertises a
 tag, and a job with checkpoints asks for it like for any other.
 """
 
@@ -11,7 +11,7 @@ from kestrelctl.core.model.files.output_globs import MOST_GLOBS, problem_with_gl
 from kestrelctl.core.model.job.exits import MAX_EXIT_CODE
 from kestrelctl.core.model.job.program import Program
 
-#: What a worker advertises that stores checkpoints and gives them back. Nobody else can give it.
+#: The tag of workers that store checkpoints and give them back. Nobody else can give it.
 TAG = "checkpoints"
 
 DEFAULT_SECONDS = 600.0
@@ -20,7 +20,7 @@ MOST_SECONDS = 7 * 86_400.0
 
 
 def problem_with_checkpoints(program: Program) -> str | None:
-    """What is wrong with a program's checkpoints, in words for its user; None if all is well."""
+    """Says what is wrong with a program's checkpoints, for its user; None if all is well."""
     if not program.checkpoints:
         if program.checkpoint_exit is None and program.checkpoint_seconds is None:
             return None

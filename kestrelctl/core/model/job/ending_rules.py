@@ -1,4 +1,4 @@
-"""What a job says about how its tasks end, and what makes these rules unacceptable.
+"""The rules of a job for how its tasks end, and what makes these rules unacceptable.
 
 HTCondor has the same in `success_exit_code`, `max_retries`, `retry_until` (condor_submit).
 """
@@ -10,24 +10,24 @@ import signal
 from itertools import pairwise
 
 from kestrelctl.core.model.end_reason import EndKind, EndReason, ended_by_itself
-from kestrelctl.core.model.job.exits import Exits, exits_text, holds, one_exit, overlap
+from kestrelctl.core.model.job.exits import Exits, holds, one_exit, overlap
 from kestrelctl.core.model.job.exits import problem_with_exits as problem_with
 from kestrelctl.core.model.job.hold import MOST_FAILURES_IN_ROW
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.result import Result
 
-#: Between the stop signal and SIGKILL.
+#: The time between the stop signal and SIGKILL.
 DEFAULT_GRACE_SECONDS = 2.0
 MOST_GRACE_SECONDS = 3_600.0
 MOST_BACKOFF_SECONDS = 7 * 86_400.0
 MOST_DEADLINE_SECONDS = 10 * 366 * 86_400.0
 MOST_COPIES = 100_000
-#: As many as a job has tasks (`core.model.validate`).
+#: As many as a job may have tasks (`core.model.validate`).
 MOST_FAILED_TASKS = 1_000_000_000
 MOST_MEMORY_STEPS = 16
 MOST_MEMORY_BYTES = 1 << 60
-#: Signals that a program may take as a wish that it end.
+#: Signals that a program may take as a request to end.
 STOP_SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL")
 _SUCCESS: Exits = ((0, 0),)
 
@@ -93,7 +93,7 @@ def problem_with_program_ends(program: Program) -> str | None:
 def problem_with_endings(spec: JobSpec) -> str | None:
     """The first thing wrong with a job's rules, in words for its user; None if all is well.
 
-    What its program says of ends is for `problem_with_program_ends`.
+    `problem_with_program_ends` checks what its program says of ends.
     """
     retries = bool(spec.retry_on or spec.no_retry_on)
     paces = spec.backoff_seconds is not None or spec.max_backoff_seconds is not None
@@ -213,13 +213,3 @@ def backoff_bounds(
     """
     longest = spec.max_backoff_seconds or max(longest_seconds, spec.backoff_seconds or 0.0)
     return min(spec.backoff_seconds or first_seconds, longest), longest
-
-
-def rules_text(spec: JobSpec) -> str:
-    """The rules of exits in a few words, as options; empty for none."""
-    named = (
-        ("--success-exit", spec.program.success_exits),
-        ("--retry-on", spec.retry_on),
-        ("--no-retry-on", spec.no_retry_on),
-    )
-    return " ".join(f"{option} {exits_text(exits)}" for option, exits in named if exits)

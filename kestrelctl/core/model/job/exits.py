@@ -14,7 +14,7 @@ MAX_EXIT_CODE = 255
 
 
 def holds(exits: Exits, exit_code: int, signal_number: int) -> bool:
-    """Whether a program that ended so is among them."""
+    """Whether a set of exits holds the end of a program."""
     code = -signal_number if signal_number else exit_code
     return any(low <= code <= high for low, high in exits)
 
@@ -31,7 +31,7 @@ def overlap(some: Exits, others: Exits) -> int | None:
 
 
 def problem_with_exits(exits: Exits, *, signals: bool) -> str | None:
-    """What is wrong with such a set, in words for its user; None if all is well.
+    """Says what is wrong with such a set, in words for its user; None if all is well.
 
     Args:
         signals: whether it may hold signals.
@@ -51,12 +51,12 @@ def problem_with_exits(exits: Exits, *, signals: bool) -> str | None:
 
 
 def one_exit(code: int) -> str:
-    """`3`, or `SIGKILL` for -9."""
+    """Writes one exit: `3`, or `SIGKILL` for -9."""
     return _SIGNALS.get(-code, str(code)) if code < 0 else str(code)
 
 
 def exits_text(exits: Iterable[tuple[int, int]]) -> str:
-    """As options take them: `0,3-5,SIGKILL`."""
+    """Writes exits as options take them: `0,3-5,SIGKILL`."""
     return ",".join(one_exit(low) if low == high else f"{low}-{high}" for low, high in exits)
 
 

@@ -10,26 +10,26 @@ import msgspec
 MOST_PART_CHARACTERS = 1023
 #: The longest name of a group that a neighbour may say.
 MOST_GROUP_CHARACTERS = 255
-#: An account: no character that no address of an account has (RFC 7622, section 3.3.1), and no
+#: An account: only characters that addresses of accounts may have (RFC 7622, section 3.3.1), and no
 #: resource.
 _PART = rf"[^\s\x00-\x20\x7f\"&'/:<>@]{{1,{MOST_PART_CHARACTERS}}}"
 _ACCOUNT = re.compile(f"{_PART}@{_PART}")
 #: Accounts of a pool's users are at its own domain, or below it at this one.
 _USERS = "users"
 
-#: Where all guests come among priorities: behind the lowest of a pool's own jobs.
+#: The place of all guests among priorities: behind the lowest of a pool's own jobs.
 GUEST_PRECEDENCE = -1
 
 
 class GuestOf(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Whose guest a job is. The pool alone says so, of what a neighbour has handed it.
+    """The origin of a guest. Only the pool says so, of a job that a neighbour has handed it.
 
     Attributes:
         pool: the domain of its home.
         job_id: of the job there.
-        user, group: whose it is there: his address without a resource; and his group, if any.
+        user, group: its owner there: his address without a resource; and his group, if any.
         loan: the id of the class of workers that was lent for it.
-        memo: what whoever handed it in keeps with it, for after a restart.
+        memo: is kept with it for whoever handed it in, for after a restart.
     """
 
     pool: str
@@ -45,7 +45,7 @@ TAG = "guests"
 
 
 def problem_with_guest(guest: GuestOf) -> str | None:
-    """What is wrong with whose guest a job is; None if all is well.
+    """Says what is wrong with the origin of a guest; None if all is well.
 
     Args:
         guest: as the pool says of what a neighbour has handed it.
@@ -58,7 +58,7 @@ def problem_with_guest(guest: GuestOf) -> str | None:
 
 
 def owner_of_guest(guest: GuestOf) -> str:
-    """As whose a guest's job runs in the pool: always an account of its home's.
+    """Returns the owner of a guest's job in the pool: always an account of its home's.
 
     What a home says of its users is its own affair, and nobody else vouches for it. So a name that
     is not of its domain is put below it, escaped as XEP-0106 does: `carol@elsewhere.example` of

@@ -6,16 +6,16 @@ import msgspec
 
 from kestrelctl.core.model.pool_moment import PoolMoment
 
-#: Who puts a job on hold whose attempts keep failing.
+#: Stands for the pool, which puts a job on hold whose attempts keep failing.
 POOL = "pool"
-#: Why a job is on hold that was submitted so.
+#: The reason of a job that was submitted on hold.
 SUBMITTED_SO = "submitted on hold"
 MAX_HOLD_REASON_CHARACTERS = 200
 MOST_FAILURES_IN_ROW = 1_000_000
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """Why a job hands nothing out.
+    """A hold in force: whose it is, since when, and why.
 
     Attributes:
         by: the user who wants it so; `POOL` if the pool does.

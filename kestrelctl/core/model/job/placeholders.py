@@ -6,10 +6,10 @@ import enum
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, NamedTuple
 
-#: What a worker advertises that reads placeholders as the job says. Nobody else can give it.
+#: The tag of workers that read placeholders as the job says. Nobody else can give it.
 TAG = "placeholders"
 
 
@@ -19,7 +19,7 @@ def has_braces(words: Iterable[str]) -> bool:
 
 
 class Placeholders(enum.StrEnum):
-    """How the placeholders in the commands of a job are read."""
+    """The ways to read the placeholders in the commands of a job."""
 
     #: All words stay as they were typed: the job has no array and no items.
     NONE = "none"
@@ -27,8 +27,8 @@ class Placeholders(enum.StrEnum):
     ARRAY = "array"
     #: The same, and items may become part of the text that a shell reads as code.
     PASTE = "paste"
-    #: They are filled, without an array, too, and doubled braces mean nothing: so clients before
-    #: version 0.3 meant it.
+    #: They are filled, without an array, too, and doubled braces mean nothing: clients before
+    #: version 0.3 meant that.
     ALWAYS = "always"
 
 
@@ -37,7 +37,7 @@ class Placeholders(enum.StrEnum):
 _BRACED = re.compile(r"(?<!\{)(\{++)([A-Za-z_][A-Za-z0-9_]*+|)(\}++)")
 
 
-#: What placeholders of every task have a value: the item or id, the id, the index.
+#: The placeholders that have a value for every task: the item or id, the id, the index.
 _OF_ALL = ("", "n", "i")
 
 
@@ -47,7 +47,8 @@ class _Slot(NamedTuple):
     Attributes:
         name: of the value; empty for the item or the id.
         left, right: braces that stay around it.
-        takes_value: if not, its name stands there: it was written with doubled braces.
+        takes_value: whether it takes the value; if not, its name stands there, because it was
+            written with doubled braces.
     """
 
     name: str
@@ -96,8 +97,24 @@ def fill(
     return tuple(_BRACED.sub(value, word) for word in words)
 
 
+def as_typed(word: str, names: Container[str]) -> str:
+    """Writes a word so that `fill` returns it, though values have these names.
+
+    For a job with an array or items: braces of such a name are doubled.
+    """
+
+    def doubled(match: re.Match[str]) -> str:
+        slot = _slot(match, Placeholders.ARRAY)
+        if slot is None or slot.name not in names:
+            return match[0]
+        pairs = min(len(match[1]), len(match[3]))
+        return "{" * pairs + match[0] + "}" * pairs
+
+    return _BRACED.sub(doubled, word)
+
+
 def values_of(task_id: int, index: int, item: str | None) -> dict[str, Any]:
-    """What the placeholders of a task stand for, by their names."""
+    """Returns the values of a task's placeholders, by their names."""
     values: dict[str, Any] = {"n": task_id, "i": index}
     values |= fields_of(item) if item is not None else {}
     values[""] = str(task_id) if item is None else item
@@ -136,7 +153,7 @@ def names_in(words: Iterable[str], placeholders: Placeholders) -> Counter[str]:
 
 
 def read_otherwise_before(words: Iterable[str], placeholders: Placeholders) -> bool:
-    """Whether a worker from before version 0.3 would make other words of them.
+    """Whether a worker from before version 0.3 would make other words of these.
 
     It takes each job for one of `Placeholders.ALWAYS`.
     """
@@ -150,7 +167,7 @@ def read_otherwise_before(words: Iterable[str], placeholders: Placeholders) -> b
 
 
 class WordOutline:
-    """How many bytes a word takes when it is filled, without filling it.
+    """The size of a word when it is filled, found without filling it.
 
     Args:
         word: of a command.
@@ -158,7 +175,7 @@ class WordOutline:
 
     def __init__(self, word: str, placeholders: Placeholders) -> None:
         self.typed_bytes = bytes_in(word)
-        #: By name: how many bytes more than as typed it takes without its values, and how many.
+        #: By name: how many more bytes than as typed it takes without values, and how many values.
         self._slots: dict[str, tuple[int, int]] = {}
         if placeholders is Placeholders.NONE or "{" not in word:
             return
@@ -172,7 +189,7 @@ class WordOutline:
 
     @property
     def names(self) -> Iterable[str]:
-        """Of its placeholders."""
+        """The names of its placeholders."""
         return self._slots
 
     def filled_bytes(self, value_bytes: Mapping[str, int]) -> int:
@@ -189,7 +206,7 @@ def bytes_in(text: str) -> int:
     return len(text.encode(errors="surrogatepass"))
 
 
-#: What a text for a shell is cut at, to find its words.
+#: The places at which a text for a shell is cut, to find its words.
 _BETWEEN_WORDS = re.compile(r"[\s;|&<>()`\"']+")
 #: A word that is nothing but a placeholder, or a name with one in it.
 _PLAIN = re.compile(r"[\w./:=,@%+-]*\{(?:[A-Za-z_]\w*)?\}[\w./:=,@%+{}-]*")
@@ -202,7 +219,7 @@ _FILL_THEMSELVES = frozenset(
 def left_as_typed(
     words: Iterable[str], placeholders: Placeholders, item: str | None, scripts: Iterable[str] = ()
 ) -> list[str]:
-    """The placeholders that look meant and stay as they are, each once, as they are written.
+    """The placeholders that look intended but stay as they are, each once, as they are written.
 
     Args:
         words: of a command that is filled like this.

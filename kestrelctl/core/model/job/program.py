@@ -1,4 +1,4 @@
-"""What a worker runs for a task: one value from the submission to the process."""
+"""The program that a worker runs for a task: one value from the submission to the process."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ HEAD_CHARACTERS = 1_000
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a worker runs for each task of a job.
+    """The program that a worker runs for each task of a job.
 
     It is part of the job's spec, of the template that workers are sent, of the command that an
-    executor starts and of the job that runs a guest, and nobody copies its fields. How often a task
-    is tried, where, and when is the job's affair.
+    executor starts and of the job that runs a guest, and nobody copies its fields. How often, where
+    and when a task is tried is up to the job.
 
     Attributes:
         argv: the command.
@@ -35,9 +35,9 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         workdir: absolute path of the directory in which tasks start, on the machines of workers
             that allow it (`core.model.files.workdir`); empty for a scratch directory of each task.
         inputs: files that each task finds in its scratch directory.
-        parent_files: what tasks of the job's parents left, and each task finds there, too.
+        parent_files: what tasks of the job's parents left; each task finds that there, too.
         stdin: the file that each task reads as its standard input; None for an empty one.
-        outputs: globs of what tasks leave in their scratch directories and that comes home
+        outputs: globs of the files in scratch directories of tasks that come home
             (`core.model.files.output_globs`).
         output_to: the address to which workers write these instead of into the file share; empty
             for that (`core.model.files.output_addresses`).
@@ -50,8 +50,10 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         stop_signal, stop_grace_seconds: what asks a task to end, without `SIG`, and how long before
             it is made to; `core.model.job.ending_rules` has the defaults.
         join: what a task writes to standard error goes into its standard output.
-        keep_logs: what a task prints goes into the file share, as far as its result has not room.
+        keep_logs: what a task prints goes into the file share if its result has no room for it.
         environment: inside which its tasks run; None for that of their worker.
+        channel: the job's owner may write to its running tasks, and they to him
+            (`core.model.job.channel_rules`).
     """
 
     argv: tuple[str, ...]
@@ -75,6 +77,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     join: bool = False
     keep_logs: bool = False
     environment: TaskEnvironment | None = None
+    channel: bool = False
 
     @property
     def is_one_process(self) -> bool:
@@ -89,23 +92,24 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             or self.checkpoints
             or self.keep_logs
             or self.environment
+            or self.channel
         )
 
     def commands(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Its commands, each with what it is called."""
+        """Its commands, each with its name."""
         yield "command", self.argv
         yield "cleanup", self.cleanup
         for stage in self.stages:
             yield f"stage {stage.name}", stage.argv
 
     def head(self, characters: int = HEAD_CHARACTERS) -> Program:
-        """What lists show of it: some kilobytes, however long its parts are.
+        """Returns the part that lists show: some kilobytes, however long its parts are.
 
         It has no inputs, variables and cleanup, and no recipe; a long command, also of a stage, is
         cut. Nothing can be run from it.
 
         Args:
-            characters: so much is kept of what is long.
+            characters: how much is kept of what is long.
         """
         return msgspec.structs.replace(
             self,

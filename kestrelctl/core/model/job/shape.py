@@ -1,4 +1,4 @@
-"""What jobs that match alike have in common."""
+"""Shapes: what jobs that match alike have in common."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from kestrelctl.core.model.worker.significance import Facts, attributes_of
 
 
 class Shape:
-    """What such jobs ask for: amounts of assets, tags, and what expressions say of both sides.
+    """The request of such jobs: amounts of assets, tags, and what expressions say of both sides.
 
     One object for all jobs that ask alike.
 
     Attributes:
         request: what a worker must have.
-        claim: of that: what attempts are charged wherever nothing else is said.
+        claim: a claim to that: attempts are charged it unless something else is said.
         tokens: what the pool must have free of its own.
         requires: tags in upper case, as in the original.
         asked: the request in natural units, as the first of the jobs had it. The others share it:
             ten thousand jobs need no ten thousand dictionaries.
         requirements, rank: expressions; empty for none.
         facts: what else expressions in force ask of such jobs.
-        time_request_seconds: how long a worker has to stay; 0 for any. That is a matter of the
-            worker, not of its class, and of the moment: `scheduling.offer` holds it against that.
-        span: on how many workers at once such jobs run, all or none; 1 for any.
+        time_request_seconds: how long a worker has to stay; 0 for any. That depends on the worker,
+            not on its class, and on the moment: `scheduling.offer` checks it.
+        span: how many workers such jobs run on at once, all or none; 1 for any.
         stays: whether such jobs never go to a neighbour (`model.neighbour`).
         prepared: what `scheduling.judgement` keeps of it.
         bit: stands for it in sets of shapes, which are integers. The queue writes it.
@@ -80,7 +80,7 @@ class Shape:
         self.asked = natural(request) if asked is None else asked
 
     def without(self, tags: Collection[str]) -> Shape:
-        """What such jobs ask for but for some tags, in upper case."""
+        """Returns the shape without some tags, which are in upper case."""
         return Shape(
             self.request,
             self.requires.difference(tags),
@@ -100,7 +100,7 @@ class Shape:
         return attributes_of(self.facts) | in_lower_case(asked)
 
 
-#: What two jobs must agree in to have one shape.
+#: Two jobs have one shape if they agree in all this.
 ShapeKey = tuple[
     tuple[tuple[str, int], ...],
     frozenset[str],
@@ -119,7 +119,7 @@ def shape_key(spec: JobSpec, facts: Facts = (), tokens: Collection[str] = ()) ->
 
     Args:
         facts: what expressions in force ask of the job, beside what it asks for.
-        tokens: assets that the pool has, and no worker. Of these a task takes whole ones.
+        tokens: assets that the pool has, and no worker. A task takes whole ones of these.
     """
     request = tuple(sorted(amounts(spec.request).items()))
     of_pool: tuple[tuple[str, int], ...] = ()

@@ -55,7 +55,7 @@ def texts_for_a_shell(words: Sequence[str]) -> list[str]:
 
 
 def _place_of_text(words: Sequence[str], at: int) -> int | None:
-    """Where the text stands for a shell whose options begin at a place; None if it has none."""
+    """Finds the text for a shell whose options begin at a place; None if it has none."""
     takes_text = False
     while at < len(words) and words[at][:1] in ("-", "+") and len(words[at]) > 1:
         option = words[at]
@@ -71,7 +71,7 @@ def _place_of_text(words: Sequence[str], at: int) -> int | None:
 
 
 def left_in(spec: JobSpec, item: str | None) -> list[str]:
-    """The placeholders of a job that look meant and stay as they are, each once.
+    """The placeholders of a job that look intended but stay as they are, each once.
 
     Args:
         item: of one of its tasks; None where there are no items.
@@ -102,7 +102,7 @@ def pasted_item(spec: JobSpec) -> str | None:
 
 
 def _has_field(item: str, name: str) -> bool:
-    """Whether an item is a JSON object with a field of a name, which is one word."""
+    """Whether an item is a JSON object with a field of this name, which is one word."""
     if not item.startswith("{") or not (f'"{name}"' in item or "\\u" in item):
-        return False  # most: it need not be read
+        return False  # most items: there is no need to read them
     return name in fields_of(item)

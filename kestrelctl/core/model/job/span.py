@@ -15,7 +15,7 @@ _HOST = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._:-]{{0,{MOST_HOST_CHARACTERS - 1}}}
 def told_host(host: str) -> str:
     """The name of a member's machine as the others are told.
 
-    It goes into variables and files of somebody's tasks, so what is no name of a machine does not.
+    It goes into variables and files of somebody's tasks, so anything else is replaced.
 
     Args:
         host: as its worker says.
@@ -24,7 +24,7 @@ def told_host(host: str) -> str:
 
 
 def problem_with_span(spec: JobSpec) -> str | None:
-    """Why the tasks of a job cannot start together; None if they can, or need not."""
+    """Says why the tasks of a job cannot start together; None if they can, or need not."""
     span = spec.span
     if not 1 <= span <= MOST_SPAN:
         return f"a job spans 1 to {MOST_SPAN:,} workers, not {span:,}"

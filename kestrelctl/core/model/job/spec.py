@@ -1,4 +1,4 @@
-"""What a user submits: one command template and an array of tasks."""
+"""A job as a user submits it: one command template and an array of tasks."""
 
 from __future__ import annotations
 
@@ -17,24 +17,33 @@ HEAD_RANGES = 100
 
 
 class OnWorkerLost(enum.StrEnum):
-    """What becomes of an attempt whose worker went offline."""
+    """The fate of an attempt whose worker went offline."""
 
     REQUEUE = "requeue"
     WAIT = "wait"
 
 
 class Notify(enum.StrEnum):
-    """Of which ends of a job its owner is told by a chat message."""
+    """The ends of a job of which its owner is told by a chat message."""
 
     ALWAYS = "always"
     NEVER = "never"
     FAILURES = "failures"
 
     def wants(self, outcome: str, *, cancelled: bool) -> bool:
-        """Whether the owner wants to hear that the job ended so; who cancels it knows."""
+        """Whether the owner wants to hear that the job ended so; whoever cancels it knows."""
         if self is Notify.FAILURES:
             return outcome == "failed" and not cancelled
         return self is Notify.ALWAYS
+
+
+class Begin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A moment in seconds since the epoch, by the manager's clock, or so long after a submission;
+    one of them.
+    """
+
+    at: float | None = None
+    seconds: float | None = None
 
 
 class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
@@ -52,8 +61,9 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
         retry_on, no_retry_on: only failures with such an exit are retried, or only others.
         backoff_seconds, max_backoff_seconds: the first pause before a failed task is tried again,
             and the longest; None for the pool's.
-        deadline_at, deadline_seconds: when what has not ended is stopped: seconds since the epoch
+        deadline_at, deadline_seconds: when unfinished tasks are stopped: seconds since the epoch
             by the manager's clock, or after the submission; at most one of them.
+        begin: nothing of it starts before that; None for at once.
         service: its tasks are copies that are started again whenever they end, until a cancel.
         time_request_seconds: a task goes only to workers that stay so long; None for any.
         retry_memory_bytes: what the next attempts ask for, one after the other, when one ran out of
@@ -69,8 +79,8 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             puts it on hold; None for never.
         stop_after: when so many of its tasks have failed or are lost for good, the others are
             stopped, as by a cancel; None for never.
-        span: on so many workers at once its tasks run, all or none: as many as it has tasks, each a
-            member of one program. 1 for tasks that have nothing to do with each other.
+        span: how many workers its tasks run on at once, all or none: as many as it has tasks, each
+            a member of one program. 1 for tasks that have nothing to do with each other.
         stays: its tasks run on the pool's own workers only, never on those of neighbours.
         guest: whose guest it is; None for a job of the pool's own. No user can set it.
     """
@@ -92,6 +102,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     no_retry_on: Exits = ()
     backoff_seconds: float | None = None
     max_backoff_seconds: float | None = None
+    begin: Begin | None = None
     service: bool = False
     time_request_seconds: float | None = None
     deadline_at: float | None = None
@@ -121,10 +132,18 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
         return self.guest.pool if self.guest else ""
 
     def deadline(self, submitted_at: float) -> float | None:
-        """When what has not ended is stopped, in seconds since the epoch; None for never."""
+        """The moment that stops unfinished tasks, in seconds since the epoch; None for never."""
         if self.deadline_seconds is not None:
             return submitted_at + self.deadline_seconds
         return self.deadline_at
+
+    def begins_at(self, submitted_at: float) -> float | None:
+        """The earliest start of its tasks, in seconds since the epoch; None for any time."""
+        if self.begin is None:
+            return None
+        if self.begin.at is not None:
+            return self.begin.at
+        return submitted_at + max(0.0, self.begin.seconds or 0.0)
 
     def stores_files(self, *, keep_logs: bool) -> bool:
         """Whether its tasks put something into the file share.
@@ -136,19 +155,19 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
         return bool(program.outputs or program.checkpoints or program.keep_logs or keep_logs)
 
     def with_more_memory(self, step: int) -> JobSpec:
-        """The job as a task asks that has run out of memory so many times."""
+        """The job with the request of a task that has asked for more memory so many times."""
         return msgspec.structs.replace(
             self, request={**self.request, "memory": float(self.retry_memory_bytes[step - 1])}
         )
 
     def head(self, characters: int = HEAD_CHARACTERS) -> JobSpec:
-        """What lists show of the job: some kilobytes, however long its parts are.
+        """Returns the part that lists show: some kilobytes, however long its parts are.
 
         It has no items and no memo of a guest, the head of its program, and long requirements are
         cut. Nothing can be run from it.
 
         Args:
-            characters: so much is kept of what is long.
+            characters: how much is kept of what is long.
         """
         return msgspec.structs.replace(
             self,

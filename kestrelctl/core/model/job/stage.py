@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-#: In their order. `run` is the command of the job; files are fetched before, and stored after.
+#: The stages in their order. `run` is the command of the job; files are fetched before, and stored
+#: after.
 SETUP, IN, RUN, OUT = "setup", "in", "run", "out"
 STAGES = (SETUP, IN, RUN, OUT)
 
@@ -26,7 +27,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StageRun(msgspec.Struct, frozen=True, array_like=True):
-    """How one stage of an attempt went.
+    """The course of one stage of an attempt.
 
     Attributes:
         wall_seconds: of all its tries, with the pauses between.

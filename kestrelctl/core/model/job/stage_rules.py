@@ -1,7 +1,7 @@
-"""Which stages a job may have, and what the end of an attempt says of them.
+"""The stages that a job may have, and what the end of an attempt says of them.
 
-Not every worker runs stages: those that do advertise a tag, and a job with stages asks for it like
-for any other.
+Not every worker runs stages: a worker that does advertises a tag, and a job with stages asks for it
+like for any other.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Collection
 
 from kestrelctl.core.model.job.stage import IN, OUT, RUN, SETUP, STAGES, Stage, StageRun
 
-#: What a worker advertises that runs stages. Nobody else can give it.
+#: The tag of workers that run stages. Nobody else can give it.
 TAG = "stages"
 
-#: Those that have a command of their own.
+#: The stages that have a command of their own.
 COMMANDED = (SETUP, IN, OUT)
 MOST_TRIES = 100
 
@@ -56,7 +56,7 @@ def can_be_in(stages: Collection[Stage], name: str) -> bool:
 
 
 def possible_runs(runs: tuple[StageRun, ...], longest_seconds: float) -> tuple[StageRun, ...]:
-    """What was reported of stages, as far as it can be: each stage once, in their order.
+    """Limits what was reported of stages to what is possible: each stage once, in their order.
 
     Args:
         longest_seconds: no stage took longer.

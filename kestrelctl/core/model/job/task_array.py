@@ -1,4 +1,4 @@
-"""Which ids the tasks of a job have: runs of numbers, such as 1-3,5-9:2."""
+"""The ids of the tasks of a job: runs of numbers, such as 1-3,5-9:2."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class TaskArray(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def problem_with_ids(array: TaskArray) -> str | None:
-    """What is wrong with the ids of an array, in words for its user; None if all is well."""
+    """Says what is wrong with the ids of an array, in words for its user; None if all is well."""
     if len(array.further) >= MOST_RUNS:
         return f"an array has at most {MOST_RUNS:,} ranges, not {len(array.further) + 1:,}"
     last = -MAX_ID - 1

@@ -1,5 +1,5 @@
-"""The environment of the pool's classes inside which the tasks of a job run, without a worker of
-its own. (What tasks find in their process's variables is `JobSpec.env`.)
+"""The environment, one of the pool's classes, inside which the tasks of a job run without a worker
+of its own. (What tasks find in their process's variables is `JobSpec.env`.)
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import msgspec
 
 #: Kinds inside which a worker starts tasks itself: their files are where the host's are.
 KINDS = ("venv",)
-#: What a worker advertises that does so for a kind begins with it.
+#: The tag of workers that do so for a kind begins with it.
 TAG_PREFIX = "environment:"
 #: The longest name of a class, in characters.
 MOST_NAME_CHARACTERS = 32
@@ -17,7 +17,7 @@ MOST_RECIPE_CHARACTERS = 65_536
 
 
 class TaskEnvironment(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which environment it is. A user names the class; the manager adds what the class says then.
+    """The chosen environment. A user names its class; the manager adds what the class says then.
 
     Attributes:
         of: the name of a class of the pool.
@@ -31,12 +31,12 @@ class TaskEnvironment(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def tag_of(kind: str) -> str:
-    """What a worker advertises that runs tasks inside environments of a kind."""
+    """The tag of workers that run tasks inside environments of a kind."""
     return f"{TAG_PREFIX}{kind}"
 
 
 def problem_with_environment(environment: TaskEnvironment | None) -> str | None:
-    """What is wrong with it, in words for its user; None if all is well."""
+    """Says what is wrong with an environment, in words for its user; None if all is well."""
     if environment is None:
         return None
     if not 1 <= len(environment.of) <= MOST_NAME_CHARACTERS:

@@ -1,4 +1,4 @@
-"""Where a task stands, as users and the store see it, and how many of a job's tasks stand where."""
+"""The state of a task, as users and the store see it, and the counts of a job's final states."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class TaskState(enum.StrEnum):
-    """Where a task stands. The last four are final."""
+    """The state of a task. The last four are final."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -22,7 +22,7 @@ FINAL_STATES = (TaskState.DONE, TaskState.FAILED, TaskState.LOST, TaskState.CANC
 
 
 class Counts(msgspec.Struct, kw_only=True):
-    """How many tasks of a job are in each final state."""
+    """The number of tasks of a job in each final state."""
 
     done: int = 0
     failed: int = 0
@@ -30,7 +30,7 @@ class Counts(msgspec.Struct, kw_only=True):
     cancelled: int = 0
 
     def total(self) -> int:
-        """All of them."""
+        """The number of tasks in any final state."""
         return self.done + self.failed + self.lost + self.cancelled
 
     def copy(self) -> Counts:
@@ -38,7 +38,7 @@ class Counts(msgspec.Struct, kw_only=True):
         return Counts(done=self.done, failed=self.failed, lost=self.lost, cancelled=self.cancelled)
 
     def outcome(self) -> str:
-        """`done`, `failed` or `cancelled`, for a job whose tasks are all in a final state."""
+        """The outcome of a job whose tasks have all ended: `done`, `failed` or `cancelled`."""
         if self.failed or self.lost:
             return "failed"
         return "cancelled" if self.cancelled else "done"

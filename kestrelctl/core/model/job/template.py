@@ -1,4 +1,4 @@
-"""What a worker knows of a job, and how a task's command comes out of it."""
+"""A job as a worker knows it, and how a task's command comes out of that."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     """A job without its items. Sent to a worker once; later attempts name the job's id.
 
     Attributes:
-        owner: of a job with files: what is kept or written of one owner's is nobody else's. To a
-            neighbour it is sent of every job, which lets it say whom it runs tasks of.
+        owner: set for a job with files: what is kept or written for one owner is nobody else's. A
+            neighbour is sent the owner of every job, so that it can say whose tasks it runs.
         group: of the owner; sent to neighbours alone.
-        filled: it is a guest's: command and environment are those of its only task, and nothing is
-            filled in or added.
+        filled: whether it is a guest's: command and environment are those of its only task, and
+            nothing is filled in or added.
     """
 
     job_id: Count
@@ -61,7 +61,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def job_variables(template: Template) -> dict[str, str]:
-    """What is the same for all tasks of a job in what they find in their environment."""
+    """Returns the variables in the environment of tasks that are the same for a whole job."""
     if template.filled:
         return template.program.env
     return {
@@ -75,11 +75,11 @@ def job_variables(template: Template) -> dict[str, str]:
 def task_variables(
     template: Template, index: int, item: str | None, count: int, hosts: Sequence[str] = ()
 ) -> dict[str, str]:
-    """The rest of it, which tells tasks apart. `docs/cli.md` lists all.
+    """Returns the other variables, which tell tasks apart. `docs/cli.md` lists all.
 
     Args:
         count: which attempt of the task it is, from 1.
-        hosts: where the members of a job run that spans workers; empty for other jobs.
+        hosts: the machines of all members of a job that spans workers; empty for other jobs.
     """
     if template.filled:
         return {}
@@ -117,7 +117,7 @@ def fill_for(
 
 
 def filled(template: Template, index: int, item: str | None) -> Program:
-    """What is run for a task: the program of its job, with the task's values in it."""
+    """Returns what is run for a task: the program of its job, with the task's values in it."""
     program = template.program
     if template.filled:
         return program
@@ -134,10 +134,10 @@ def filled(template: Template, index: int, item: str | None) -> Program:
 
 
 def problem_with_filling(template: Template, index: int, item: str | None) -> str | None:
-    """Why no command comes out of a template for a task; None if one does.
+    """Says why no command comes out of a template for a task; None if one does.
 
     Args:
-        index: of the task. One that a service has beyond its first copies is right.
+        index: of the task. One beyond the first copies of a service is right.
     """
     if template.further and index >= template.count:
         return f"the job has no task {index}"

@@ -1,4 +1,4 @@
-"""What a worker advertises about itself."""
+"""The ad of a worker: what it advertises about itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AssetUnit(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
 
 
 class WorkerAd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a worker says of itself: assets, tags, and facts for people.
+    """The ad of a worker: its assets, its tags, and facts for people.
 
     Attributes:
         assets: how much it has of each, in natural units. Each is an amount (a `sum`) unless one of
@@ -72,10 +72,10 @@ def with_cpus(ad: WorkerAd, most: float) -> WorkerAd:
 
 
 def bookable(ad: WorkerAd) -> dict[str, float]:
-    """How much of each asset its own books have, in natural units.
+    """The amount of each asset in a worker's own books, in natural units.
 
-    Of one of unknown capacity that is more than anybody can ask for: how many may use it at once,
-    the pool alone decides.
+    For an asset of unknown capacity that is more than anybody can ask for: the pool alone decides
+    how many may use it at once.
     """
     return ad.assets | dict.fromkeys(ad.unknown, BOUNDLESS / MILLI)
 
@@ -86,12 +86,12 @@ def unit_ids(ad: WorkerAd) -> dict[str, tuple[str, ...]]:
 
 
 class AssetChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a worker is to have from now on: assets that are not named stay as they are.
+    """A change of a worker's assets: assets that are not named stay as they are.
 
     Attributes:
         amounts: in natural units; of an indexed asset, how many of the units that it has had.
         units: the ids of all units of an indexed asset.
-        shared: for how many uses each shared asset is.
+        shared: how many uses each shared asset is for.
         unknown: assets of unknown capacity, with the exit status that says there is no more.
     """
 
@@ -104,7 +104,7 @@ class AssetChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 def changed(
     ad: WorkerAd, change: AssetChange, known: Mapping[str, Sequence[AssetUnit]]
 ) -> WorkerAd:
-    """An ad with other assets. Whether it can be meant, `validate.problem_with_ad` says.
+    """Returns an ad with other assets. `validate.problem_with_ad` says whether it can be meant.
 
     Args:
         known: the units that the worker has had, with what is known of them.

@@ -12,7 +12,7 @@ from typing import TypeAlias
 MILLI = 1000
 
 #: More than anybody has or asks for (`validate.MOST_OF_AN_ASSET`): the capacity of an asset of
-#: which nobody knows how much there is, wherever it is not the pool's estimate that counts.
+#: unknown capacity, wherever the pool's estimate does not count.
 BOUNDLESS = (1 << 60) * MILLI
 
 Natural: TypeAlias = dict[str, float]
@@ -33,7 +33,7 @@ def amounts(natural: Mapping[str, float]) -> Amounts:
 
 
 def known(capacity: Amounts) -> Amounts:
-    """A capacity without the assets of which nobody knows how much there is."""
+    """A capacity without the assets whose own capacity is unknown."""
     return {name: amount for name, amount in capacity.items() if amount != BOUNDLESS}
 
 
@@ -43,12 +43,12 @@ def natural(counted: Mapping[str, int]) -> Natural:
 
 
 def whole_uses(amount: int) -> int:
-    """An amount of what is only used as a whole, rounded up."""
+    """An amount of something that is only used as a whole, rounded up."""
     return -(-amount // MILLI) * MILLI
 
 
 def unit_key(asset: str, unit: str) -> str:
-    """Under which name a unit of an asset is booked. No asset has a `/` in its name."""
+    """The name under which a unit of an asset is booked. No asset has a `/` in its name."""
     return f"{asset}/{unit}"
 
 
@@ -65,15 +65,15 @@ def with_units(capacity: Mapping[str, int], units: Mapping[str, Iterable[str]]) 
 
 
 def without_units(free: Mapping[str, int]) -> Amounts:
-    """What is free, as it is shown: by asset, and 0 where more is charged than there is."""
+    """The free amounts as they are shown: by asset, and 0 where more is charged than there is."""
     return {name: max(0, amount) for name, amount in free.items() if "/" not in name}
 
 
 def resized(free: Amounts, before: Amounts, after: Amounts) -> Amounts:
-    """What is free when a capacity becomes another. What is charged stays charged.
+    """The free amounts after a change of capacity. What is charged stays charged.
 
-    It is below zero where more is charged than there is now. What is gone, and charged to nobody,
-    is not in it.
+    An amount is below zero where more is charged than there is now. An asset that is gone, and
+    charged to nobody, is left out.
     """
     found = {name: free.get(name, 0) + n - before.get(name, 0) for name, n in after.items()}
     for name, amount in free.items():
@@ -83,13 +83,13 @@ def resized(free: Amounts, before: Amounts, after: Amounts) -> Amounts:
 
 
 def four_digits(number: float) -> str:
-    """A number with four digits that count, and all of those before the point."""
+    """Writes a number with four significant digits, and all of those before the point."""
     return f"{number:.4g}" if abs(number) < 9999.5 else f"{number:.0f}"
 
 
 def describe(asset: str, amount: int) -> str:
     """An amount as people write it: `1 cpu`, `2 cpus`, `512 MiB memory`, `2 fpga`."""
-    number = f"{amount / MILLI:,.15g}"  # every digit: who lacks one token wants to see it
+    number = f"{amount / MILLI:,.15g}"  # every digit: whoever lacks one token wants to see it
     if asset in ("cpus", "gpus"):
         return f"{number} {asset[:-1] if amount == MILLI else asset}"
     if asset in ("memory", "disk"):

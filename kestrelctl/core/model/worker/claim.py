@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from kestrelctl.core.model.worker.assets import MILLI, Amounts
 
-#: Assets of which a task that takes more than it may use is ended by its worker.
+#: A worker ends a task that takes more of one of these assets than it may use.
 ENFORCED = ("memory", "disk")
 #: How often a claim of nothing fits.
 UNBOUNDED = 1 << 30
@@ -20,15 +20,15 @@ _NO_LIMITS: Mapping[str, int] = MappingProxyType({})
 
 
 def limits_beyond(asked: Mapping[str, int], charged: Mapping[str, int]) -> Amounts:
-    """What attempts may use where that is more than they are charged: what they asked for.
+    """Returns what attempts may use where they asked for more than they are charged.
 
-    What is charged beyond that they may use as well, as HTCondor gives a slot's whole memory.
+    They may also use what is charged beyond that, as HTCondor gives a slot's whole memory.
     """
     return {name: asked[name] for name in ENFORCED if asked.get(name, 0) > charged.get(name, 0)}
 
 
 def enforced(amounts: Mapping[str, int]) -> Amounts:
-    """Those of the amounts that a worker watches over."""
+    """The amounts that a worker watches over, among those given."""
     return {name: amounts[name] for name in ENFORCED if name in amounts}
 
 
@@ -40,8 +40,8 @@ class Claim:
 
     Attributes:
         units: the ids of the units that are charged, by asset; only a bound claim has any.
-        cost: what the match costs its user: what the worker's weight falls by. Without a policy a
-            worker's weight is its processors.
+        cost: what the match costs its user: the amount by which the worker's weight falls. Without
+            a policy a worker's weight is its processors.
         limits: what an attempt may use where that is more than it is charged. Whoever makes the
             claim sets it; it is not booked.
     """
@@ -59,13 +59,13 @@ class Claim:
         self.limits: Mapping[str, int] = _NO_LIMITS
 
     def times_fitting(self, free: Amounts) -> int:
-        """How many attempts with this claim fit into `free` side by side."""
+        """Returns how many attempts with this claim fit into `free` side by side."""
         times = UNBOUNDED
         for name, amount in self._items:
             fitting = free.get(name, 0) // amount
             if fitting < times:
                 times = fitting
-        return times if times > 0 else 0  # below zero is what is free after a shrink
+        return times if times > 0 else 0  # after a shrink, what is free may be below zero
 
     def fits(self, free: Amounts) -> bool:
         """Whether one attempt fits into `free`."""

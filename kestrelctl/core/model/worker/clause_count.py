@@ -1,4 +1,4 @@
-"""How many workers a clause of an expression leaves."""
+"""The number of workers that a clause of an expression leaves."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import msgspec
 
 
 class ClauseCount(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one clause leaves.
+    """The numbers of workers that one clause leaves.
 
     Attributes:
         by: `requirements` of the job, or `start` of workers.
         of: how many workers it is asked of.
         alone: of how many of them it is true by itself.
         so_far: of how many it is true together with all clauses before it.
-        undefined: of how many it is neither true nor false, as an attribute is not there.
+        undefined: of how many it is neither true nor false, because an attribute is not there.
         closest: a worker of which most clauses are true.
         fails: whether this is the first that is not true of that one.
         values: of the attributes in the clause, of both sides, at that one.

@@ -26,7 +26,7 @@ _APPROXIMATE = (
 )
 _SHARED = ("network", "processor time")
 
-#: What is not kept from a task, or not kept exactly, on each rung.
+#: The things that are not kept from a task, or not kept exactly, on each rung.
 NOT_ENFORCED = {
     "systemd": _SHARED,
     "bubblewrap": (*_APPROXIMATE, *_SHARED),
@@ -49,7 +49,7 @@ def tag(rung: str) -> str:
 
 
 def tags_of(rung: str) -> tuple[str, ...]:
-    """What a worker on this rung advertises: the rung and all weaker ones."""
+    """The tags of a worker on this rung: for the rung and all weaker ones."""
     return tuple(map(tag, RUNGS[RUNGS.index(rung) :]))
 
 

@@ -1,6 +1,6 @@
 """The two ads that are held against each other: a job's and a worker's, in HTCondor's spellings.
 
-Pure: what a manager evaluates beside them is in `core.classad`.
+Pure: `core.classad` has the expressions that a manager evaluates beside them.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _MEBIBYTE = 1 << 20
 _KIBIBYTE = 1 << 10
 #: Assets with a unit of their own in ads, as HTCondor has it.
 ASSET_UNITS = {"memory": _MEBIBYTE, "disk": _KIBIBYTE}
-#: Assets of which every ad speaks.
+#: Assets that every ad has.
 ALWAYS = ("cpus", "memory", "disk", "gpus")
 
-#: What a job's ad says beside `Request<Asset>`, and what each is.
+#: The attributes of a job's ad beside `Request<Asset>`, and what each is.
 JOB_ATTRIBUTES = {
     "Owner": "who submitted it",
     "JobName": "its `--name`",
     "JobPrio": "its `--priority`",
     "JobSeconds": "how long a task may run: `--time-limit` or `--time-request`, the less of both",
 }
-#: What a worker's ad says beside one attribute for each asset, and what each is.
+#: The attributes of a worker's ad beside one for each asset, and what each is.
 WORKER_ATTRIBUTES = {
     "Machine": "the name of its machine",
     "Name": "its address",
@@ -43,13 +43,13 @@ WORKER_ATTRIBUTES = {
     "Tags": "its tags, a list",
     "Isolation": "how it isolates tasks: `systemd`, `bubblewrap`, `namespace` or `plain`",
 }
-#: They differ from worker to worker, or from job to job: an expression may compare them with texts
+#: These differ from worker to worker, or from job to job: an expression may compare them with texts
 #: and do nothing else with them. Otherwise each worker would be a class, and each job a shape.
 IDENTITIES = frozenset({"machine", "name", "owner", "jobname"})
-#: What was read of a worker's host is in its ad as `Property_` and the name. Values change all the
-#: time: an expression may compare them with constants and do nothing else with them.
+#: A value that was read of a worker's host is in its ad as `Property_` and the name. Values change
+#: all the time: an expression may compare them with constants and do nothing else with them.
 PROPERTY_PREFIX = "Property_"
-#: What a worker's own attributes cannot be.
+#: Names that a worker's own attributes cannot have.
 _OF_WORKERS = frozenset({*(name.lower() for name in WORKER_ATTRIBUTES), *ALWAYS})
 _PROPERTY = PROPERTY_PREFIX.lower()
 MAX_ATTRIBUTES = 50
@@ -80,12 +80,12 @@ def in_lower_case(attributes: Attributes) -> Attributes:
 
 
 def _number(amount: float) -> int | float:
-    """As HTCondor has them: whole numbers where they are whole."""
+    """Turns a whole amount into a whole number, as HTCondor has it."""
     return int(amount) if amount == int(amount) else amount
 
 
 def job_facts(spec: JobSpec, owner: str) -> Attributes:
-    """What a job's ad says beside what it asks for."""
+    """The attributes of a job's ad beside what it asks for."""
     facts: Attributes = {
         "Owner": owner,
         "JobName": spec.name,
@@ -96,7 +96,7 @@ def job_facts(spec: JobSpec, owner: str) -> Attributes:
 
 
 def least_seconds(limit_seconds: float | None, request_seconds: float | None) -> float | None:
-    """How long a task of a job may run, as far as the job says; None if it does not."""
+    """The time that a task of a job may run, as far as the job says; None if it does not."""
     said = [each for each in (limit_seconds, request_seconds) if each is not None]
     return min(said, default=None)
 
@@ -107,7 +107,7 @@ def job_ad(spec: JobSpec, owner: str) -> Attributes:
 
 
 def tags_ad(tags: Iterable[str]) -> Attributes:
-    """What a worker's ad says of its tags."""
+    """The attributes of a worker's ad for its tags."""
     upper = sorted({each.upper() for each in tags})
     rung = rung_of(upper)
     found: Attributes = {"Tags": upper}
@@ -117,7 +117,7 @@ def tags_ad(tags: Iterable[str]) -> Attributes:
 
 
 def worker_facts(ad: WorkerAd, jid: str) -> Attributes:
-    """What a worker's ad says beside its assets, tags and attributes of its own."""
+    """The attributes of a worker's ad beside its assets, tags and attributes of its own."""
     facts: Attributes = {
         "Name": jid,
         "Machine": ad.host,
@@ -135,7 +135,7 @@ def worker_ad(ad: WorkerAd, jid: str = "") -> Attributes:
 
 
 def own_attributes(ad: WorkerAd) -> Attributes:
-    """What an operator had the worker say, and what was read of its host."""
+    """The attributes that an operator gave the worker, and those for what was read of its host."""
     said: Attributes = {
         name: _zero_is_zero(value)
         for name, value in ad.attributes.items()
@@ -145,12 +145,12 @@ def own_attributes(ad: WorkerAd) -> Attributes:
 
 
 def properties_ad(properties: Mapping[str, Value]) -> Attributes:
-    """What a worker's ad says of what was read of its host."""
+    """The attributes of a worker's ad for what was read of its host."""
     return {PROPERTY_PREFIX + name: _zero_is_zero(value) for name, value in properties.items()}
 
 
 def _zero_is_zero(value: Value) -> Value:
-    """A value that no other is equal to which HTCondor's library tells apart: -0.0 is 0.0."""
+    """Turns -0.0 into 0.0: these are equal, but HTCondor's library tells them apart."""
     return 0.0 if isinstance(value, float) and value == 0.0 else value
 
 

@@ -19,6 +19,7 @@ from kestrelctl.core.model.files import (
     workdir,
 )
 from kestrelctl.core.model.job import (
+    channel_rules,
     checkpoint_rules,
     guest,
     placeholders,
@@ -29,11 +30,11 @@ from kestrelctl.core.model.job.spec import JobSpec
 
 
 class OwnTag(NamedTuple):
-    """A thing that workers can do or not.
+    """A thing that some workers can do.
 
     Attributes:
         name: of the tag, in lower case.
-        does: what a worker does that has it, after "workers".
+        does: what workers with the tag do, as words after "workers".
         instead: how to submit a job that does not want it.
         wanted_by: whether a job wants it.
     """
@@ -51,14 +52,14 @@ def _runs_in(kind: str, spec: JobSpec) -> bool:
 
 
 def _has_other_braces(spec: JobSpec) -> bool:
-    """Whether some braces in its commands would be filled by a worker that does not ask the job."""
+    """Whether a worker that does not ask the job would fill some braces in its commands."""
     program = spec.program
     words = (word for _, words in program.commands() for word in words)
     return placeholders.read_otherwise_before(words, program.placeholders)
 
 
 def _reads(protocol: str, spec: JobSpec) -> bool:
-    """Whether the tasks of a job have inputs at such addresses."""
+    """Whether the tasks of a job have inputs at addresses of a protocol."""
     program = spec.program
     if not program.inputs and program.stdin is None:
         return False
@@ -89,7 +90,7 @@ OWN_TAGS = (
     OwnTag(
         output_globs.TAG,
         "store what tasks leave",
-        "without --output",
+        "without --keep",
         lambda spec: bool(spec.program.outputs),
     ),
     OwnTag(
@@ -122,6 +123,12 @@ OWN_TAGS = (
         "without --checkpoint",
         lambda spec: bool(spec.program.checkpoints),
     ),
+    OwnTag(
+        channel_rules.TAG,
+        "let a job's owner write to its tasks",
+        "without a channel",
+        lambda spec: spec.program.channel,
+    ),
     *(
         OwnTag(
             f"{input_addresses.TAG_PREFIX}{protocol}",
@@ -144,7 +151,7 @@ OWN_TAGS = (
 
 
 def own_tags_of(spec: JobSpec) -> list[str]:
-    """The names of those that a job wants."""
+    """The names of the tags that a job wants."""
     return [each.name for each in OWN_TAGS if each.wanted_by(spec)]
 
 

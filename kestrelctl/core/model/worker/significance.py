@@ -1,9 +1,9 @@
-"""Which attributes matter to a match: those that an expression in force refers to.
+"""The attributes that matter to a match: those that an expression in force refers to.
 
 Workers that differ in others are of one class, jobs that differ in others have one shape, so a
 match is evaluated once for many. An attribute that is only ever compared with texts matters only
-as far as these texts go: all other values are as one. Of a worker's property, all numbers between
-two that it is compared with are as one, too.
+as far as these texts go: all other values count as one. For a worker's property, all numbers
+between two that it is compared with count as one, too.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ Constant: TypeAlias = str | int | float
 #: Name of an attribute in lower case -> constants that it is compared with, numbers only of a
 #: property; None if more than that is done with it.
 Interest: TypeAlias = dict[str, frozenset[Constant] | None]
-#: What an ad says to the matter: names in lower case, the kind of each value, the value.
+#: The facts of an ad that matter: names in lower case, the kind of each value, the value.
 Facts: TypeAlias = tuple[tuple[str, str, Value | tuple[Value, ...]], ...]
 
-#: In place of a text that nobody asks about. No text in an expression can be this: one with a
+#: Stands for a text that nobody asks about. No text in an expression can be this: one with a
 #: backslash makes its attribute matter altogether, and none has a line feed of its own.
 ANOTHER = "another\n"
 _EQUALITIES = ("==", "!=", "=?=", "=!=", "is", "isnt")
 _ORDERS = ("<", "<=", ">", ">=")
 _MEMBERSHIP = ("member", "identicalmember")
-#: Beyond this HTCondor's library takes whole numbers for each other.
+#: Beyond this HTCondor's library confuses whole numbers with each other.
 _EXACT = 1 << 53
 _NUMBER = re.compile(r"-?([0-9]+|[0-9]*\.[0-9]+)([eE][+-]?[0-9]+)?")
 #: HTCondor's library compares numbers with these as with 1 and 0.
@@ -44,7 +44,7 @@ _TRUTHS = {"true": 1, "false": 0}
 
 
 class Interests(msgspec.Struct, frozen=True):
-    """What an expression asks of each side."""
+    """The attributes of each side that an expression asks for."""
 
     mine: Interest
     others: Interest
@@ -52,7 +52,7 @@ class Interests(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=4096)
 def interests(text: str) -> Interests:
-    """What an expression that the pool takes asks of each side. Empty text asks nothing.
+    """Finds what an expression that the pool takes asks of each side. Empty text asks nothing.
 
     Raises:
         BadExpression: it is none; or it does with an identity what would make each worker a class.
@@ -85,7 +85,7 @@ def interests(text: str) -> Interests:
 
 
 def problem_with_expression(text: str) -> BadExpression | None:
-    """What is wrong with the expression of a job or a worker; None if all is well."""
+    """Says what is wrong with the expression of a job or a worker; None if all is well."""
     try:
         interests(text)
     except BadExpression as mistake:
@@ -98,7 +98,7 @@ def _is_text(constant: Constant) -> bool:
 
 
 def _asked(root: Node, text: str) -> Iterator[tuple[Node, frozenset[Constant] | None]]:
-    """Each attribute in it, with the constants that it is compared with if that is all."""
+    """Yields each attribute in it, with the constants that it is compared with if that is all."""
     left: list[tuple[Node, frozenset[Constant] | None]] = [(root, None)]
     while left:
         node, constants = left.pop()
@@ -111,7 +111,7 @@ def _asked(root: Node, text: str) -> Iterator[tuple[Node, frozenset[Constant] | 
         elif node.kind in (*_EQUALITIES, *_ORDERS):
             first, second = node.parts
             parts = [_constants_in(second, text), _constants_in(first, text)]
-            if node.kind in _ORDERS:  # Which texts come before one, the language alone knows.
+            if node.kind in _ORDERS:  # Only the language knows which texts come before one.
                 parts = [
                     None if part is None or any(map(_is_text, part)) else part for part in parts
                 ]
@@ -156,7 +156,7 @@ def _add(interest: Interest, name: str, constants: frozenset[Constant] | None) -
 
 
 def interests_of(text: str) -> Interests:
-    """The same; one that is stored and was taken under other rules asks nothing."""
+    """Finds the same; a stored expression that was taken under other rules asks nothing."""
     try:
         return interests(text)
     except BadExpression:
@@ -164,13 +164,13 @@ def interests_of(text: str) -> Interests:
 
 
 class Significance:
-    """What the expressions in force ask of the ads of one side.
+    """The attributes that the expressions in force ask for in the ads of one side.
 
     Args:
         always: names that every ad has.
 
     Attributes:
-        known: names, in lower case, that an ad may have: to ask for others changes nothing yet.
+        known: names, in lower case, that an ad may have: asking for others changes nothing yet.
     """
 
     def __init__(self, always: Iterable[str]) -> None:
@@ -204,7 +204,7 @@ class Significance:
         return new
 
     def covers(self, interest: Interest) -> bool:
-        """Whether `of` tells all that this asks of what ads may have."""
+        """Whether `of` tells all that an interest asks of the attributes that ads may have."""
         for name, constants in interest.items():
             if name not in self.known:
                 continue
@@ -225,7 +225,7 @@ class Significance:
         self.known = set(self._always)
 
     def of(self, attributes: Attributes) -> Facts:
-        """What of an ad matters."""
+        """Returns the facts of an ad that matter."""
         found: list[tuple[str, str, Value | tuple[Value, ...]]] = []
         for name, value in attributes.items():
             lower = name.lower()
@@ -242,7 +242,7 @@ class Significance:
 
 
 def _one_like(value: Value | Sequence[Value], constants: set[Constant]) -> Value | Sequence[Value]:
-    """The number that stands for all those on the same side of each of the constants, of its type.
+    """The number of the same type that stands for all on the same side of each of the constants.
 
     That is the next one above the constant below it; without one below, the next one under the
     least.

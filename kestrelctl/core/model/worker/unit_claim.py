@@ -85,7 +85,7 @@ def claim_of(amounts: Amounts, indexed: Collection[str]) -> Claim:
 def choose(units: Sequence[tuple[str, int]], amount: int) -> dict[str, int] | None:
     """Units for an amount, and how much of each; None if they are not there.
 
-    The first whole units that nobody has, and for what is beyond them the unit with the least free
+    These are the first whole units that nobody has, and for the rest the unit with the least free
     that is enough: so units stay whole for those who need whole ones.
 
     Args:
@@ -113,7 +113,7 @@ def _units(free: Amounts, asset: str) -> list[tuple[str, int]]:
 
 
 def _times(amount: int, lefts: list[int]) -> int:
-    """How often an amount fits into units with so much left."""
+    """Returns how often an amount fits into units with so much left."""
     whole, part = divmod(amount, MILLI)
     if not part:
         return lefts.count(MILLI) // whole

@@ -1,4 +1,4 @@
-"""What an attempt that runs has used so far, as its worker sees it."""
+"""The usage so far of an attempt that runs, as its worker sees it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Duration = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 
 
 class Use(msgspec.Struct, frozen=True, array_like=True):
-    """What an attempt has used; an array, because many travel together.
+    """The usage of an attempt; an array, because many travel together.
 
     Attributes:
         wall_seconds: since its start.
@@ -33,7 +33,7 @@ class Use(msgspec.Struct, frozen=True, array_like=True):
 
 
 def possible_use(use: Use, longest_seconds: float) -> Use:
-    """The same, as far as it can be.
+    """Limits a usage to what is possible.
 
     Args:
         longest_seconds: the attempt cannot have run for longer.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
+import matplotlib
 import msgspec
 import pytest
 from benchkit import MACHINE, a_cell, a_result, a_run, a_sweep, a_sweep_of
@@ -15,10 +17,14 @@ from kestrelctl.bench.report import figures
 from kestrelctl.bench.report.directory import write_page
 from kestrelctl.bench.report.markup import CSS
 from kestrelctl.bench.report.page import Named, page
-from kestrelctl.bench.report.svg import WIDTH, Plot, Scale, decades, labelled, ticks
+from kestrelctl.bench.report.plot import DASHES, WIDTH
 from kestrelctl.bench.result import BenchResult, LatencyMs, to_json
 from kestrelctl.errors import UsageError
 
+#: How a line is drawn: a curve, one of what was started, one at the earliest possible end.
+CURVE = "stroke: var(--s0); stroke-width: 2.4"
+BEGUN = "stroke: var(--s0); stroke-width: 1.1"
+END = "stroke-dasharray: 3,3; stroke-dashoffset: 0; stroke: var(--ink); stroke-width: 1.2"
 EMPTY = {"meta", "br", "link", "img"}  # elements without an end
 
 
@@ -58,6 +64,27 @@ class Page(HTMLParser):
             self.headings.append(data)
 
 
+def drawings(found: Page) -> list[str]:
+    """The drawings of a page, in their order."""
+    return [part.partition("</svg>")[0] for part in found.source.split("<svg")[1:]]
+
+
+def paths(drawing: str, style: str) -> list[list[tuple[float, float]]]:
+    """The corners, in pixels, of the lines and areas that are drawn so."""
+    found = re.findall(rf'<path d="([^"]*)"[^>]* style="[^"]*{re.escape(style)}', drawing)
+    return [
+        [(float(x), float(y)) for x, y in re.findall(r"[ML] ([\d.]+) ([\d.]+)", path)]
+        for path in found
+    ]
+
+
+def labels(drawing: str) -> list[tuple[float, str]]:
+    """Where the labels of the horizontal axis stand, in pixels, and what they say."""
+    style = "text-anchor: middle; fill: var\\(--ink\\)"
+    found = re.findall(rf'<text style="{style}" x="([\d.]+)"[^>]*>([^<]*)<', drawing)
+    return [(float(x), text) for x, text in found]
+
+
 PAGES = {
     "one": [("now", a_result(a_run("0"), a_run("1"), a_run("10")))],
     "several": [("now", a_result(a_run("1"))), ("then", a_result(a_run("1"), a_run("5")))],
@@ -66,9 +93,15 @@ PAGES = {
 }
 
 
+@cache
+def shown(name: str) -> Page:
+    """One of the pages; drawing it takes a while."""
+    return Page(*PAGES[name])
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_needs_no_network_and_no_script(name: str) -> None:
-    found = Page(*PAGES[name])
+    found = shown(name)
     assert found.unclosed == []
     assert found.loads == []
     assert re.findall(r"https?://|@import|url\(|<script|<link|<iframe", found.source) == []
@@ -76,7 +109,7 @@ def test_a_page_needs_no_network_and_no_script(name: str) -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_figure_says_in_words_what_it_shows(name: str) -> None:
-    found = Page(*PAGES[name])
+    found = shown(name)
     assert found.figures
     for words in found.figures:
         assert re.search(r"\d", words)
@@ -85,7 +118,7 @@ def test_every_figure_says_in_words_what_it_shows(name: str) -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_no_number_of_a_plot_is_lost(name: str) -> None:
-    assert not re.search(r"\b(nan|inf|None)\b", Page(*PAGES[name]).source)
+    assert not re.search(r"\b(nan|inf|None)\b", shown(name).source)
 
 
 def test_figures_tell_workers_from_the_tasks_that_each_runs() -> None:
@@ -97,10 +130,10 @@ def test_figures_tell_workers_from_the_tasks_that_each_runs() -> None:
 def test_the_sections_of_a_page() -> None:
     tail = ["Latency", "Every run, and what it cost", "Reading the numbers", "Method"]
     beside = ["Beside 2009", "The curves", "Latency and cost", *tail[1:]]
-    assert Page(*PAGES["one"]).headings == ["500 short tasks", *beside]
+    assert shown("one").headings == ["500 short tasks", *beside]
     efficiency = "Efficiency against task length"
-    assert Page(*PAGES["sweep"]).headings == ["How short may tasks be?", efficiency, *tail]
-    assert Page(*PAGES["all"]).headings == [
+    assert shown("sweep").headings == ["How short may tasks be?", efficiency, *tail]
+    assert shown("all").headings == [
         "500 short tasks", f"{efficiency}: b", f"{efficiency}: c", *beside,
     ]  # fmt: skip
 
@@ -118,11 +151,14 @@ def test_makespans_stand_beside_2009_only_with_as_many_tasks() -> None:
 
 
 def test_several_results_are_drawn_over_each_other_in_one_figure() -> None:
-    found = Page(*PAGES["several"])
+    found = shown("several")
     for words in found.figures[:4]:
         assert "now: 5 tasks a second" in words
         assert "then: 5 tasks a second" in words
-    assert {"curve s0", "curve s1"} <= set(re.findall(r'class="(curve s\d)"', found.source))
+    assert len(drawings(found)) == 9
+    for drawing in drawings(found)[:4]:
+        assert "stroke: var(--s0)" in drawing
+        assert "stroke: var(--s1)" in drawing
 
 
 def test_results_of_other_numbers_of_workers_say_so() -> None:
@@ -140,11 +176,11 @@ def test_a_run_beyond_the_measured_limit_has_no_share_of_it() -> None:
 
 
 def test_the_legend_says_how_many_tasks_2009_took_its_time_for() -> None:
-    assert "2009, mean: 50,000 tasks in 103 s" in Page(*PAGES["one"]).text
+    assert "2009, mean: 50,000 tasks in 103 s" in shown("one").text
 
 
 def test_the_knee_is_marked_and_told() -> None:
-    found = Page(*PAGES["sweep"])
+    found = shown("sweep")
     assert "10 workers: knee 10 ms" in found.source
     assert "100 workers: knee 0.1 s" in found.source
     assert "half of the time at 32 ms" in found.figures[0]
@@ -152,7 +188,7 @@ def test_the_knee_is_marked_and_told() -> None:
 
 
 def test_a_tile_promises_only_what_was_measured() -> None:
-    found = Page(*PAGES["sweep"])
+    found = shown("sweep")
     tiles = re.findall(r'<div class="tile">(.*?)</div></div>', found.source)
     words = [re.sub(r"<[^>]*>", " ", each).split() for each in tiles]
     assert [" ".join(each) for each in words] == [
@@ -172,21 +208,22 @@ def test_the_curves_are_over_seconds_and_show_what_was_dispatched() -> None:
     assert found.source.count(">seconds since submission</text>") == 4
     assert found.source.count(">80</text>") >= 4, "seconds stand at the axis"
     assert "share of the makespan" not in found.source
-    assert 'class="curve s0 begun"' in found.source
+    assert [len(paths(each, BEGUN)) for each in drawings(found)[:4]] == [1, 0, 0, 0]
+    assert [len(paths(each, CURVE)) for each in drawings(found)[:4]] == [1, 1, 1, 1]
 
 
 def test_a_legend_has_the_dashes_of_its_curve() -> None:
-    found = Page(*PAGES["several"])
-    for kind in ("s0", "s1"):
-        assert f'class="key curve {kind}"' in found.source
-        assert f'class="curve {kind}"' in found.source
-    dashed = re.findall(r"\.s(\d) { --d: ([\d ]+); }", CSS)
-    assert dashed
-    for number, dashes in dashed:
-        on = dashes.split()[0]
+    found = shown("several")
+    for number, dashes in enumerate(DASHES[:2]):
+        assert f'class="key curve s{number}"' in found.source
+        dashed = f"stroke-dasharray: {','.join(map(str, dashes))}; " if dashes else "fill: none; "
+        curve = rf"{dashed}(stroke-dashoffset: 0; )?stroke: var\(--s{number}\); stroke-width: 2.4"
+        assert re.search(curve, drawings(found)[0])
+    for number, dashes in enumerate(DASHES):
         key = re.search(rf"\.key\.curve\.s{number} {{([^}}]*)}}", CSS)
-        assert key, "a dashed curve has no solid legend"
-        assert f"var(--c) 0 {on}px" in key[1]
+        assert (key is not None) == bool(dashes), "only a dashed curve has a dashed legend"
+        if key:
+            assert f"var(--c) 0 {dashes[0]}px" in key[1]
 
 
 def test_runs_of_one_sleep_time_do_not_lie_on_each_other() -> None:
@@ -217,25 +254,25 @@ def test_the_spread_of_the_bare_rate_is_on_the_page() -> None:
     )
 
 
-def test_labels_of_an_axis_have_the_decimals_that_their_steps_need() -> None:
-    assert [label for _, label in labelled([0.0, 0.05, 0.1])] == ["0", "0.05", "0.10"]
-    assert [label for _, label in labelled([0.0, 20_000.0, 40_000.0])] == ["0", "20,000", "40,000"]
+def test_labels_of_an_axis_differ_however_small_its_steps_are() -> None:
+    short = a_run("0", makespan_seconds=0.05, started_at=[0.01] * 500, finished_at=[0.04] * 500)
+    found = labels(drawings(Page(("now", a_result(short))))[0])
+    assert [text for _, text in found] == ["0", "0.05", "0.1", "0.15", "0.2", "0.25"]
 
 
 def test_labels_of_an_axis_over_decades_are_of_one_unit_and_have_no_exponent() -> None:
     cells = [a_cell(sleep, 10, 0.5) for sleep in ("0.05", "1", "120")]
     found = Page(("now", a_sweep_of(a_run("0", makespan_seconds=0.001), *cells)))
-    labels = re.findall(r'<text class="middle"[^>]*>([^<]*)<', found.source.split("</svg>")[0])
-    assert labels == ["0.00001", "0.0001", "0.001", "0.01", "0.1", "1", "10", "100", "1,000"]
+    words = [text for _, text in labels(drawings(found)[0])]
+    assert words == ["0.00001", "0.001", "0.1", "10", "1,000"]
 
 
 def test_labels_of_an_axis_over_many_decades_do_not_touch() -> None:
     slow = a_run("0", latency_ms=LatencyMs(p50=0.02, p99=9_000.0))
     found = Page(("now", a_result(slow)))
-    drawing = next(part for part in found.source.split("<svg") if "Latency of dispatch" in part)
-    labels = re.findall(r'<text class="middle" x="([\d.]+)"[^>]*>([^<]*)<', drawing)
-    assert [text for _, text in labels] == ["0.01", "1", "100", "10,000"]
-    places = [float(x) for x, _ in labels]
+    drawing = next(each for each in drawings(found) if "Latency of dispatch" in each)
+    assert [text for _, text in labels(drawing)] == ["0.01", "1", "100", "10,000"]
+    places = [x for x, _ in labels(drawing)]
     assert min(b - a for a, b in pairwise(places)) > 70
 
 
@@ -287,31 +324,47 @@ def test_a_page_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 # -- drawing ---------------------------------------------------------------------------------------
 
 
-def test_a_scale_maps_its_ends_to_its_ends() -> None:
-    even, log = Scale(0, 10, 100, 0), Scale(0.01, 10, 0, 300, logarithmic=True)
-    assert [even(0), even(10), even(5)] == [100, 0, 50]
-    assert [log(0.01), log(0.1), log(10)] == pytest.approx([0, 100, 300])
-    assert log(0) == 0, "what a logarithm cannot show lies at the edge"
+def test_a_plot_is_as_light_or_dark_as_its_page() -> None:
+    drawn = drawings(shown("one")) + drawings(shown("sweep"))
+    assert drawn
+    for drawing in drawn:
+        colours = set(re.findall(r"(?:fill|stroke): ?([^;\"]+)", drawing))
+        assert colours <= {"none", *(f"var({name})" for name in re.findall(r"(--\w+):", CSS))}
+        assert "font" not in drawing, "a page says how large text is, and how it looks"
 
 
-@pytest.mark.parametrize("high", [0.0, 0.3, 1.0, 7.0, 917.0, 2458.4, 50_000.0])
-def test_ticks_are_few_and_reach_the_highest_value(high: float) -> None:
-    found = ticks(high)
-    assert found[0] == 0
-    assert found[-1] >= high
-    assert 1 <= len(found) <= 7
+def test_the_same_result_makes_the_same_page() -> None:
+    assert Page(*PAGES["all"]).source == Page(*PAGES["all"]).source
 
 
-def test_decades_enclose_the_data() -> None:
-    assert decades(0.02, 3.0) == pytest.approx([0.01, 0.1, 1.0, 10.0])
-    assert decades(0.1, 1.0) == pytest.approx([0.1, 1.0])
-    assert decades(1.0, 1.0) == pytest.approx([1.0, 10.0])
+def test_no_two_things_on_a_page_have_one_name() -> None:
+    names = re.findall(r' id="([^"]*)"', shown("several").source)
+    assert len(names) > 1
+    assert len(names) == len(set(names))
+
+
+def test_a_user_s_settings_of_matplotlib_change_no_page() -> None:
+    usual = Page(*PAGES["one"]).source
+    with matplotlib.rc_context({"axes.linewidth": 9.0, "axes.grid": True, "font.size": 3.0}):
+        assert Page(*PAGES["one"]).source == usual
+
+
+@pytest.mark.parametrize("most", [1, 7, 917, 50_000])
+def test_an_axis_reaches_the_highest_value_with_few_ticks(most: int) -> None:
+    run = a_run("0", tasks=most, started_at=[0.1] * most, finished_at=[0.2] * most)
+    drawing = drawings(Page(("now", a_result(run))))[0]
+    marks = re.findall(r'text-anchor: end; fill: var\(--ink\)"[^>]*>([\d,.]+)<', drawing)
+    values = [float(mark.replace(",", "")) for mark in marks]
+    assert values[0] == 0
+    assert values[-1] >= most
+    assert len(values) <= 7
 
 
 def test_stairs_are_level_between_edges() -> None:
-    plot = Plot("", Scale(0, 2, 0, 200), Scale(0, 10, 100, 0), 100)
-    plot.stairs([0, 1, 2], [5, 10], "s0")
-    assert 'd="M0.0 50.0V50.0H100.0V0.0H200.0"' in plot.markup()
+    result = a_result(a_run("1", started_at=[0.5] * 500, finished_at=[50.0] * 250 + [100.0] * 250))
+    (curve,) = paths(drawings(Page(("now", result)))[0], CURVE)
+    assert len(curve) > 4
+    assert all(a[0] == b[0] or a[1] == b[1] for a, b in pairwise(curve))
 
 
 def test_a_page_drops_no_curve_of_a_sweep() -> None:
@@ -337,41 +390,40 @@ def test_a_legend_has_nothing_that_is_not_drawn() -> None:
     found = Page(("now", a_sweep_of(*without_knee)))
     assert "Diamonds" not in found.text
     assert "Rings" not in found.text
-    found = Page(*PAGES["sweep"])
+    found = shown("sweep")
     assert "Diamonds" in found.text
     assert "Rings" in found.text
     limit = "limit of this machine and its workers"
     unlimited = a_run("0", executor="inline")
     assert limit not in Page(("now", a_result(unlimited))).text
-    assert limit in Page(*PAGES["one"]).text
+    assert limit in shown("one").text
 
 
 def test_the_earliest_possible_end_is_drawn_and_in_the_legend() -> None:
     run = a_run("1")
     found = Page(("now", a_result(run)))
-    drawings = found.source.split("<svg")[1:5]
-    upright = [bool(re.search(r'class="line thin bound"', each)) for each in drawings]
+    upright = [bool(paths(each, END)) for each in drawings(found)[:4]]
     assert upright == [True, True, False, False], "of tasks completed and of workers busy"
     assert "all workers busy: 10/s; the earliest possible end: 50.0 s" in found.text
     unlimited = Page(("now", a_result(a_run("0", executor="inline"))))
     assert "earliest possible end" not in unlimited.text
-    assert "line thin bound" not in unlimited.source.split("Latency of dispatch")[0]
+    assert not any(paths(each, END) for each in drawings(unlimited))
 
 
 def test_an_end_beyond_the_run_is_still_inside_the_drawing() -> None:
     """A run can be faster than the limit that was measured."""
     found = Page(("now", a_result(a_run("0", makespan_seconds=0.2))))
-    [path] = re.findall(r'class="line thin bound" d="M([\d.]+)', found.source.split("<svg")[1])
-    assert float(path) <= WIDTH
+    ((low, _),) = paths(drawings(found)[0], END)
+    assert low[0] <= WIDTH
 
 
 def test_the_rate_of_each_bin_is_behind_that_which_lasts() -> None:
     finished_at = [5.0] * 250 + [80.0] * 250
     found = Page(("now", a_result(a_run("1", started_at=[0.5] * 500, finished_at=finished_at))))
-    drawing = found.source.split("<svg")[4]
-    [area] = re.findall(r'class="area s0" d="([^"]*)"', drawing)
-    [line] = re.findall(r'class="curve s0" d="([^"]*)"', drawing)
-    highest = [min(float(y) for y in re.findall(r"V([\d.]+)", each)) for each in (area, line)]
+    drawing = drawings(found)[3]
+    (area,) = paths(drawing, "fill: var(--s0); opacity: 0.16")
+    (line,) = paths(drawing, CURVE)
+    highest = [min(y for _, y in each) for each in (area, line)]
     assert highest[0] < highest[1], "a bin has more tasks a second than a lasting mean"
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from kestrelctl.cli.pool import events as cli_events
 from kestrelctl.cli.pool.events import shown_time
 from kestrelctl.core.membership.event import EventQuery
-from kestrelctl.core.membership.worker_group import WorkerGroup
+from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.errors import KestrelError, Unreachable
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol.answers import EventPage

@@ -11,8 +11,8 @@ import pytest
 from cli_fake_pool import CONTEXT, NOW, FakePool, FakeShare, run
 from click.testing import Result
 
-from kestrelctl.cli.context import Account
-from kestrelctl.cli.submit import upload_record
+from kestrelctl.access.context import Account
+from kestrelctl.client import upload_record
 from kestrelctl.core.model.files.inputs import MOST_PIECES, Input
 from kestrelctl.errors import OverQuota
 from kestrelctl.files.share import PIECE_BYTES

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kestrelctl.cli.submit.items import read_elements, read_lines
-from kestrelctl.cli.submit.upload import pieces
+from kestrelctl.client.upload import pieces
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import NotAllowed, UsageError
-from kestrelctl.grammar import job_options
+from kestrelctl.grammar import described_job
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.handout import MAX_ITEM_BYTES
@@ -315,7 +315,7 @@ def test_a_job_is_checked_once_before_it_is_sent(monkeypatch: pytest.MonkeyPatch
         checked.append(spec)
         return problem_with_job(spec)
 
-    monkeypatch.setattr(job_options, "problem_with_job", check)
+    monkeypatch.setattr(described_job, "problem_with_job", check)
     spec = submitted("--array", "1-9", "--env", "A=1", "--", "x", "{}")
     assert checked == [spec]
 

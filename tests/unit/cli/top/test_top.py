@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from cli_fake_pool import NOW, OVERVIEW, FakePool, run
 
-from kestrelctl.cli.show.grid import text_width
+from kestrelctl.cli.show.grid import Column, Grid
 from kestrelctl.cli.show.history import History
-from kestrelctl.cli.show.lines import FittedColumn, bar, crop, line_text, spread, table
+from kestrelctl.cli.show.lines import bar, crop, line_text, spread, text_width
 from kestrelctl.cli.top.frame import View, frame
 from kestrelctl.cli.top.keyboard import split_keys
 from kestrelctl.errors import KestrelError, Unreachable
@@ -374,18 +374,19 @@ def test_wide_characters_take_two_columns() -> None:
 
 
 def test_a_table_gives_way_where_it_may() -> None:
-    columns: list[FittedColumn[str]] = [
-        FittedColumn("NAME", lambda w: w, gives=True, width=4),
-        FittedColumn("N", lambda w: str(len(w)), right=True),
-        FittedColumn("MORE", lambda w: "more", drop=1),
+    columns: list[Column[str]] = [
+        Column("NAME", lambda w: w, width=4),
+        Column("N", lambda w: str(len(w)), right=True),
+        Column("MORE", lambda w: "more", gives=False, drop=1),
     ]
-    rows = ["abcdefgh", "xy"]
-    assert [line_text(line) for line in table(columns, rows, 18)] == [
-        "NAME      N  MORE", "abcdefgh  8  more", "xy        2  more",
-    ]  # fmt: skip
-    assert line_text(table(columns, rows, 14)[1]) == "abcd…  8  more"
-    assert line_text(table(columns, rows, 10)[1]) == "abcdef…  8"
-    assert line_text(table(columns, rows, 3)[1]) == "ab…"
+
+    def table(width: int) -> list[str]:
+        return [line_text(line) for line in Grid(columns).lines(["abcdefgh", "xy"], width)]
+
+    assert table(18) == ["NAME      N  MORE", "abcdefgh  8  more", "xy        2  more"]
+    assert table(14)[1] == "abcd…  8  more"
+    assert table(10)[1] == "abcdef…  8"
+    assert table(3)[1] == "abc…  8", "a screen crops what can give way no more"
 
 
 def test_a_bar_is_as_full_as_it_says() -> None:
@@ -442,9 +443,9 @@ def test_lost_attempts_are_told_as_by_the_status_of_the_pool() -> None:
 
 
 def test_a_table_leaves_out_what_is_empty_before_it_cuts_a_name() -> None:
-    columns: list[FittedColumn[str]] = [
-        FittedColumn("NAME", lambda t: t, gives=True, width=4),
-        FittedColumn("NOTE", lambda t: "", width=10, drop=1),
+    columns: list[Column[str]] = [
+        Column("NAME", lambda t: t, width=4),
+        Column("NOTE", lambda t: "", width=10, drop=1),
     ]
-    heading, line = table(columns, ["x" * 20], 20)
+    heading, line = Grid(columns).lines(["x" * 20], 20)
     assert (line_text(heading).strip(), line_text(line).strip()) == ("NAME", "x" * 20)

@@ -11,12 +11,13 @@ from kestrelctl.core.model.refusal import Reason, Refusal
 
 
 def bound(driver: PoolDriver, record: UserRecord | GroupRecord) -> None:
-    sharers = driver.pool.state.sharers
+    state = driver.pool.state
     if isinstance(record, UserRecord):
-        sharers.put(record)
+        state.sharers.put(record)
     else:
-        sharers.put_group(record)
-    recount(driver.pool.state)
+        state.settings.put(record)
+        state.sharers.bind()
+    recount(state)
 
 
 def held(driver: PoolDriver, owner: str) -> int:

@@ -11,8 +11,10 @@ from kestrelctl.core.attempts.token_return import take_lacking, wake_some
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.end_reason import EndKind
 from kestrelctl.core.model.job.spec import OnWorkerLost
-from kestrelctl.core.model.records import TokenGone, TokenRecord
+from kestrelctl.core.model.records import TokenRecord
 from kestrelctl.core.model.refusal import NEVER_FITS, Reason, Refusal
+from kestrelctl.core.model.setting import SettingGone
+from kestrelctl.core.model.worker.assets import MILLI
 
 MANY = {f"w{n}": 0 for n in range(1, 9)}
 
@@ -382,8 +384,9 @@ def test_tokens_are_kept_over_a_restart() -> None:
     driver.own("seats", 2)
     driver.disown("seats")
     driver.restart()
-    assert driver.pool.state.tokens.records() == [TokenRecord("matlab", 7)]
-    assert TokenGone("seats") in driver.records
+    assert driver.pool.settings(TokenRecord) == [TokenRecord("matlab", 7)]
+    assert driver.pool.state.tokens.total("matlab") == 7 * MILLI
+    assert SettingGone(TokenRecord, "seats") in driver.records
 
 
 # -- what is said of it ----------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from poolkit import PoolDriver
 from kestrelctl.core.handlers.reporting import USAGE_RECORD_SECONDS
 from kestrelctl.core.jobs.fair_share import MOST_AHEAD_SECONDS, MOST_TILT
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.records import GroupRecord, UserGone, UserRecord
+from kestrelctl.core.model.records import UserGone, UserRecord
+from kestrelctl.core.model.share_change import GroupChange, ShareChange
 
 
 def weights(driver: PoolDriver, **of: float) -> None:
@@ -349,7 +350,7 @@ def test_members_of_a_group_share_its_weight() -> None:
     sharers = driver.pool.state.sharers
     for name in ("ada", "bob", "eve"):
         sharers.put(UserRecord(name=name, group="physics"))
-    sharers.put_group(GroupRecord(name="physics", weight=1))
+    driver.put(GroupChange("physics", ShareChange(weight=1)))
     driver.hold_back()
     crowd(driver, 24)
     for owner in ("ada", "bob", "eve", "zoe"):

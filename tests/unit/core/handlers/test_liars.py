@@ -255,3 +255,13 @@ def test_a_success_from_before_a_restart_counts_though_a_later_attempt_has_faile
     pool.restart()
     pool.report(LIAR, attempt)
     assert pool.ended == [job]
+
+
+def test_a_wait_that_cannot_be_is_none() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    driver.submit(2)
+    driver.live(5.0)
+    driver.report("w", seconds=1.0, waited_seconds=-1.8e9)
+    [job] = driver.pool.jobs
+    assert list(job.latencies) == [pytest.approx(4.0, abs=0.1)]

@@ -9,7 +9,7 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.handlers.reporting import LETS_OTHERS_BY
+from kestrelctl.core.handlers.verdict import LETS_OTHERS_BY
 from kestrelctl.core.jobs.fair_share import COMMANDS
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec

@@ -10,13 +10,13 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.handlers import settings
 from kestrelctl.core.handlers.reporting import USAGE_RECORD_SECONDS
 from kestrelctl.core.jobs.fair_share import Sharer
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
-from kestrelctl.core.model.records import GroupGone, GroupRecord, UserRecord
-from kestrelctl.core.model.share_change import ShareChange
+from kestrelctl.core.model.records import GroupRecord, UserRecord
+from kestrelctl.core.model.setting import SettingGone
+from kestrelctl.core.model.share_change import GroupChange, ShareChange
 
 
 def set_user(
@@ -41,16 +41,11 @@ def set_user(
 
 
 def set_group(driver: PoolDriver, name: str = "physics", **change: Any) -> fx.Answer:
-    event = ev.SetGroup(
-        at=driver.now, cause="root", request="s", name=name, change=ShareChange(**change)
-    )
-    driver.tell(event)
-    return driver.answers[-1]
+    return driver.put(GroupChange(name, ShareChange(**change)))
 
 
 def drop_group(driver: PoolDriver, name: str = "physics") -> fx.Answer:
-    driver.tell(ev.DropGroup(at=driver.now, cause="root", request="s", name=name))
-    return driver.answers[-1]
+    return driver.drop(GroupRecord, name)
 
 
 def ada(driver: PoolDriver) -> Sharer:
@@ -148,15 +143,8 @@ def test_a_group_with_members_stays() -> None:
     for name in ("ada", "bob"):
         set_user(driver, name, group="")
     assert drop_group(driver).error is None
-    assert GroupGone("physics") in driver.records
+    assert SettingGone(GroupRecord, "physics") in driver.records
     assert drop_group(driver).error == "not-found"
-
-
-def test_a_pool_has_so_many_groups_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "MAX_GROUPS", 2)
-    driver = PoolDriver()
-    assert [set_group(driver, name).error for name in "abc"] == [None, None, "usage"]
-    assert set_group(driver, "a", weight=2.0).error is None
 
 
 def test_what_is_set_outlasts_a_restart() -> None:
@@ -170,7 +158,7 @@ def test_what_is_set_outlasts_a_restart() -> None:
     set_user(driver, group="")
     drop_group(driver)
     driver.restart()
-    assert driver.pool.sharers.groups() == []
+    assert driver.pool.sharers.groups() == driver.pool.settings(GroupRecord) == []
     assert ada(driver).record.group == ""
 
 

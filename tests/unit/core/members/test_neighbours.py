@@ -15,7 +15,7 @@ from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.neighbour import is_neighbour, stays_home
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.share_change import ShareChange
+from kestrelctl.core.model.share_change import GroupChange, ShareChange
 from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.errors import UsageError
@@ -334,7 +334,7 @@ def test_a_neighbour_that_refuses_one_task_is_sent_others() -> None:
 def test_a_neighbour_is_told_whose_tasks_it_runs_and_own_workers_are_not() -> None:
     driver = PoolDriver()
     change = ShareChange()
-    driver.tell(ev.SetGroup(at=driver.now, request="g", name="lab", change=change))
+    driver.put(GroupChange("lab", change))
     driver.tell(
         ev.SetUser(
             at=driver.now,

@@ -340,7 +340,7 @@ def test_jobs_with_the_same_parents_share_one_count(driver: PoolDriver) -> None:
 def test_who_names_too_many_parents_is_told(
     driver: PoolDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kestrelctl.core.handlers.waits.MOST_NAMED", 2)
+    monkeypatch.setattr("kestrelctl.core.features.after.MOST_NAMED", 2)
     one, two, three = (driver.submit() for _ in range(3))
     driver.submit(after=after(one, two, three))
     assert driver.answers[-1].error == "usage"

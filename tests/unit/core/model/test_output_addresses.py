@@ -74,7 +74,7 @@ def test_a_job_file_says_it_too(tmp_path: Path) -> None:
 def test_other_addresses_are_refused_with_the_reason(address: str, said: str) -> None:
     assert said in problem(address)
     pool = FakePool()
-    result = run(pool, "submit", "--output", "*", "--output-to", address, "--", "true")
+    result = run(pool, "submit", "--keep", "*", "--output-to", address, "--", "true")
     assert result.exit_code == 2
     assert said in result.stderr
     assert not pool.count(SubmitJob)
@@ -91,7 +91,7 @@ def test_each_task_has_a_directory_there() -> None:
 
 def test_an_address_without_globs_is_refused() -> None:
     spec = JobSpec(program=Program(argv=("x",), output_to=TO))
-    assert "--output GLOB" in (problem_with_job(spec) or "")
+    assert "--keep GLOB" in (problem_with_job(spec) or "")
 
 
 def test_the_pool_has_nothing_to_fetch_then() -> None:
@@ -104,7 +104,7 @@ def test_the_pool_has_nothing_to_fetch_then() -> None:
 
 def test_only_workers_that_write_there_get_a_job() -> None:
     assert shape_key(submitted(*WORDS, "--", "true"))[1] == {"OUTPUTS", "OUTPUT-TO-FILE"}
-    assert shape_key(submitted("--output", "*", "--", "true"))[1] == {"OUTPUTS"}
+    assert shape_key(submitted("--keep", "*", "--", "true"))[1] == {"OUTPUTS"}
 
 
 def test_a_pool_none_of_whose_workers_writes_there_says_so() -> None:

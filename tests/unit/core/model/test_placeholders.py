@@ -17,6 +17,7 @@ from kestrelctl.core.agent.agent import LocalAttempt
 from kestrelctl.core.model.job.placeholders import (
     Placeholders,
     WordOutline,
+    as_typed,
     bytes_in,
     fill,
     values_of,
@@ -308,9 +309,11 @@ def test_a_file_of_several_jobs_is_told_of_the_first(tmp_path: Path) -> None:
 
 
 def test_a_chat_says_so_too() -> None:
-    spec = submit_words.read(["--", "echo", "{}"]).spec
-    assert submit_words.unfilled_in(spec) == "\n{} stays as it is: only --array fills it"
-    assert submit_words.unfilled_in(submit_words.read(["--", *FIND]).spec) == ""
+    def said(*words: str) -> str:
+        return submit_words.remarks(words, submit_words.read(words).spec)
+
+    assert said("--", "echo", "{}") == "\n{} stays as it is: only --array fills it"
+    assert said("--", *FIND) == ""
 
 
 # -- sizes -----------------------------------------------------------------------------------------
@@ -331,3 +334,12 @@ def test_an_outline_knows_the_size_of_a_word_when_it_is_filled(
         for name in values_of(1234, 56, item)
     }
     assert WordOutline(word, placeholders).filled_bytes(values) == bytes_in(filled)
+
+
+BRACED = st.text(st.sampled_from("{}$xn "), max_size=12)
+
+
+@given(word=BRACED)
+def test_a_word_can_be_written_so_that_no_value_stands_in_it(word: str) -> None:
+    written = as_typed(word, {"", "n", "i", "x"})
+    assert fill((written,), 3, 2, '{"x": "filled"}', ARRAY) == (word,)

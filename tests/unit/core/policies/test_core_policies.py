@@ -14,8 +14,9 @@ from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.job.program import Program
-from kestrelctl.core.model.records import PolicyGone, PolicyRecord
+from kestrelctl.core.model.records import PolicyRecord
 from kestrelctl.core.model.refusal import Reason, Refusal
+from kestrelctl.core.model.setting import SettingGone
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.scheduling.match import Terms
 
@@ -25,17 +26,11 @@ EVERY = "true"
 
 
 def put(driver: PoolDriver, text: str, *, name: str = "lean", workers: str = EVERY) -> fx.Answer:
-    driver.tell(
-        ev.PutPolicy(
-            at=driver.now, cause="root", request="p", name=name, workers=workers, text=text
-        )
-    )
-    return driver.answers[-1]
+    return driver.put(PolicyRecord(name, workers, text))
 
 
 def remove(driver: PoolDriver, name: str = "lean") -> fx.Answer:
-    driver.tell(ev.DropPolicy(at=driver.now, cause="root", request="p", name=name))
-    return driver.answers[-1]
+    return driver.drop(PolicyRecord, name)
 
 
 def why(driver: PoolDriver, job_id: int) -> list[tuple[str, str, str]]:
@@ -339,7 +334,7 @@ def test_a_policy_outlasts_a_restart_until_it_is_removed() -> None:
     driver.submit(20)
     assert driver.worker("w").running == 4
     assert remove(driver).error is None
-    assert PolicyGone("lean") in driver.records
+    assert SettingGone(PolicyRecord, "lean") in driver.records
     assert remove(driver).error == "not-found"
 
 

@@ -54,9 +54,12 @@ def test_a_reading_may_take_no_longer_than_a_tick_unless_it_says_so() -> None:
         (RAM_FREE.replace("60", "0"), "ticks is '0'"),
         (RAM_FREE.replace("60", "nan"), "ticks is 'nan'"),
         (RAM_FREE.replace("60", "86401"), "ticks is '86401'"),
-        (RAM_FREE.replace("MemFree", "'MemFree"), "parameters: No closing quotation"),
+        (
+            RAM_FREE.replace("MemFree", "'MemFree"),
+            "parameters cannot be read",
+        ),
         (RAM_FREE.replace("MemFree", "Mem\0Free"), "cannot be printed"),
-        (RAM_FREE + "tick = 3\n", "tick is not known"),
+        (RAM_FREE + "tick = 3\n", "there is no 'tick'"),
     ],
 )
 def test_what_is_wrong_is_told_with_file_section_cause_and_hint(text: str, cause: str) -> None:

@@ -11,8 +11,9 @@ from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.shape import Shape
 from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.records import PolicyRecord
 from kestrelctl.core.model.refusal import Reason
-from kestrelctl.core.model.share_change import ShareChange
+from kestrelctl.core.model.share_change import GroupChange, ShareChange
 from kestrelctl.core.model.worker.ad import AssetUnit, WorkerAd
 from kestrelctl.core.scheduling import supply
 from kestrelctl.core.scheduling.lendable import LendableClass
@@ -313,7 +314,7 @@ def test_what_waits_for_something_else_wants_no_worker() -> None:
 
 def test_unmet_is_what_waits_for_nothing_but_a_worker_by_shape_and_owner() -> None:
     driver = PoolDriver()
-    driver.tell(ev.SetGroup(at=driver.now, request="g", name="lab", change=ShareChange()))
+    driver.put(GroupChange("lab", ShareChange()))
     change = ShareChange()
     driver.tell(
         ev.SetUser(
@@ -445,16 +446,7 @@ def test_what_such_a_worker_starts_counts_as_far_as_shapes_tell() -> None:
 
 def test_a_policy_that_would_be_in_force_there_counts() -> None:
     driver = PoolDriver()
-    driver.tell(
-        ev.PutPolicy(
-            at=driver.now,
-            cause="root",
-            request="p",
-            name="double",
-            workers="true",
-            text="ConsumptionCpus = 2 * TARGET.RequestCpus",
-        )
-    )
+    driver.put(PolicyRecord("double", "true", "ConsumptionCpus = 2 * TARGET.RequestCpus"))
     asked = shape(driver, cpus=2)
     assert why_not(driver, asked, WorkerAd(assets={"cpus": 3.0})) is Reason.TOO_SMALL
 

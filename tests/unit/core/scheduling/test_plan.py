@@ -12,9 +12,11 @@ from stepcount import steps
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.jobs.gates import GATES, passing, takeable
+from kestrelctl.core.features.table import FEATURES
+from kestrelctl.core.jobs.gates import passing, takeable
 from kestrelctl.core.model.job.after import After
 from kestrelctl.core.model.job.hold import Hold
+from kestrelctl.core.model.job.spec import Begin
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.scheduling.plan import Plan, plan
 
@@ -182,17 +184,17 @@ def test_every_gate_holds_tasks_back_and_says_why() -> None:
     capped.cancelling = False
     child = driver.pool.state.jobs[driver.submit(after=(After(job.id, job.id),))]
     assert passing(child) == (0, Reason.PARENTS)
+    later = driver.pool.state.jobs[driver.submit(begin=Begin(seconds=60.0))]
+    assert passing(later) == (0, Reason.BEGIN)
     storing = driver.pool.state.jobs[driver.submit(outputs=("*",))]
     storing.sharer.stored.limit_bytes = 0
     assert passing(storing) == (0, Reason.MAX_STORED)
-    assert {reason for reason, _ in GATES} == {
-        Reason.CANCELLING,
-        Reason.NOT_STORED,
+    assert {each.gate.reason for each in FEATURES if each.gate is not None} == {
         Reason.HELD,
         Reason.PARENTS,
+        Reason.BEGIN,
         Reason.MAX_STORED,
         Reason.MAX_RUNNING,
-        Reason.TOGETHER,
     }
 
 

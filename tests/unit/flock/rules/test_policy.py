@@ -13,7 +13,7 @@ from kestrelctl.core.model.worker.matching_ads import Attributes, in_lower_case
 from kestrelctl.core.model.worker.significance import problem_with_expression
 from kestrelctl.core.scheduling.expression_answers import Side
 from kestrelctl.core.scheduling.judgement import judge
-from kestrelctl.flock.rules.flock_rule_check import problem_with_rule
+from kestrelctl.core.settings.flock_rules import problem_with_rule
 from kestrelctl.flock.rules.policy import DEFAULT_ISOLATION, LOCAL_ISOLATION, Policy, Verdict
 
 SMALL: Attributes = {"RequestCpus": 1, "RequestGpus": 0, "Owner": "ada@b.test", "JobName": "x"}

@@ -10,10 +10,11 @@ import pytest
 from answered_flock_twin import AnsweredFlockTwin
 from managerkit import PlayedManager, settled
 
+from kestrelctl.core.effects import SettingChanged
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
-from kestrelctl.errors import NotFound, StoreFull
+from kestrelctl.errors import StoreFull
 from kestrelctl.flock.service.answered_flock import AnsweredFlock
 from kestrelctl.flock.service.flock_answering import MOST_LOANS, FlockAnswering
 from kestrelctl.flock.service.kept_flock import FRESH_SECONDS, KeptFlock
@@ -75,8 +76,7 @@ async def test_a_manager_without_a_flock_says_so(
 async def test_everybody_may_see_and_admins_change(flock: Flock, request_: rq.Request) -> None:
     manager, desk = flock
     desk.round_trips["b.test"] = 0.25
-    await desk.put_rule(EVE, "before")
-    desk.calls.clear()
+    await said(manager, rq.SetFlockRule(rule=EVE))
     answer = await said(manager, request_, ADA)
     if isinstance(request_, FOR_ALL):
         assert not isinstance(answer, an.Failed)
@@ -91,15 +91,11 @@ async def test_what_an_admin_wants_is_done_in_his_name(flock: Flock) -> None:
     manager, desk = flock
     desk.view = FlockView(pool="pool", member=True, joined_through=["b.test"])
     assert await said(manager, rq.JoinFlock(domain="B.test")) == an.Changed(id="", what=["b.test"])
-    assert await said(manager, rq.SetFlockRule(rule=EVE)) == an.Changed(id="", what=["eve"])
-    await said(manager, rq.RemoveFlockRule(name="eve"))
     forgotten = await said(manager, rq.ForgetPool(domain="B.test"))
     assert forgotten == an.Changed(id="", what=["b.test"])
     assert await said(manager, rq.LeaveFlock()) == an.Changed(id="", what=["b.test"])
     assert desk.calls == [
         ("join", "b.test", ROOT),
-        ("put", "eve", ROOT),
-        ("drop", "eve", ROOT),
         ("forget", "b.test", ROOT),
         ("leave", ROOT),
     ]
@@ -115,14 +111,14 @@ async def test_a_ping_tells_how_long_it_took_or_that_there_was_no_answer(flock: 
     assert failed.code == "timed-out"
 
 
-async def test_a_rule_with_a_mistake_does_not_reach_the_flock(flock: Flock) -> None:
-    manager, desk = flock
+async def test_a_rule_with_a_mistake_is_not_put_in_force(flock: Flock) -> None:
+    manager, _ = flock
     bad = FlockRule(name="r", direction="lend", action="allow", isolation="vm")
     answer = await said(manager, rq.SetFlockRule(rule=bad))
     assert isinstance(answer, an.Failed)
     assert (answer.code, answer.message) == ("usage", "rule r is refused")
     assert answer.cause.startswith("there is no isolation 'vm'")
-    assert desk.calls == []
+    assert manager.service.pool.settings(FlockRule) == []
 
 
 async def test_rules_come_in_the_order_in_which_they_are_asked(flock: Flock) -> None:
@@ -130,7 +126,7 @@ async def test_rules_come_in_the_order_in_which_they_are_asked(flock: Flock) -> 
     for name, direction, order in (("a", "borrow", 1), ("b", "lend", 9), ("c", "lend", 2)):
         action = "allow" if name == "a" else "deny"
         made = FlockRule(name=name, direction=direction, action=action, order=order)  # type: ignore[arg-type]
-        await desk.put_rule(made, "root")
+        desk.the_rules.append(made)
     found = await said(manager, rq.ListFlockRules(), ADA)
     assert isinstance(found, an.FlockRules)
     assert [each.name for each in found.rules] == ["c", "b", "a"]
@@ -196,14 +192,20 @@ class TestKept:
         manager = start()
         kept = KeptFlock(manager.service, manager.dispatcher.pending)
         assert kept.policy.may_lend_to("b.test").allowed
+        manager.dispatcher.serve_flock({}, lambda job: [])
+        told: list[SettingChanged] = []
+        manager.service.listen(SettingChanged, told.append)
         rule = FlockRule(name="no", direction="lend", action="deny")
-        await kept.put_rule(rule, ROOT)
-        assert manager.store.open().flock_rules == kept.rules() == [rule]
+        done = await said(manager, rq.SetFlockRule(rule=rule))
+        assert done == an.Changed(id="", what=["no"])
+        assert told == [SettingChanged(kind=FlockRule)]
+        assert manager.store.open().settings == kept.rules() == [rule]
         assert not kept.policy.may_lend_to("b.test").allowed
-        await kept.drop_rule("no", ROOT)
+        await said(manager, rq.RemoveFlockRule(name="no"))
         assert kept.policy.may_lend_to("b.test").allowed
-        with pytest.raises(NotFound, match="there is no rule 'no'"):
-            await kept.drop_rule("no", ROOT)
+        gone = await said(manager, rq.RemoveFlockRule(name="no"))
+        assert isinstance(gone, an.Failed)
+        assert (gone.code, gone.message) == ("not-found", "there is no rule 'no'")
 
     async def test_while_nothing_can_be_stored_nothing_changes(
         self, start: Callable[[], PlayedManager]
@@ -223,7 +225,8 @@ class TestKept:
         kept = KeptFlock(manager.service, manager.dispatcher.pending, "plain")
         kept.remember({"c.test": 5.0, "d.test": 9.0})
         await kept.join_through("b.test", ROOT)
-        await kept.put_rule(EVE, ROOT)
+        manager.dispatcher.serve_flock({}, lambda job: [])
+        await said(manager, rq.SetFlockRule(rule=EVE))
         later = PlayedManager(tmp_path, store=manager.store)
         found = KeptFlock(later.service, later.dispatcher.pending, "plain")
         assert [peer.pool for peer in found.peers()] == ["b.test", "d.test", "c.test"]

@@ -148,6 +148,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "checkpoints in the lender's share": {"checkpoints": ["state"]},
     "a place in the lender's file system": {"outputs": ["*"], "output_to": "file:///shared/x"},
     "a recipe of its own": {"environment": {"of": "science", "kind": "venv", "recipe": "evil\n"}},
+    "a channel to its owner": {"channel": True},
     "an endless grace": {"stop_grace_seconds": 1e300},
     "a long name": {"name": "n" * 300_000},
     "a variable without a name": {"env": {"": "x"}},

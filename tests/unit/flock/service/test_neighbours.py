@@ -273,7 +273,7 @@ async def test_what_a_lender_ends_for_its_own_limit_has_not_failed_and_is_not_le
     tmp_path: Path,
 ) -> None:
     _, lender, home = await two(tmp_path)
-    await lender.standing.put_rule(SHORT, "root")
+    await lender.put_rule(SHORT)
     job = home.submit()
     await pass_by(1)
     assert [command.program.time_limit_seconds for command in lender.hands.started] == [5.0]
@@ -295,7 +295,7 @@ async def test_a_home_that_starts_again_knows_which_lender_s_limit_a_task_has_re
     tmp_path: Path,
 ) -> None:
     around, lender, home = await two(tmp_path, at_home=0.5)
-    await lender.standing.put_rule(SHORT, "root")
+    await lender.put_rule(SHORT)
     job = home.submit()
     await pass_by(1)
     lender.hands.end(**OUT_OF_TIME, wall_seconds=5.0)
@@ -316,7 +316,7 @@ async def test_what_a_lender_ends_for_its_own_limit_goes_on_at_another_that_has_
     tmp_path: Path,
 ) -> None:
     around, lender, home = await two(tmp_path)
-    await lender.standing.put_rule(SHORT, "root")
+    await lender.put_rule(SHORT)
     job = home.submit(3)
     await pass_by(1)
     lender.hands.end(**OUT_OF_TIME, wall_seconds=5.0)
@@ -335,7 +335,7 @@ async def test_what_a_lender_ends_for_its_own_limit_goes_on_at_another_that_has_
 @on_its_own_clock
 async def test_the_limit_of_the_task_itself_ends_it_wherever_it_runs(tmp_path: Path) -> None:
     _, lender, home = await two(tmp_path)
-    await lender.standing.put_rule(SHORT, "root")
+    await lender.put_rule(SHORT)
     job = home.submit(time_limit_seconds=4.0)
     await pass_by(1)
     lender.hands.end(**OUT_OF_TIME, wall_seconds=4.0)
@@ -346,7 +346,7 @@ async def test_the_limit_of_the_task_itself_ends_it_wherever_it_runs(tmp_path: P
 @on_its_own_clock
 async def test_a_task_that_is_known_to_take_longer_is_not_lent(tmp_path: Path) -> None:
     _, lender, home = await two(tmp_path)
-    await lender.standing.put_rule(SHORT, "root")
+    await lender.put_rule(SHORT)
     home.submit()
     await pass_by(1)
     long = home.submit(time_limit_seconds=60.0)
@@ -362,7 +362,7 @@ async def test_who_is_denied_is_told_so_from_the_beginning(tmp_path: Path) -> No
     around = Neighbourhood(tmp_path)
     lender = around.open("b.test")
     rule = FlockRule(name="eve", direction="lend", action="deny", pools=("a.test",))
-    await lender.standing.put_rule(rule, "root")
+    await lender.put_rule(rule)
     home = around.open("a.test", through="b.test", cpus=0)
     await pass_by(5)
     job = home.submit()
@@ -385,7 +385,7 @@ async def test_what_is_lent_no_more_is_told_as_that_and_not_as_a_small_machine(
     home.submit()
     await pass_by(1)
     rule = FlockRule(name="eve", direction="lend", action="deny", pools=("a.test",))
-    await lender.standing.put_rule(rule, "root")
+    await lender.put_rule(rule)
     job = home.submit()
     await pass_by(5)
     lender.hands.end()
@@ -401,7 +401,7 @@ async def test_what_is_lent_no_more_is_told_as_that_and_not_as_a_small_machine(
 async def test_whom_a_rule_denies_gets_nothing_and_is_told_why(tmp_path: Path) -> None:
     around, lender, home = await two(tmp_path)
     rule = FlockRule(name="eve", direction="lend", action="deny", pools=("a.test",))
-    await lender.standing.put_rule(rule, "root")
+    await lender.put_rule(rule)
     home.says("b.test", Borrow(loan="0a1b2c3d4e5f", at_most={"cpus": 1.0}, seconds=60.0))
     home.submit()
     await pass_by(10)
@@ -416,7 +416,7 @@ async def test_a_pool_from_which_nothing_may_be_borrowed_is_asked_for_nothing(
 ) -> None:
     around, lender, home = await two(tmp_path)
     rule = FlockRule(name="eve", direction="borrow", action="deny", pools=("b.test",))
-    await home.standing.put_rule(rule, "root")
+    await home.put_rule(rule)
     job = home.submit()
     await pass_by(10)
     assert around.messages("a.test", "b.test", Borrow) == []
@@ -434,7 +434,7 @@ async def test_pools_that_one_rule_fits_are_lent_no_more_than_it_says_together(
     rule = FlockRule(
         name="friends", direction="lend", action="allow", pools=("*.test",), max_cpus=3.0
     )
-    await lender.standing.put_rule(rule, "root")
+    await lender.put_rule(rule)
     homes = [around.open(domain, through="b.test", cpus=0) for domain in ("a.test", "c.test")]
     lender.submit(8, argv=("own",))
     await pass_by(5)
@@ -450,7 +450,7 @@ async def test_pools_that_one_rule_fits_are_lent_no_more_than_it_says_together(
 async def test_a_loan_of_few_seconds_is_renewed_in_time(tmp_path: Path) -> None:
     _, lender, home = await two(tmp_path)
     rule = FlockRule(name="short", direction="lend", action="allow", lease_seconds=20.0)
-    await lender.standing.put_rule(rule, "root")
+    await lender.put_rule(rule)
     home.submit(200)
     for _ in range(80):
         await pass_by(1)

@@ -8,6 +8,7 @@ from xml.etree.ElementTree import Element
 
 import pytest
 from managerkit import PlayedManager, settled
+from storekit import QuickStore
 
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec, Notify
@@ -36,8 +37,8 @@ ITEMS = f"<query xmlns='{DISCO_ITEMS}'/>"
 class Asked:
     """A played manager, asked by IQ."""
 
-    def __init__(self, directory: Path) -> None:
-        self.manager = PlayedManager(directory)
+    def __init__(self, directory: Path, store: QuickStore | None = None) -> None:
+        self.manager = PlayedManager(directory, store=store)
         self.answers: list[str | IqError] = []
         self.iqs = self.manager.iqs(self)
 
@@ -155,8 +156,11 @@ async def test_what_a_form_asks_for_is_checked_as_every_job_is(asked: Asked, fie
     assert refused.condition == "bad-request"
 
 
-async def test_answers_of_commands_have_labels_that_clients_show(asked: Asked) -> None:
+async def test_answers_of_commands_have_labels_that_clients_show(
+    tmp_path: Path, quick_store: QuickStore
+) -> None:
     """Clients show of a `fixed` field, which is text between others, the value alone."""
+    asked = Asked(tmp_path, quick_store)
     for address, node in (("pool@pool", "pool_status"), ("jobs@pool", "submit")):
         filled = "<field var='command'><value>true</value></field>"
         form = f"<x xmlns='jabber:x:data' type='submit'>{filled}</x>" if node == "submit" else ""

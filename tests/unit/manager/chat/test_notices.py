@@ -214,7 +214,7 @@ async def test_a_program_that_answers_whatever_it_is_sent_is_not_answered_for_ev
         manager.listener.on_body(sender, "jobs@pool", says)
         await settled()
     assert "one such message every ten seconds" in manager.chats[-1][1]
-    assert (await manager.says("status")).startswith("No workers.")
+    assert (await manager.says("jobs")).startswith("You have no jobs.")
     manager.now += 1 / conversations.IDLE_MESSAGES_PER_SECOND
     assert (await manager.says("help", sender=sender))[:4] in ("I ru", "This")
 
@@ -281,5 +281,5 @@ async def test_who_has_no_job_yet_is_told_without_his_address(manager: Played) -
 
 
 async def test_json_is_answered_by_json(manager: Played) -> None:
-    assert (await manager.says('{"type": "pool_status"}')).startswith('{"type":"pool"')
+    assert (await manager.says('{"type": "job_status"}')).startswith('{"type":"jobs"')
     assert (await manager.says("  {oops")).startswith('{"type":"error"')

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from managerkit import PlayedManager, settled
 from neighbourskit import on_its_own_clock
+from storekit import QuickStore
 
-from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core import events as ev
 from kestrelctl.core.membership.handler_definition import read_handlers
 from kestrelctl.core.membership.handler_words import ToldEvent, variables
@@ -65,14 +65,10 @@ def event(number: int, **more: Any) -> ToldEvent:
 
 
 class Line:
-    """The only handler of a manager, and its way.
+    """The only handler of a manager, and its way."""
 
-    Args:
-        store: what an earlier manager has left.
-    """
-
-    def __init__(self, directory: Path, way: Way, store: MemoryStore | None = None) -> None:
-        self.played = PlayedManager(directory, store=store)
+    def __init__(self, store: QuickStore, way: Way) -> None:
+        self.played = PlayedManager(Path(), store=store)
         one = read_handlers("[h]\non = *\nrun = /bin/true\n", "handlers.ini")
         self.desk = HandlerService(self.played.service, one, {"h": way})
         self.line = self.desk.lines["h"]
@@ -91,10 +87,12 @@ class Line:
 
 
 @on_its_own_clock
-async def test_one_is_told_after_the_other_and_together_what_goes_together() -> None:
+async def test_one_is_told_after_the_other_and_together_what_goes_together(
+    quick_store: QuickStore,
+) -> None:
     one, all_ = Way(), Way(together=100)
     for way in (one, all_):
-        line = Line(Path(), way)
+        line = Line(quick_store, way)
         await line.hears(1, 2, 3)
         await line.runs(2 * GATHER_SECONDS)
     assert one.told == [[1], [2], [3]]
@@ -102,9 +100,9 @@ async def test_one_is_told_after_the_other_and_together_what_goes_together() -> 
 
 
 @on_its_own_clock
-async def test_one_that_comes_and_goes_fills_no_mailbox() -> None:
+async def test_one_that_comes_and_goes_fills_no_mailbox(quick_store: QuickStore) -> None:
     way = Way(together=10_000)
-    line = Line(Path(), way)
+    line = Line(quick_store, way)
     running = asyncio.ensure_future(line.desk.run())
     for number in range(600):
         await line.hears(number)
@@ -120,10 +118,12 @@ async def test_one_that_comes_and_goes_fills_no_mailbox() -> None:
 
 
 @on_its_own_clock
-async def test_what_may_succeed_later_is_tried_again_and_the_rest_is_dropped() -> None:
+async def test_what_may_succeed_later_is_tried_again_and_the_rest_is_dropped(
+    quick_store: QuickStore,
+) -> None:
     way = Way()
     way.failures = [HandlerFailed("away", again=True)] * 2 + [HandlerFailed("no", again=False)]
-    line = Line(Path(), way)
+    line = Line(quick_store, way)
     await line.hears(1, 2)
     await line.runs(10 * AGAIN_SECONDS)
     assert way.told == [[2]], "the third try was the last one of the first"
@@ -131,10 +131,10 @@ async def test_what_may_succeed_later_is_tried_again_and_the_rest_is_dropped() -
 
 
 @on_its_own_clock
-async def test_a_slip_ends_nothing_and_nothing_is_tried_for_ever() -> None:
+async def test_a_slip_ends_nothing_and_nothing_is_tried_for_ever(quick_store: QuickStore) -> None:
     way = Way()
     way.failures = [ValueError("a slip"), *[HandlerFailed("away", again=True)] * MOST_TRIES]
-    line = Line(Path(), way)
+    line = Line(quick_store, way)
     await line.hears(1, 2, 3)
     await line.runs(86_400.0)
     assert way.told == [[3]]
@@ -142,10 +142,10 @@ async def test_a_slip_ends_nothing_and_nothing_is_tried_for_ever() -> None:
 
 
 @on_its_own_clock
-async def test_of_too_many_the_oldest_are_dropped() -> None:
+async def test_of_too_many_the_oldest_are_dropped(quick_store: QuickStore) -> None:
     way = Way()
     way.takes_seconds = 1.0
-    line = Line(Path(), way)
+    line = Line(quick_store, way)
     await line.hears(*range(service.MOST_WAITING + 2))
     await line.runs(1.5)
     assert way.told == [[2]]
@@ -153,46 +153,50 @@ async def test_of_too_many_the_oldest_are_dropped() -> None:
 
 
 @on_its_own_clock
-async def test_what_waits_is_told_by_the_next_manager_and_what_was_told_is_not() -> None:
+async def test_what_waits_is_told_by_the_next_manager_and_what_was_told_is_not(
+    quick_store: QuickStore,
+) -> None:
     way = Way()
     way.failures = [HandlerFailed("away", again=True)] * MOST_TRIES
-    first = Line(Path(), way)
+    first = Line(quick_store, way)
     await first.hears(1)
     await first.runs(1.0)
     await first.hears(2)
     way.failures = []
-    second = Line(Path(), way, first.played.store)
+    second = Line(quick_store, way)
     await second.runs(1.0)
     assert way.told == [[1], [2]]
-    third = Line(Path(), way, first.played.store)
+    third = Line(quick_store, way)
     await third.hears(3)
     await third.runs(1.0)
     assert way.told == [[1], [2], [3]]
 
 
 @on_its_own_clock
-async def test_nothing_is_told_before_it_is_durable_and_all_of_it_after() -> None:
+async def test_nothing_is_told_before_it_is_durable_and_all_of_it_after(
+    quick_store: QuickStore,
+) -> None:
     way = Way()
-    line = Line(Path(), way)
-    line.played.store.full = True
+    line = Line(quick_store, way)
+    quick_store.full = True
     await line.hears(1, 2)
     await line.runs(10.0)
     assert way.told == []
-    line.played.store.full = False
+    quick_store.full = False
     await line.runs(10.0)
     assert way.told == [[1], [2]]
 
 
 @on_its_own_clock
-async def test_one_that_is_gone_for_a_while_begins_anew() -> None:
+async def test_one_that_is_gone_for_a_while_begins_anew(quick_store: QuickStore) -> None:
     way = Way()
-    first = Line(Path(), way)
+    first = Line(quick_store, way)
     await first.hears(1)
     other = read_handlers(LINES, "handlers.ini")
-    between = PlayedManager(Path(), store=first.played.store)
+    between = PlayedManager(Path(), store=quick_store)
     HandlerService(between.service, other, {"all": Way(), "bad": Way()})
     await settled()
-    back = Line(Path(), way, first.played.store)
+    back = Line(quick_store, way)
     await back.runs(1.0)
     assert way.told == []
 
@@ -200,8 +204,8 @@ async def test_one_that_is_gone_for_a_while_begins_anew() -> None:
 class Pool:
     """A manager with two handlers."""
 
-    def __init__(self, directory: Path) -> None:
-        self.played = PlayedManager(directory)
+    def __init__(self, store: QuickStore) -> None:
+        self.played = PlayedManager(Path(), store=store)
         self.ways = {"all": Way(), "bad": Way()}
         self.desk = HandlerService(
             self.played.service, read_handlers(LINES, "handlers.ini"), self.ways
@@ -213,9 +217,9 @@ class Pool:
 
 
 async def test_each_is_told_what_it_asks_for_and_a_slow_one_delays_nothing_but_itself(
-    tmp_path: Path,
+    quick_store: QuickStore,
 ) -> None:
-    pool = Pool(tmp_path)
+    pool = Pool(quick_store)
     pool.ways["bad"].takes_seconds = 3600.0
     running = asyncio.ensure_future(pool.desk.run())
     ad = WorkerAd(tags=("gpu",), host="crow", assets={"cpus": 4.0})
@@ -231,8 +235,8 @@ async def test_each_is_told_what_it_asks_for_and_a_slow_one_delays_nothing_but_i
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_none_is_told_what_it_does_not_ask_for(tmp_path: Path) -> None:
-    pool = Pool(tmp_path)
+async def test_none_is_told_what_it_does_not_ask_for(quick_store: QuickStore) -> None:
+    pool = Pool(quick_store)
     running = asyncio.ensure_future(pool.desk.run())
     await pool.happens(ev.Joined, incarnation="one", ad=WorkerAd(), holds=[])
     await pool.happens(ev.Lost, cause="silent")

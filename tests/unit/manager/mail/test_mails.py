@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from managerkit import PlayedManager, settled
+from storekit import QuickStore
 
-from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
@@ -53,7 +53,7 @@ class PlayedPost:
 class Played(PlayedManager):
     """A manager that sends mail; Ada and Bob have addresses."""
 
-    def __init__(self, directory: Path, store: MemoryStore | None = None) -> None:
+    def __init__(self, directory: Path, store: QuickStore) -> None:
         super().__init__(directory, store=store)
         self.post = PlayedPost()
         self.mails = Mails(self.service, self.post)
@@ -90,8 +90,8 @@ class Played(PlayedManager):
 
 
 @pytest.fixture
-async def manager(tmp_path: Path) -> Played:
-    manager = Played(tmp_path)
+async def manager(tmp_path: Path, quick_store: QuickStore) -> Played:
+    manager = Played(tmp_path, quick_store)
     await manager.addresses()
     return manager
 
@@ -295,10 +295,8 @@ class TestAddresses:
         assert (answer.code, "no plain address" in answer.message) == ("usage", True)
         assert manager.service.pool.sharers.of("ada@users.pool").record.mail == TO_ADA
 
-    async def test_it_is_shown_to_him_and_to_admins_alone(self, tmp_path: Path) -> None:
-        manager = Played(tmp_path)
+    async def test_it_is_shown_to_him_and_to_admins_alone(self, manager: Played) -> None:
         manager.access.share_jobs = True
-        await manager.addresses()
 
         async def seen(who: str) -> list[str]:
             answer = await manager.said(who, rq.ListUsers())

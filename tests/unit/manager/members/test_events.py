@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from managerkit import PlayedManager, settled
+from storekit import QuickStore
 
-from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core import events as ev
 from kestrelctl.core.handlers.health import quarantine
-from kestrelctl.core.membership.worker_group import WorkerGroup
 from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.errors import KestrelError
 from kestrelctl.manager.listener import GONE
 from kestrelctl.manager.members import log
@@ -50,8 +50,8 @@ class Played(PlayedManager):
 
 
 @pytest.fixture
-async def played(tmp_path: Path) -> Played:
-    return Played(tmp_path)
+async def played(tmp_path: Path, quick_store: QuickStore) -> Played:
+    return Played(tmp_path, store=quick_store)
 
 
 async def test_a_worker_that_says_hello_joins_once(played: Played) -> None:
@@ -175,10 +175,10 @@ async def test_what_a_neighbour_lends_is_no_member(played: Played) -> None:
 
 
 async def test_an_event_names_the_groups_of_its_moment(played: Played) -> None:
-    groups = played.service.member_log.groups
+    groups = played.service.pool.worker_groups
     groups.put(WorkerGroup(name="linux", tags=("linux",)))
     await played.joins()
-    groups.drop("linux")
+    groups.remove("linux")
     await played.happens(ev.Lost, cause="unavailable")
     assert [e.groups for e in played.store.member_events(limit=9)] == [("linux",), ()]
 
@@ -197,40 +197,44 @@ async def test_an_event_is_told_when_it_is_durable(played: Played) -> None:
 
 
 class TestRestart:
-    async def test_workers_that_were_there_do_not_join_again(self, tmp_path: Path) -> None:
-        store = MemoryStore()
-        await Played(tmp_path, store=store).joins()
-        again = Played(tmp_path, store=store)
+    async def test_workers_that_were_there_do_not_join_again(
+        self, tmp_path: Path, quick_store: QuickStore
+    ) -> None:
+        await Played(tmp_path, store=quick_store).joins()
+        again = Played(tmp_path, store=quick_store)
         await again.joins()
         assert again.told() == [("join", W1)]
 
-    async def test_a_new_one_joins_under_the_next_number(self, tmp_path: Path) -> None:
-        store = MemoryStore()
-        await Played(tmp_path, store=store).joins()
-        await Played(tmp_path, store=store).joins(W2)
-        assert [e.number for e in store.member_events(limit=9)] == [1, 2]
+    async def test_a_new_one_joins_under_the_next_number(
+        self, tmp_path: Path, quick_store: QuickStore
+    ) -> None:
+        await Played(tmp_path, store=quick_store).joins()
+        await Played(tmp_path, store=quick_store).joins(W2)
+        assert [e.number for e in quick_store.member_events(limit=9)] == [1, 2]
 
-    async def test_one_that_does_not_come_back_has_failed(self, tmp_path: Path) -> None:
-        store = MemoryStore()
-        before = Played(tmp_path, store=store)
-        before.service.member_log.put_group(
-            WorkerGroup(name="linux", tags=("linux",)), MemberEvents(events=(), members=())
-        )
+    async def test_one_that_does_not_come_back_has_failed(
+        self, tmp_path: Path, quick_store: QuickStore
+    ) -> None:
+        before = Played(tmp_path, store=quick_store)
+        group = WorkerGroup(name="linux", tags=("linux",))
+        before.service.handle(ev.PutSetting(at=before.now, request="g", setting=group))
+        await settled()
         await before.joins()
         await before.joins(W2)
-        after = Played(tmp_path, store=store)
+        after = Played(tmp_path, store=quick_store)
         await after.joins(W2)
         for _ in range(120):
             await after.happens(ev.Heard, W2)
             await after.passes(1.0)
         assert after.told()[2:] == [("failed", W1)]
-        [failed] = store.member_events(after=2, limit=9)
+        [failed] = quick_store.member_events(after=2, limit=9)
         assert (failed.reason, failed.groups) == ("it did not come back", ("linux",))
 
-    async def test_tags_that_changed_meanwhile_are_an_update(self, tmp_path: Path) -> None:
-        store = MemoryStore()
-        await Played(tmp_path, store=store).joins()
-        again = Played(tmp_path, store=store)
+    async def test_tags_that_changed_meanwhile_are_an_update(
+        self, tmp_path: Path, quick_store: QuickStore
+    ) -> None:
+        await Played(tmp_path, store=quick_store).joins()
+        again = Played(tmp_path, store=quick_store)
         await again.joins(ad=WorkerAd(assets=AD.assets, tags=("gpu",)))
         assert again.told() == [("join", W1), ("update", W1)]
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from managerkit import PlayedManager, settled
+from storekit import QuickStore
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.membership.event import EventQuery
-from kestrelctl.core.membership.worker_group import WorkerGroup
 from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.manager.members import service
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.request import Request
@@ -28,8 +29,8 @@ AD = WorkerAd(tags=("linux",))
 
 
 @pytest.fixture
-async def played(tmp_path: Path) -> PlayedManager:
-    return PlayedManager(tmp_path)
+async def played(tmp_path: Path, quick_store: QuickStore) -> PlayedManager:
+    return PlayedManager(tmp_path, store=quick_store)
 
 
 async def joins(played: PlayedManager, worker: str = "w1@hosts.pool/a") -> None:
@@ -78,13 +79,13 @@ async def test_a_group_is_there_until_it_is_removed(played: PlayedManager) -> No
     group = WorkerGroup(name="linux", tags=("linux",))
     done = await asked(played, SetWorkerGroup(group=group), ROOT)
     assert (done.what, done.tasks) == (["linux"], 1)
-    assert played.store.worker_groups() == [group]
+    assert played.store.open().settings == [group]
     [view] = (await asked(played, ListWorkerGroups())).groups
     assert (view.group, view.workers) == (group, 1)
     [worker] = (await asked(played, ListWorkers(names=["w1"]))).workers
     assert worker.groups == ["linux"]
     await asked(played, RemoveWorkerGroup(name="linux"), ROOT)
-    assert played.store.worker_groups() == []
+    assert played.store.open().settings == []
     gone = await asked(played, RemoveWorkerGroup(name="linux"), ROOT)
     assert gone.code == "not-found"
 
@@ -93,4 +94,4 @@ async def test_what_cannot_be_a_group_is_refused(played: PlayedManager) -> None:
     group = WorkerGroup(name="bad", where="Cpus >=")
     refused = await asked(played, SetWorkerGroup(group=group), ROOT)
     assert refused.code == "usage"
-    assert played.service.member_log.groups.all == []
+    assert played.service.pool.worker_groups.all == []

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from jobkit import job_spec
 from managerkit import PlayedManager, settled
+from storekit import QuickStore
 
 from kestrelctl.core.model.job.after import After, IfParentFails, WantedEnd
 from kestrelctl.core.model.job.program import Program
@@ -199,8 +200,9 @@ async def test_tasks_that_are_in_vain_are_cancelled_to_whoever_asks(
 
 
 async def test_a_job_is_not_forgotten_while_tasks_wait_for_its_tasks(
-    manager: PlayedManager,
+    tmp_path: Path, quick_store: QuickStore
 ) -> None:
+    manager = PlayedManager(tmp_path, store=quick_store)
     wait = IfParentFails.WAIT
     await graph(manager, paired(), paired(0, if_parent_fails=wait), paired())
     await asked(manager, rq.CancelJobs(jobs="1,3"))

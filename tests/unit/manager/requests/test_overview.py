@@ -10,6 +10,7 @@ import flockkit
 from managerkit import NOW, PlayedManager
 from msgspec.structs import replace
 from poolkit import PoolDriver
+from storekit import QuickStore
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
@@ -228,9 +229,11 @@ def test_a_command_is_named_by_its_beginning() -> None:
     assert Watched(driver).look().jobs[0].name == f"sh -c {'x' * 34}"
 
 
-async def test_what_waits_at_a_worker_is_not_said_to_run(tmp_path: Path) -> None:
+async def test_what_waits_at_a_worker_is_not_said_to_run(
+    tmp_path: Path, quick_store: QuickStore
+) -> None:
     ada, worker = "ada@users.pool/1", "w1@workers.pool/1"
-    manager = PlayedManager(tmp_path)
+    manager = PlayedManager(tmp_path, store=quick_store)
     await manager.work(
         worker, workers.Hello(version=workers.VERSION, incarnation="one", greeting=1, ad=WorkerAd())
     )
@@ -245,9 +248,24 @@ async def test_what_waits_at_a_worker_is_not_said_to_run(tmp_path: Path) -> None
     assert (said.tasks_running, said.tasks_waiting) == (1, 8)
 
 
-async def test_the_summary_says_who_is_in_quarantine_and_why(tmp_path: Path) -> None:
+async def test_the_summary_says_that_nothing_can_be_stored_and_since_when(
+    tmp_path: Path, quick_store: QuickStore
+) -> None:
+    ada = "ada@users.pool/1"
+    manager = PlayedManager(tmp_path, store=quick_store)
+    quick_store.full = True
+    await manager.ask(ada, SubmitJob(spec=JobSpec(program=Program(argv=("true",)))))
+    manager.now += 60.0
+    await manager.ask(ada, PoolStatus(id="now"))
+    [said] = [answer for answer in manager.told(ada) if isinstance(answer, PoolSummary)]
+    assert (said.store_error, said.store_error_since) == ("the store was told to be full", NOW)
+
+
+async def test_the_summary_says_who_is_in_quarantine_and_why(
+    tmp_path: Path, quick_store: QuickStore
+) -> None:
     ada, worker = "ada@users.pool/1", "w1@workers.pool/1"
-    manager = PlayedManager(tmp_path)
+    manager = PlayedManager(tmp_path, store=quick_store)
     await manager.work(
         worker, workers.Hello(version=workers.VERSION, incarnation="one", greeting=1, ad=WorkerAd())
     )

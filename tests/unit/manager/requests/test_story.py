@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from poolkit import PoolDriver
 from store_samples import cancelled, done, failed, happening, job, lost, result, waiting
+from storekit import QuickStore
 
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
@@ -262,10 +263,24 @@ class TestCutting:
         assert len(kept) > 80
 
 
+class StoredPool(PoolDriver):
+    """A pool driven by hand, and a whole store for what it writes."""
+
+    def __init__(self, whole: QuickStore) -> None:
+        super().__init__()
+        self._whole = whole
+
+    async def stored(self) -> QuickStore:
+        """All that was written by now."""
+        written, self.records = self.records, []
+        await self._whole.commit(written)
+        return self._whole
+
+
 class Counter:
     """Where users ask for stories of a pool driven by hand."""
 
-    def __init__(self, driver: PoolDriver) -> None:
+    def __init__(self, driver: StoredPool) -> None:
         self.driver = driver
         self.replies: list[Any] = []
 
@@ -277,7 +292,7 @@ class Counter:
         admin: bool = False,
         limit: int = 200,
     ) -> Story:
-        store = self.driver.store()
+        store = await self.driver.stored()
         service: Any = SimpleNamespace(
             pool=self.driver.pool,
             store=store,
@@ -297,9 +312,9 @@ class Counter:
 
 
 @pytest.fixture
-def driver() -> PoolDriver:
+def driver(quick_store: QuickStore) -> StoredPool:
     """A pool."""
-    return PoolDriver()
+    return StoredPool(quick_store)
 
 
 def whats(found: Story, task_id: int | None) -> list[str]:
@@ -307,7 +322,7 @@ def whats(found: Story, task_id: int | None) -> list[str]:
 
 
 class TestAsking:
-    async def test_a_job_from_its_submission_to_its_end(self, driver: PoolDriver) -> None:
+    async def test_a_job_from_its_submission_to_its_end(self, driver: StoredPool) -> None:
         driver.join("w1", cpus=2)
         driver.submit(count=2)
         for attempt in list(driver.held("w1")):
@@ -319,7 +334,7 @@ class TestAsking:
         assert whats(found, 0) == []
         assert not found.more
 
-    async def test_a_live_task_and_one_never_handed_out(self, driver: PoolDriver) -> None:
+    async def test_a_live_task_and_one_never_handed_out(self, driver: StoredPool) -> None:
         driver.join("w1", cpus=1)
         driver.submit(count=1000)
         found = await Counter(driver).ask("1", 0, 999)
@@ -327,7 +342,7 @@ class TestAsking:
         assert [entry.worker for entry in found.entries if entry.task_id == 0] == ["w1", "w1"]
         assert whats(found, 999) == ["waiting"]
 
-    async def test_a_task_that_waits_at_its_worker_does_not_run(self, driver: PoolDriver) -> None:
+    async def test_a_task_that_waits_at_its_worker_does_not_run(self, driver: StoredPool) -> None:
         driver.join("w1", cpus=1)
         driver.submit(count=1000)
         for _ in range(9):
@@ -338,7 +353,7 @@ class TestAsking:
         assert whats(found, second) == ["sent", "queued"]
 
     async def test_a_task_whose_end_is_not_durable_yet_is_not_said_to_wait(
-        self, driver: PoolDriver
+        self, driver: StoredPool
     ) -> None:
         driver.join("w1", cpus=1)
         driver.submit(count=1000)
@@ -346,11 +361,11 @@ class TestAsking:
         driver.records = [each for each in driver.records if not isinstance(each, TaskRecord)]
         assert whats(await Counter(driver).ask("1", 0), 0) == []
 
-    async def test_a_job_of_one_task_is_told_with_it(self, driver: PoolDriver) -> None:
+    async def test_a_job_of_one_task_is_told_with_it(self, driver: StoredPool) -> None:
         driver.submit(count=1, first=5)
         assert whats(await Counter(driver).ask(), 5) == ["waiting"]
 
-    async def test_without_tasks_the_latest_of_all_is_told(self, driver: PoolDriver) -> None:
+    async def test_without_tasks_the_latest_of_all_is_told(self, driver: StoredPool) -> None:
         driver.submit(count=50)
         driver.records += [happening(i, at=driver.now + i) for i in range(50)]
         driver.now += 100
@@ -358,7 +373,7 @@ class TestAsking:
         assert [entry.task_id for entry in found.entries] == [None, *range(40, 50)]
         assert found.more
 
-    async def test_with_tasks_only_what_is_theirs_and_the_jobs(self, driver: PoolDriver) -> None:
+    async def test_with_tasks_only_what_is_theirs_and_the_jobs(self, driver: StoredPool) -> None:
         driver.submit(count=50)
         driver.records += [happening(i, at=driver.now) for i in (3, 4, -1, 3)]
         found = await Counter(driver).ask("1", 3, 3)
@@ -367,7 +382,7 @@ class TestAsking:
         assert whats(found, 4) == []
 
     async def test_the_longest_story_there_can_be_is_looked_at_to_its_beginning(
-        self, driver: PoolDriver
+        self, driver: StoredPool
     ) -> None:
         driver.submit(count=5)
         first: list[Happening] = [happening(-1, at=driver.now, what="retried")]
@@ -386,7 +401,7 @@ class TestAsking:
         ],
     )
     async def test_what_is_refused(
-        self, driver: PoolDriver, ask: Callable[[Counter], Any], error: type[KestrelError]
+        self, driver: StoredPool, ask: Callable[[Counter], Any], error: type[KestrelError]
     ) -> None:
         driver.submit(count=50)
         counter = Counter(driver)
@@ -394,11 +409,11 @@ class TestAsking:
             await ask(counter)
         assert not counter.replies
 
-    async def test_an_admin_may_read_everybodys(self, driver: PoolDriver) -> None:
+    async def test_an_admin_may_read_everybodys(self, driver: StoredPool) -> None:
         driver.submit(count=50)
         assert (await Counter(driver).ask(who="bob", admin=True)).job.owner == "ada"
 
-    async def test_a_cancelled_job_and_its_tasks(self, driver: PoolDriver) -> None:
+    async def test_a_cancelled_job_and_its_tasks(self, driver: StoredPool) -> None:
         driver.join("w1", cpus=1)
         driver.submit(count=1000)
         driver.cancel(1)

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 from managerkit import PlayedManager, settled
+from storekit import QuickStore
 from triggerkit import SOURCES_EXAMPLE
 
-from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core import events as ev
 from kestrelctl.core.membership.handler_definition import read_handlers
 from kestrelctl.core.membership.handler_words import ToldEvent
-from kestrelctl.core.membership.worker_group import WorkerGroup
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.core.triggers.recorded_moment import MomentRecorded
 from kestrelctl.errors import UsageError
 from kestrelctl.manager.handlers.service import HandlerService
@@ -62,7 +62,7 @@ class Notes:
 class Pool:
     """A manager with two workers and triggers."""
 
-    def __init__(self, directory: Path, store: MemoryStore | None = None) -> None:
+    def __init__(self, directory: Path, store: QuickStore) -> None:
         self.directory = directory
         self.played = PlayedManager(
             directory, store=store, worker_hosts=("workers.pool",), user_hosts=("users.pool",)
@@ -113,8 +113,8 @@ class Pool:
 
 
 @pytest.fixture
-async def pool(tmp_path: Path) -> Pool:
-    return Pool(tmp_path)
+async def pool(tmp_path: Path, quick_store: QuickStore) -> Pool:
+    return Pool(tmp_path, quick_store)
 
 
 async def test_the_example_of_the_source_asks_all_for_their_values(pool: Pool) -> None:

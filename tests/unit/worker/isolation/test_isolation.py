@@ -10,16 +10,16 @@ import pytest
 from kestrelctl.worker.isolation.bubblewrap import Bubblewrap
 from kestrelctl.worker.isolation.file_view import FileView
 from kestrelctl.worker.isolation.namespace import Namespace
-from kestrelctl.worker.isolation.rung import Launch, Start, TaskLimits, told_code
-from kestrelctl.worker.run.running_process import ScratchSize
+from kestrelctl.worker.isolation.rung import InitReport, Launch, Start, TaskLimits, told_code
+from kestrelctl.worker.run.scratch_size import ScratchSize
 from kestrelctl.worker.run.variables import CONSISTS_OF, own_directories
 
 ENV = {"PATH": "/usr/bin:/bin", "LD_PRELOAD": "/evil.so", "KESTREL_ATTEMPT_ID": "7"}
 
 
-def bubblewrap(tmp_path: Path, **env: str) -> tuple[Launch, list[str]]:
+def bubblewrap(tmp_path: Path, *, init: str = "", **env: str) -> tuple[Launch, list[str]]:
     """What would be spawned, and the options that bwrap would read."""
-    rung = Bubblewrap(FileView(tmp_path), "/usr/bin/bwrap")
+    rung = Bubblewrap(FileView(tmp_path), "/usr/bin/bwrap", init)
     launch = rung.launch(str(tmp_path), Start("/bin/sh", ("sh", "-c", "x"), env, TaskLimits()))
     return launch, launch.options.decode().split("\0")
 
@@ -42,6 +42,43 @@ def test_what_tells_the_linker_or_a_shell_something_is_for_the_task_alone(tmp_pa
         *("--", "LD_PRELOAD=/evil.so", "ENV=/evil", "BASH_ENV=/evil"),
         *("/bin/sh", "-c", "x"),
     )
+
+
+def test_our_program_is_the_first_of_a_namespace_where_it_was_built(tmp_path: Path) -> None:
+    launch, options = bubblewrap(tmp_path, init="/our/init")
+    first = "/proc/self/fd/5"
+    assert launch.argv == ("bwrap", "--args", "3", "--", first, "/bin/sh", "-c", "x")
+    assert (launch.init, launch.has_status) == ("/our/init", True)
+    assert "--as-pid-1" in options
+    rung = Namespace("/usr/bin/unshare", "/our/init")
+    launch = rung.launch(str(tmp_path), Start("/bin/sh", ("sh", "-c", "x"), {}, TaskLimits()))
+    assert launch.argv[-5:] == ("--", first, "/bin/sh", "-c", "x")
+    assert (launch.init, launch.has_status) == ("/our/init", True)
+
+
+@pytest.mark.parametrize(
+    ("told", "report"),
+    [
+        (b"", None),
+        (b"exited 0\n", None),
+        (b"began\n", InitReport()),
+        (b"began\nexited 0\n", InitReport(0)),
+        (b"began\nexited 137\n", InitReport(137)),
+        (b"began\nkilled 9\n", InitReport(-9)),
+        (b"began\nfailed 2 /no/such\nexited 127\n", InitReport(None, 2, "/no/such")),
+        (
+            b"began\nfailed 8 /a\nexited 1\n/b\nexited 127\n",
+            InitReport(None, 8, "/a\nexited 1\n/b"),
+        ),
+        (b"began\nkilled -9\n", InitReport()),
+        (b"began\nrubbish", InitReport()),
+    ],
+)
+def test_what_the_first_of_a_namespace_tells(
+    tmp_path: Path, told: bytes, report: InitReport | None
+) -> None:
+    (tmp_path / "sandbox-status").write_bytes(told)
+    assert InitReport.read(str(tmp_path)) == report
 
 
 @pytest.mark.parametrize("env", [{"A": "x\0--bind\0/\0/"}, {"A\0--bind\0/\0/": "x"}, {"A=B": ""}])

@@ -1,0 +1,1 @@
+"""`kestrelctl map`: a command for each input, in the manner of GNU parallel."""

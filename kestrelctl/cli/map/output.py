@@ -1,0 +1,166 @@
+"""Prints what the tasks of a map wrote, in the order in which they end or in that of the inputs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import AsyncIterator, Collection
+from typing import IO, NamedTuple
+
+from kestrelctl.cli.map.halting import Halting
+from kestrelctl.cli.map.joblog import LogLine
+from kestrelctl.cli.map.replacement import MappedCommand, MappedInput
+from kestrelctl.cli.map.run import MapRun
+from kestrelctl.cli.show.command_output import CommandOutput
+from kestrelctl.cli.show.screen import Screen
+from kestrelctl.cli.show.terminal_text import TerminalText
+from kestrelctl.client.pool import EndedTask
+from kestrelctl.core.model.job.task_state import TaskState
+from kestrelctl.grammar.quantities import short_address
+from kestrelctl.protocol.answers import TaskView
+
+#: The exit value of a task that has not come to its end.
+_NO_END = -1
+
+
+class EndedInput(NamedTuple):
+    """An input with its task, which has ended."""
+
+    input: MappedInput
+    ended: EndedTask
+
+
+class MapOutput(CommandOutput):
+    """The output of a map.
+
+    Args:
+        done: numbers of inputs that do not come, because an earlier run has had them.
+        keeps_order: whether tasks come in the order of their inputs.
+        has_tags: whether each line begins with the arguments.
+        log: where a line is written about each task, once its output is printed.
+    """
+
+    many = True
+
+    def __init__(
+        self,
+        run: MapRun,
+        command: MappedCommand,
+        halting: Halting,
+        screen: Screen,
+        *,
+        done: Collection[int] = (),
+        keeps_order: bool = False,
+        has_tags: bool = False,
+        log: IO[str] | None = None,
+    ) -> None:
+        self._run = run
+        self._command = command
+        self._halting = halting
+        self._screen = screen
+        self._done = done
+        self._keeps_order = keeps_order
+        self._has_tags = has_tags
+        self._log = log
+
+    async def entries(self) -> AsyncIterator[tuple[str, object]]:
+        async for task, (view, stdout, stderr) in self._each():
+            fields = {
+                "number": task.number,
+                "arguments": task.arguments,
+                "task": view,
+                "stdout": stdout.decode(errors="backslashreplace"),
+                "stderr": stderr.decode(errors="backslashreplace"),
+            }
+            yield str(task.number), fields
+
+    async def tabulate(self, screen: Screen) -> None:
+        async for task, (_, stdout, stderr) in self._each():
+            tag = "\t".join((" ".join(task.arguments), "")).encode() if self._has_tags else b""
+            if stdout:
+                data = tagged(stdout, tag)
+                if screen.is_terminal:
+                    screen.write(_for_terminal(data))
+                    sys.stdout.flush()
+                else:
+                    screen.write_bytes(data)
+            if stderr:
+                data = tagged(stderr, tag)
+                if sys.stderr.isatty():
+                    data = _for_terminal(data).encode(errors="backslashreplace")
+                screen.write_error_bytes(data)
+
+    async def _each(self) -> AsyncIterator[EndedInput]:
+        """Yields each task in the order in which it is printed; logs it when that is done."""
+        waiting: dict[int, EndedInput] = {}
+        following = 1
+        async for task, ended in self._ends():
+            waiting[task.number] = EndedInput(task, ended)
+            if self._keeps_order:
+                ready = []
+                while following in waiting or following in self._done:
+                    if following not in self._done:
+                        ready.append(following)
+                    following += 1
+            else:
+                ready = [task.number]
+            for number in ready:
+                found = waiting.pop(number)
+                yield found
+                self._note(found)
+        for _, found in sorted(waiting.items()):
+            yield found
+            self._note(found)
+
+    async def _ends(self) -> AsyncIterator[EndedInput]:
+        """Yields tasks as they end, and stops the run when that is to be."""
+        is_halted = False
+        async for task, ended in self._run.ends():
+            if is_halted and ended.task.state is TaskState.CANCELLED:
+                continue
+            if self._halting.add(*exit_of(ended.task)) and not is_halted:
+                is_halted = True
+                command = " ".join(self._filled(task))
+                self._screen.say(f"no more is run, as --halt says, after: {command}")
+                self._run.stop(now=self._halting.is_now)
+            yield EndedInput(task, ended)
+
+    def _filled(self, task: MappedInput) -> list[str]:
+        return self._command.shape(len(task.arguments)).filled(task)
+
+    def _note(self, found: EndedInput) -> None:
+        if self._log is None:
+            return
+        view = found.ended.task
+        exit_value, signal = exit_of(view)
+        line = LogLine(
+            number=found.input.number,
+            host=short_address(view.worker) if view.worker else ":",
+            start=view.started_at or 0.0,
+            run_seconds=view.wall_seconds or 0.0,
+            output_bytes=view.stdout_bytes,
+            exit_value=exit_value,
+            signal=signal,
+            command=shlex.join(self._filled(found.input)),
+        )
+        self._log.write(line.text())
+        self._log.flush()
+
+
+def exit_of(view: TaskView) -> tuple[int, int]:
+    """Returns the exit value and the signal of a task; both are 0 for one that is done, alone."""
+    exit_value = 0 if view.signal else view.exit_code or 0
+    if view.state is not TaskState.DONE and not (exit_value or view.signal):
+        exit_value = _NO_END
+    return exit_value, view.signal
+
+
+def tagged(data: bytes, tag: bytes) -> bytes:
+    """Returns output with a tag at the beginning of each line."""
+    return re.sub(rb"(?m)^(?!\Z)", lambda _: tag, data) if tag else data
+
+
+def _for_terminal(data: bytes) -> str:
+    text = TerminalText()
+    return text.add(data) + text.end()

@@ -1,0 +1,1 @@
+"""A pool for programs in Python: `client.pool` for asyncio, `client.blocking` for all others."""

@@ -1,0 +1,535 @@
+"""A pool for programs that use asyncio: submit, watch and change jobs over one session."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from kestrelctl.access.connection import Connection, ask, open_pool
+from kestrelctl.access.context import Context, find_context
+from kestrelctl.access.share import Share, open_share
+from kestrelctl.client.directory import start_directory
+from kestrelctl.client.stored_logs import StoredLogs
+from kestrelctl.client.upload import send_job
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import TaskState
+from kestrelctl.errors import (
+    FileDamaged,
+    FileExpired,
+    NotFound,
+    TimedOut,
+    Undelivered,
+    Unreachable,
+    UsageError,
+)
+from kestrelctl.grammar.described_job import checked_job, checked_key, job_of
+from kestrelctl.grammar.id_ranges import LAST
+from kestrelctl.grammar.job_options import OPTIONS
+from kestrelctl.grammar.option_values import option_values
+from kestrelctl.grammar.parent_file_words import of_this_machine, parse_parent_files, waiting_for
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.channels import TaskWrote
+
+if TYPE_CHECKING:
+    from kestrelctl.client.fetch import Fetched
+
+log = logging.getLogger(__name__)
+
+A = TypeVar("A")
+
+#: States in which a job has not ended.
+ACTIVE = ("active", "cancelling")
+ENDED = [TaskState.DONE, TaskState.FAILED, TaskState.LOST, TaskState.CANCELLED]
+#: Between two looks at tasks: at first, and at most while none ends.
+SHORTEST_LOOK_SECONDS = 0.02
+LONGEST_LOOK_SECONDS = 1.0
+#: The most tasks whose output is asked for at once, and the most long outputs that are fetched from
+#: workers at a time.
+MOST_IN_A_PAGE = 1000
+MOST_LONG_OUTPUTS = 8
+#: The end of a job is pushed; it is asked for as often as this besides.
+WATCH_SECONDS = 20.0
+#: The longest silence of a pool, while its manager restarts, say, that a program sits out which
+#: follows a job.
+PATIENCE_SECONDS = 120.0
+#: Pauses before a submission whose answer was lost is sent again: a manager may be restarting.
+PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+#: Options that mean something to a command line alone, and what a program does instead.
+_INSTEAD = {
+    "each_line": "items=[...] has one task for each",
+    "from_json": "items=[...] has one task for each",
+    "export": "env={...} sets variables",
+    "fetch": "job.fetch(directory) brings files",
+    "stdout": "job.logs() has what a task printed",
+    "stderr": "job.logs(stream='stderr') has what a task printed",
+    "wait": "job.wait() waits",
+    "progress": "job.results() has each task as it ends",
+    "on_end": "job.wait() returns when the job has ended",
+}
+
+
+class EndedTask(NamedTuple):
+    """A task that has ended, and what it printed."""
+
+    task: an.TaskView
+    stdout: bytes
+    stderr: bytes
+
+
+class AsyncJob:
+    """A job of a pool.
+
+    Attributes:
+        id: its number.
+    """
+
+    def __init__(self, client: AsyncClient, job_id: int) -> None:
+        self.id = job_id
+        self._client = client
+
+    def __repr__(self) -> str:
+        return f"<job {self.id}>"
+
+    async def info(self) -> an.JobView:
+        """Returns the job as it is now.
+
+        Raises:
+            NotFound: there is none of that id any more.
+        """
+        return self._alone(await self._client.ask(rq.ListJobs(jobs=str(self.id)), an.Jobs))
+
+    def _alone(self, found: an.Jobs) -> an.JobView:
+        if not found.jobs:
+            raise NotFound(f"there is no job {self.id}")
+        return found.jobs[0]
+
+    async def wait(self, timeout_seconds: float | None = None) -> an.JobView:
+        """Returns the job when it has ended, however it did.
+
+        Raises:
+            TimeoutError: it has not ended in time.
+        """
+        ended = self._client.end_of(self.id)
+        async with asyncio.timeout(timeout_seconds):
+            while True:
+                view = (await self._client.ask(rq.Watch(jobs=str(self.id)), an.Jobs)).jobs[0]
+                if view.state not in ACTIVE:
+                    return view
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(WATCH_SECONDS):
+                        await ended.wait()
+
+    async def results(self) -> AsyncIterator[an.TaskView]:
+        """Yields each task once, when it has ended; the last of them when the job has."""
+        async for tasks in self._ends():
+            for task in tasks:
+                yield task
+
+    async def outputs(self) -> AsyncIterator[EndedTask]:
+        """Yields each task once, when it has ended, with what it printed, as far as it is kept."""
+        async for tasks in self._ends():
+            stdout, stderr = await asyncio.gather(
+                *(self._printed(tasks, stream) for stream in ("stdout", "stderr"))
+            )
+            for task in tasks:
+                task_id = task.task_id
+                yield EndedTask(task, stdout.get(task_id, b""), stderr.get(task_id, b""))
+
+    async def _printed(self, tasks: list[an.TaskView], stream: str) -> dict[int, bytes]:
+        """Returns what some tasks printed to a stream, by their ids."""
+        wanted = {
+            task.task_id: task.index for task in tasks if getattr(task, f"{stream}_bytes") > 0
+        }
+        found: dict[int, bytes] = {}
+        long: list[int] = []
+        while wanted:
+            request = rq.AllLogs(
+                job=str(self.id),
+                stream=stream,
+                after=min(wanted.values()) - 1,
+                ids=list(wanted)[:MOST_IN_A_PAGE],
+            )
+            page = await self._client.ask_patiently(request, an.LogPage)
+            have = [
+                output for output in page.outputs if wanted.pop(output.task_id, None) is not None
+            ]
+            found |= {output.task_id: output.data for output in have if not output.more}
+            long += [output.task_id for output in have if output.more]
+            if not have:
+                break  # the manager has none of it
+        turns = asyncio.Semaphore(MOST_LONG_OUTPUTS)
+
+        async def whole(task_id: int) -> bytes:
+            async with turns:
+                return await self.logs(task_id, stream=stream)
+
+        found |= zip(long, await asyncio.gather(*map(whole, long)), strict=True)
+        return found
+
+    async def _ends(self) -> AsyncIterator[list[an.TaskView]]:
+        """Yields tasks that have ended, each once; the last of them when the job has."""
+        seen: set[int] = set()
+        complete = -1  # up to this index all have been seen
+        pause_seconds = SHORTEST_LOOK_SECONDS / 2
+        ended = self._client.end_of(self.id)
+        while True:
+            request = rq.ListJobs(jobs=str(self.id))
+            view = self._alone(await self._client.ask_patiently(request, an.Jobs))
+            is_over = view.state not in ACTIVE
+            stalled = True
+            async for page in self._pages(ENDED, complete):
+                fresh = [task for task in page if task.index > complete and task.index not in seen]
+                seen.update(task.index for task in fresh)
+                if fresh:
+                    stalled = False
+                    yield fresh
+            while complete + 1 in seen:
+                complete += 1
+                seen.discard(complete)
+            if is_over:
+                return
+            pause_seconds = 2 * pause_seconds if stalled else SHORTEST_LOOK_SECONDS
+            pause_seconds = min(pause_seconds, LONGEST_LOOK_SECONDS)
+            if ended.is_set():
+                await asyncio.sleep(pause_seconds)
+            else:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause_seconds):
+                        await ended.wait()
+
+    async def tasks(self, states: Iterable[str] = ()) -> list[an.TaskView]:
+        """Returns its tasks, in the order of the array.
+
+        Args:
+            states: only tasks in these states, such as `failed`; empty for any.
+        """
+        wanted = [TaskState(each) for each in states]
+        return [task async for page in self._pages(wanted, -1) for task in page]
+
+    async def _pages(self, states: list[TaskState], after: int) -> AsyncIterator[list[an.TaskView]]:
+        place: int | None = after
+        while place is not None:
+            request = rq.ListTasks(job=str(self.id), states=states, after=place)
+            page = await self._client.ask_patiently(request, an.Tasks)
+            yield page.tasks
+            place = page.after
+
+    async def logs(self, task_id: int | None = None, *, stream: str = "stdout") -> bytes:
+        """Returns what a task printed, as far as it is kept.
+
+        Args:
+            task_id: may be left out if the job has one task.
+            stream: `stdout` or `stderr`.
+        """
+        found, offset, stored = bytearray(), 0, True
+        while True:
+            request = rq.Logs(
+                job=str(self.id), task_id=task_id, stream=stream, offset=offset, stored=stored
+            )
+            piece = await self._client.ask_patiently(request, an.Log)
+            stored = False
+            if piece.stored is not None:
+                with suppress(FileExpired, FileDamaged, Unreachable):
+                    pieces = StoredLogs(lambda: self._client.share).pieces(piece.stored)
+                    return b"".join([each async for each in pieces])
+                continue  # the manager and the worker may have some of it
+            found += piece.data
+            if piece.next_offset is None:
+                return bytes(found)
+            offset = piece.next_offset
+
+    async def fetch(
+        self, directory: str | os.PathLike[str] | None = None, task_ids: Iterable[int] = ()
+    ) -> Fetched:
+        """Copies the files here that tasks left, as `keep` of `submit` said; those of a task into a
+        directory of its own, `directory/TASK`. What is there, and as it came, is not fetched again.
+
+        Args:
+            directory: None for `job-ID` in the current directory.
+            task_ids: only files of these tasks; empty for all that have left some.
+
+        Returns:
+            What came, and what did not: its `missing` says why, by task.
+        """
+        place = Path(directory if directory is not None else f"job-{self.id}")
+        return await self._client.fetch_of(await self.info(), place, list(task_ids))
+
+    async def cancel(self, task_ids: Iterable[int] = ()) -> None:
+        """Stops the job, or only these tasks of it. A job that has ended stays as it is."""
+        await self._change(rq.CancelJobs(jobs=str(self.id), task_ids=list(task_ids)))
+
+    async def hold(self, reason: str = "") -> None:
+        """Starts nothing more of the job until it is released."""
+        await self._change(rq.HoldJobs(jobs=str(self.id), reason=reason))
+
+    async def release(self) -> None:
+        """Lets a job that is on hold go on."""
+        await self._change(rq.ReleaseJobs(jobs=str(self.id)))
+
+    async def retry(self, task_ids: Iterable[int] = ()) -> None:
+        """Runs the tasks again that ended badly, or only these."""
+        await self._change(rq.RetryJobs(jobs=str(self.id), task_ids=list(task_ids)))
+
+    async def _change(self, request: rq.AnyRequest) -> None:
+        await self._client.ask(request, an.Changed)
+
+    async def story(self, task_ids: Iterable[int] = ()) -> an.Story:
+        """Tells what happened to the job, or to these tasks of it, in order of time."""
+        request = rq.TellStory(job=str(self.id), task_ids=list(task_ids))
+        return await self._client.ask(request, an.Story)
+
+    async def explain(self) -> an.JobExplanation:
+        """Explains why its tasks wait."""
+        return await self._client.ask(rq.ExplainJob(job=str(self.id)), an.JobExplanation)
+
+
+class AsyncClient:
+    """A session with a pool, for the time of an `async with`.
+
+    Its connection is made anew when it is lost, and what was acknowledged is not sent twice.
+
+    Args:
+        pool: the name of the pool; empty for the one that commands on this machine talk to.
+        as_admin: whether the admin's account is used, if there is one besides the user's.
+        opens, finds, opens_share: stand in for the ways to a pool in tests.
+
+    Attributes:
+        hears: called with the frames of tasks, by the job whose channels were opened.
+    """
+
+    def __init__(
+        self,
+        pool: str = "",
+        *,
+        as_admin: bool = False,
+        opens: Callable[..., AbstractAsyncContextManager[Connection]] = open_pool,
+        finds: Callable[[str], Context] = find_context,
+        opens_share: Callable[[Connection, Context], Share] = open_share,
+    ) -> None:
+        self._pool = pool
+        self._as_admin = as_admin
+        self._opens = opens
+        self._finds = finds
+        self._opens_share = opens_share
+        self._share: Share | None = None
+        self._stack = AsyncExitStack()
+        self._ends: dict[int, asyncio.Event] = {}
+        self.hears: dict[int, Callable[[TaskWrote], None]] = {}
+
+    async def __aenter__(self) -> AsyncClient:
+        opened = self._opens(self._pool, as_admin=self._as_admin)
+        self._connection = await self._stack.enter_async_context(opened)
+        for listen in (self._hear_ends, self._hear_tasks):
+            listening = asyncio.create_task(listen())
+            self._stack.callback(listening.cancel)
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self._stack.aclose()
+
+    async def _hear_ends(self) -> None:
+        async for ended in self._connection.pushed():
+            self.end_of(ended.job.job_id).set()
+
+    async def _hear_tasks(self) -> None:
+        async for frame in self._connection.task_frames():
+            if (hear := self.hears.get(frame.job)) is not None:
+                hear(frame)
+
+    def end_of(self, job_id: int) -> asyncio.Event:
+        """Returns what is set when the end of a watched job was told."""
+        return self._ends.setdefault(job_id, asyncio.Event())
+
+    async def ask(self, request: rq.AnyRequest, kind: type[A]) -> A:
+        """Returns the answer of the pool to a request of its protocol.
+
+        Raises:
+            KestrelError: the pool refused it, or cannot be reached; its class says which.
+        """
+        return await ask(self._connection, request, kind)
+
+    async def ask_patiently(self, request: rq.AnyRequest, kind: type[A]) -> A:
+        """Returns the answer to a request that may be made twice, also if the pool is away for a
+        while: it may only be restarting.
+
+        Raises:
+            Unreachable: it stayed away.
+            KestrelError: the pool refused it.
+        """
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + PATIENCE_SECONDS
+        while True:
+            try:
+                return await self.ask(request, kind)
+            except (Unreachable, TimedOut):
+                if clock() >= deadline:
+                    raise
+                await asyncio.sleep(LONGEST_LOOK_SECONDS)
+
+    async def submit(
+        self,
+        command: str | Sequence[str],
+        *,
+        items: Iterable[object] | None = None,
+        key: str | None = None,
+        **options: Any,
+    ) -> AsyncJob:
+        """Submits a job, and returns it when it is durable.
+
+        Args:
+            command: its words, or one line for the shell.
+            items: one for each task, a text or what JSON can say: `{}` in the command is the item,
+                `{name}` a field of it.
+            key: a second submission with the same key makes no second job; None for a fresh key.
+            options: those of `kestrelctl submit` with `_` for `-`: `array="1-100"`, `cpus=2`,
+                `memory="2G"`, `env={"MODE": "fast"}`, `input=["model.bin"]`, `keep=["*.csv"]`,
+                `after=job`.
+
+        Raises:
+            UsageError: no job can be made of that, or there is no such file.
+            KestrelError: the pool refused it, or cannot be reached.
+        """
+        spec = await self.described(command, items, options)
+        if options.get("input") or options.get("stdin"):
+            spec = await self._with_files(spec, options.get("input", ()), options.get("stdin"))
+        return await self.submit_spec(spec, key)
+
+    async def _with_files(
+        self, spec: JobSpec, words: str | Iterable[str], stdin: str | None
+    ) -> JobSpec:
+        """Sends the files of a job that are on this machine; returns the job with all its files."""
+        from kestrelctl.client.inputs import find_files, send_inputs
+        from kestrelctl.client.upload_record import upload_record
+
+        words = [words] if isinstance(words, str) else words
+        files = find_files(of_this_machine(map(str, words)), stdin)
+        record = upload_record(self.context, time.time)
+        sent = await send_inputs(files.all, self.share, record, log.info)
+        inputs, rest = sent[: len(files.inputs)], sent[len(files.inputs) :]
+        program = replace(spec.program, inputs=inputs, stdin=rest[0] if rest else None)
+        return checked_job(replace(spec, program=program))
+
+    async def submit_spec(self, spec: JobSpec, key: str | None = None) -> AsyncJob:
+        """Submits a job that is described already, and returns it when it is durable.
+
+        Raises:
+            KestrelError: the pool refused it, or cannot be reached.
+        """
+        answer = await self._sent(spec, checked_key(key) or secrets.token_hex(16))
+        return AsyncJob(self, answer.job_id)
+
+    async def described(
+        self, command: str | Sequence[str], items: Iterable[object] | None, options: dict[str, Any]
+    ) -> JobSpec:
+        """Returns the job that `submit` would submit, without the files of this machine.
+
+        Raises:
+            UsageError: no job can be made of that.
+        """
+        for name in options.keys() & _INSTEAD.keys():
+            raise UsageError(f"{name} is for the command line", hint=_INSTEAD[name])
+        given = {name: _plain(value) for name, value in options.items()}
+        if LAST in (given.get("after"), given.get("after_each")):
+            last = (await self.last_job()).id
+            for name in ("after", "after_each"):
+                given[name] = last if given.get(name) == LAST else given.get(name)
+        values = option_values(OPTIONS, given, _no_last)
+        argv = ("/bin/sh", "-c", command) if isinstance(command, str) else tuple(map(str, command))
+        if not argv:
+            raise UsageError("there is no command", hint='submit(["sleep", "1"])')
+        lines = None if items is None else tuple(map(_line, items))
+        if lines is not None and values["array"] is not None:
+            raise UsageError("items and array exclude each other", hint="one of them makes tasks")
+        spec = job_of(argv, values, items=lines, paste_items=values["paste_items"])
+        words = list(values["input"])
+        left = parse_parent_files(words, spec.after_each, _no_last)
+        leaves = bool(spec.program.outputs or spec.program.checkpoints)
+        directory = start_directory(
+            values["workdir"],
+            has_inputs=bool(words),
+            leaves_files=leaves,
+            has_own=lambda: self.context.own_directories,
+        )
+        program = replace(spec.program, workdir=directory, parent_files=left)
+        return checked_job(replace(spec, program=program, after=waiting_for(spec.after, left)))
+
+    async def _sent(self, spec: JobSpec, key: str) -> an.Submitted:
+        """Sends a job until there is an answer; under its key it is one job, however often."""
+        for pause_seconds in PAUSES_SECONDS:
+            try:
+                return await send_job(self._connection, spec, key, watch=True, explain=False)
+            except Undelivered:
+                raise
+            except (Unreachable, TimedOut):
+                await asyncio.sleep(pause_seconds)
+        return await send_job(self._connection, spec, key, watch=True, explain=False)
+
+    @property
+    def context(self) -> Context:
+        """The address of the pool, and what is known of it here."""
+        return self._finds(self._pool)
+
+    @property
+    def share(self) -> Share:
+        """The pool's file share."""
+        if self._share is None:
+            self._share = self._opens_share(self._connection, self.context)
+        return self._share
+
+    async def fetch_of(self, view: an.JobView, place: Path, task_ids: list[int]) -> Fetched:
+        """Copies files of a job into a directory; see `AsyncJob.fetch`."""
+        from kestrelctl.client.fetch import fetch_files
+
+        return await fetch_files(self.share, self._connection, view, place, task_ids)
+
+    def job(self, job_id: int) -> AsyncJob:
+        """Returns the job of an id; nothing is asked until it is used."""
+        return AsyncJob(self, job_id)
+
+    async def last_job(self) -> AsyncJob:
+        """Returns the latest job of this user.
+
+        Raises:
+            NotFound: there is none.
+        """
+        found = (await self.ask(rq.ListJobs(jobs=LAST), an.Jobs)).jobs
+        return AsyncJob(self, found[-1].job_id)
+
+    async def jobs(self, limit: int = 100) -> list[an.JobView]:
+        """Returns the newest jobs, the oldest of them first."""
+        return (await self.ask(rq.ListJobs(limit=limit), an.Jobs)).jobs
+
+    async def status(self) -> an.PoolSummary:
+        """Returns how the pool is: its workers, its jobs, its manager."""
+        return await self.ask(rq.PoolStatus(), an.PoolSummary)
+
+
+def _no_last() -> int:
+    raise UsageError("`last` stands alone", hint="after=job, or after=7")
+
+
+def _plain(value: Any) -> Any:
+    """Replaces a job by its id, also in a list."""
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    job_id = getattr(value, "id", None)
+    return str(job_id) if isinstance(job_id, int) else value
+
+
+def _line(item: object) -> str:
+    """Writes an item as one line: a text as it is, anything else as compact JSON."""
+    try:
+        return item if isinstance(item, str) else msgspec.json.encode(item).decode()
+    except (TypeError, msgspec.EncodeError) as error:
+        raise UsageError(f"an item cannot be {str(item)[:80]!r}", cause=str(error)) from None

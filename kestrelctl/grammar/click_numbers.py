@@ -1,0 +1,42 @@
+"""Numbers as click parses them, in words that users understand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import click
+
+from kestrelctl.grammar.quantities import MOST_WHOLE
+
+
+class Number(click.FloatRange):
+    """Any number from a range; click calls it a "float range" to users.
+
+    For click, `nan` is in every range, and `inf` in those without an end; here they are refused.
+    """
+
+    name = "number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is no number", param, ctx)
+        return number
+
+
+class WholeNumber(click.IntRange):
+    """A whole number from a range; click calls it an "integer range" to users.
+
+    A number that no message can hold is refused here, in words about the option.
+    """
+
+    name = "whole number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        number = int(super().convert(value, param, ctx))
+        if number > MOST_WHOLE:
+            self.fail(f"{number} is more than {MOST_WHOLE:,}, the largest number", param, ctx)
+        return number

@@ -1,0 +1,59 @@
+"""Settings of all kinds as rows of the SQLite store, and back."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from kestrelctl.core.model.setting import Setting, SettingGone
+from kestrelctl.core.settings.kind import AnyKind
+from kestrelctl.core.settings.table import BY_STRUCT, KINDS
+
+log = logging.getLogger(__name__)
+
+_PUT = "INSERT OR REPLACE INTO settings (kind, name, about, value) VALUES (?, ?, ?, ?)"
+
+_encoder = msgspec.json.Encoder()
+
+
+def write_setting(connection: sqlite3.Connection, record: Setting | SettingGone) -> None:
+    """Writes a record."""
+    if isinstance(record, SettingGone):
+        row = (BY_STRUCT[record.kind].word, record.name)
+        connection.execute("DELETE FROM settings WHERE kind = ? AND name = ?", row)
+        return
+    kind = BY_STRUCT[type(record)]
+    value = _encoder.encode(record)
+    connection.execute(_PUT, (kind.word, record.name, kind.about(record), value))
+
+
+def stored_settings(connection: sqlite3.Connection) -> list[Setting]:
+    """Every setting, by kind in the order of `KINDS` and by name, with what its kind puts in place
+    of those that cannot be read.
+    """
+    return [setting for kind in KINDS for setting in _of_kind(connection, kind)]
+
+
+def _of_kind(connection: sqlite3.Connection, kind: AnyKind) -> Iterator[Setting]:
+    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind.struct)
+    rows = connection.execute(
+        "SELECT name, about, value FROM settings WHERE kind = ? ORDER BY name", (kind.word,)
+    )
+    for name, about, value in rows:
+        try:
+            found = decoder.decode(value if isinstance(value, bytes) else str(value))
+            if (found.name, kind.about(found)) == (name, about):
+                yield found
+                continue
+            why = "it belongs to another row"
+        except (msgspec.DecodeError, UnicodeError) as error:
+            why = str(error)
+        instead = kind.instead(str(name), str(about))
+        holds = "counts as not set" if instead is None else f"is {instead} until it is set again"
+        log.error("%s cannot be read, and %s: %s", kind.one.format(name), holds, why)
+        if instead is not None:
+            yield instead

@@ -1,0 +1,116 @@
+"""Contexts: the configuration of pools, changed by commands, and by nobody else's hand."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kestrelctl.access.context import find_context
+from kestrelctl.cli.main import kestrelctl
+
+ADD = "context add {} --jid ada@example.org --domain pool.example.org"
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's configuration, which is not there yet."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("KESTREL_POOL", raising=False)
+    return tmp_path / "config" / "kestrel" / "config.toml"
+
+
+def types(line: str, stdin: str = "secret\n", status: int = 0) -> Result:
+    done = CliRunner().invoke(kestrelctl, line.split(), input=stdin)
+    assert done.exit_code == status, done.output
+    return done
+
+
+def test_a_context_is_added_with_a_password_that_nobody_else_reads(config: Path) -> None:
+    types(ADD.format("lab") + " --port 5333")
+    found = find_context("")
+    assert (found.name, found.pool, found.host, found.port) == (
+        "lab", "pool.example.org", "example.org", 5333,
+    )  # fmt: skip
+    assert found.user.password_file.read_text() == "secret\n"
+    for file in (config, found.user.password_file):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "secret" not in config.read_text()
+    assert "secret" not in types("context show -o json").output
+
+
+def test_the_first_one_is_used_until_another_is_chosen(config: Path) -> None:
+    types(ADD.format("lab"))
+    types(ADD.format("farm"))
+    assert types("context list -q -o quiet").output.split() == ["farm", "lab"]
+    assert find_context("").name == "lab"
+    types("context use farm")
+    assert find_context("").name == "farm"
+    types("context use lab")
+    assert find_context("").name == "lab"
+    assert config.read_text().count("default") == 1
+
+
+def test_lines_written_by_hand_stay(config: Path) -> None:
+    config.parent.mkdir(parents=True)
+    config.write_text(
+        '# mine\ndefault = "old"  # for now\n\n[context.old]\njid = "a@b.org"  # me\n'
+        'password_file = "p"\npool = "pool.b.org"\n'
+    )
+    types(ADD.format("lab"))
+    types("context use lab")
+    text = config.read_text()
+    assert "# mine\n" in text
+    assert 'jid = "a@b.org"  # me\n' in text
+    types("context remove lab")
+    assert "# mine\n" in config.read_text()
+    assert find_context("old").user.jid == "a@b.org"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (ADD.format("lab"), "there is a context lab already"),
+        (ADD.format("a/b"), "cannot be the name of a context"),
+        ("context remove none", "has no context none"),
+        ("context use none", "no pool 'none' is known"),
+        ("context show none", "no pool 'none' is known"),
+    ],
+)
+def test_what_makes_no_sense_changes_nothing(config: Path, line: str, says: str) -> None:
+    types(ADD.format("lab"))
+    before = config.read_text()
+    done = CliRunner().invoke(kestrelctl, line.split(), input="x\n")
+    assert done.exit_code != 0
+    assert says in done.output
+    assert config.read_text() == before
+
+
+def test_a_wrong_configuration_is_told_and_left_alone(config: Path) -> None:
+    config.parent.mkdir(parents=True)
+    config.write_text("[context.lab\n")
+    done = CliRunner().invoke(kestrelctl, ADD.format("other").split(), input="x\n")
+    assert "is not TOML" in done.output
+    assert config.read_text() == "[context.lab\n"
+    assert not (config.parent / "other.password").exists()
+
+
+def test_an_empty_password_is_refused(config: Path) -> None:
+    done = types(ADD.format("lab"), stdin="\n", status=2)
+    assert "is empty" in done.output
+    assert not config.exists()
+
+
+def test_a_name_with_a_dot_is_no_table_in_a_table(config: Path) -> None:
+    types(ADD.format("lab.west"))
+    assert find_context("lab.west").pool == "pool.example.org"
+    types("context remove lab.west")
+    assert "lab.west" not in config.read_text()
+
+
+def test_any_text_is_written_so_that_it_is_read_again(config: Path) -> None:
+    types(ADD.format("lab") + ' --host h"\\ü😀.example.org')
+    assert find_context("lab").host == 'h"\\ü😀.example.org'
