@@ -210,7 +210,16 @@ def test_the_worker_s_own_requests_are_served_without_a_fault(
 
 
 @pytest.mark.parametrize(
-    "said", [b"\xff\xff\xff\xff", b"\0\0\0\0", b"\1\0\0\0?", b"\1\0\0\0k", b"\5\0\0\0sabcd"]
+    "said",
+    [
+        b"\xff\xff\xff\xff",
+        b"\0\0\0\0",
+        b"\1\0\0\0?",
+        b"\1\0\0\0k",
+        b"\5\0\0\0sabcd",
+        b"\x2d\0\0\0s" + bytes(41) + b"box",
+    ],
+    ids=["long", "empty", "unknown", "no number", "no head", "text without an end"],
 )
 def test_what_it_cannot_read_ends_it(checked: Path, tmp_path: Path, said: bytes) -> None:
     status, complained = told(checked, tmp_path, said)

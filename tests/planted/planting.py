@@ -7,6 +7,8 @@ import compileall
 import multiprocessing
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import tomllib
 from functools import cache
@@ -16,6 +18,7 @@ from pathlib import Path
 from time import perf_counter
 from zlib import crc32
 
+import c_source
 import inside
 import msgspec
 from anchors import Sources, dotted
@@ -28,6 +31,9 @@ PACKAGES = {
     "kestrel_experiments": CHECKOUT / "experiments",
     "kestrel_worlds": CHECKOUT / "experiments",
 }
+#: Where our programs in C lie, and what builds them.
+C_SOURCES = Path("kestrelctl/worker/launch")
+C_BUILDER = "kestrelctl.worker.launch.native_program"
 LIST = Path(__file__).with_name("defects.toml")
 
 #: The ordinary check plants a twelfth of the list that is not always planted, the full one a third.
@@ -50,7 +56,8 @@ class Defect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         instead: what replaces the part.
         found_by: the test that must find it, as pytest names it, below `tests`.
         module: the end of the module's name, if another one has such a function with such a
-            statement; as short as it can be.
+            statement; as short as it can be. The name of the file, if it is one in C: there a
+            statement is any part of the function's text, and white space does not count.
         always: every check plants it.
     """
 
@@ -72,6 +79,11 @@ class Defect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def kind(self) -> str:
         """What kind of test finds it."""
         return self.found_by.partition("/")[0]
+
+    @property
+    def in_c(self) -> bool:
+        """Whether it is one of our programs in C that it changes."""
+        return self.module.endswith(".c")
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -146,6 +158,8 @@ def changed_source(defect: Defect) -> tuple[Path, str]:
         CannotBePlanted: the statement is not there exactly once, its part is not in it exactly
             once, or what stands there instead is not Python.
     """
+    if defect.in_c:
+        return _changed_c(defect)
     try:
         found = sources().places(defect.function, defect.statement, defect.module)
     except SyntaxError as error:
@@ -157,16 +171,45 @@ def changed_source(defect: Defect) -> tuple[Path, str]:
             f"not once: {defect.statement}"
         )
     [(path, place)] = found
-    part = defect.part or defect.statement
-    if (times := defect.statement.count(part)) != 1:
-        raise CannotBePlanted(f"{defect.name}: the statement holds {times} times: {part}")
-    instead = defect.statement.replace(part, defect.instead)
-    changed = sources().module(path).replaced(place, defect.statement, instead)
+    changed = sources().module(path).replaced(place, defect.statement, _instead(defect))
     try:
         ast.parse(changed)
     except SyntaxError as error:
         raise CannotBePlanted(f"{defect.name}: {path} is not Python with it: {error}") from error
     return Path(path), changed
+
+
+def _changed_c(defect: Defect) -> tuple[Path, str]:
+    """As `changed_source`, for a program in C; whether it is C is known when it is built."""
+    path = C_SOURCES / defect.module
+    source = (CHECKOUT / path).read_text(encoding="utf-8")
+    found = c_source.places(source, defect.function, defect.statement)
+    if len(found) != 1:
+        raise CannotBePlanted(
+            f"{defect.name}: this stands {len(found)} times in {defect.function} of"
+            f" {defect.module}, not once: {defect.statement}"
+        )
+    [(first, last)] = found
+    return path, source[:first] + _instead(defect) + source[last:]
+
+
+def _instead(defect: Defect) -> str:
+    """What stands in place of the whole statement."""
+    part = defect.part or defect.statement
+    if (times := defect.statement.count(part)) != 1:
+        raise CannotBePlanted(f"{defect.name}: the statement holds {times} times: {part}")
+    return defect.statement.replace(part, defect.instead)
+
+
+def _built(defect: Defect, to: Path) -> None:
+    """Builds the programs in C of a copy anew, of which one has a defect."""
+    compiled = to / C_SOURCES / "compiled"
+    shutil.rmtree(compiled, ignore_errors=True)
+    done = subprocess.run(
+        [sys.executable, "-m", C_BUILDER], cwd=to, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise CannotBePlanted(f"{defect.name}: it cannot be built with it: {done.stderr}")
 
 
 def plant(defect: Defect, sound: Path, to: Path) -> Path:
@@ -180,9 +223,12 @@ def plant(defect: Defect, sound: Path, to: Path) -> Path:
     relative, changed = changed_source(defect)
     for package in PACKAGES:
         shutil.copytree(sound / package, to / package, copy_function=os.link)
-    Path(cache_from_source(str(to / relative))).unlink(missing_ok=True)
+    if not defect.in_c:
+        Path(cache_from_source(str(to / relative))).unlink(missing_ok=True)
     (to / relative).unlink()
     (to / relative).write_text(changed, encoding="utf-8")
+    if defect.in_c:
+        _built(defect, to)
     return to
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+import c_source
 import msgspec
 import pytest
 from planting import (
@@ -144,6 +145,48 @@ def test_a_list_that_does_not_fit_the_source_is_told_so(
 ) -> None:
     with pytest.raises(CannotBePlanted, match=why):
         plant(msgspec.structs.replace(SOUND, **change), tmp_path, tmp_path / "copy")
+
+
+SOUND_C = msgspec.structs.replace(
+    SOUND,
+    module="launcher.c",
+    function="start_next",
+    statement="if ((*at)->lane != lane) continue;",
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"function": "start_nothing"}, "0 times"),
+        ({"statement": "if ((*at)->lane == lane) continue;"}, "0 times"),
+        ({"statement": "taken"}, "4 times"),
+        ({"part": "e"}, "holds 3 times"),
+        ({"instead": "if ((*at)->lane != unheard_of) continue;"}, "cannot be built"),
+    ],
+)
+def test_a_list_that_does_not_fit_the_source_in_c_is_told_so(
+    change: dict[str, str], why: str, sound: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(CannotBePlanted, match=why):
+        plant(msgspec.structs.replace(SOUND_C, **change), sound, tmp_path / "copy")
+
+
+def test_a_statement_in_c_is_found_however_it_is_laid_out() -> None:
+    source = """
+static int f(int a,
+             int b) {
+    /* x = 1; */
+    x  =
+        1;
+}
+int g(void) {
+    x = 1;
+}
+"""
+    [(first, last)] = c_source.places(source, "f", "x = 1;")
+    assert source[first:last].split() == ["x", "=", "1;"]
+    assert c_source.places(source, "h", "x = 1;") == []
 
 
 @pytest.mark.parametrize(
