@@ -213,6 +213,16 @@ async def test_what_a_running_task_uses_is_that_of_all_its_processes(machine: Ma
     assert machine.executor.used([number]) == {}
 
 
+async def test_what_a_task_was_seen_to_use_counts_though_it_waited_for_nobody(
+    machine: Machine,
+) -> None:
+    burn = "import os\nif not os.fork():\n    while True: pass\nos.wait()"
+    number = machine.start(sys.executable, "-c", burn)
+    await until(lambda: machine.executor.used([number]).get(number, (0.0, 0))[0] > 0.3)
+    machine.executor.kill(number)
+    assert (await machine.exit_of(number)).cpu_seconds > 0.3
+
+
 async def test_no_task_takes_more_processor_time_than_it_takes_time(machine: Machine) -> None:
     at_once = 1 if machine.rung == "plain" else 2  # what makes a namespace works beside its init
     for _ in range(30):

@@ -262,7 +262,7 @@ class AttemptRun(AttemptState):
         self.part = RUN
         self.reason = NO_REASON
         self.started_at = time.time()
-        self.cpu_seconds = 0.0
+        self.cpu_seconds = self.seen_cpu_seconds = 0.0
         self.kernel_peak_bytes = self.peak_bytes = self.summed_bytes = 0
         why_not = self._spawn(program.argv, program.time_limit_seconds)
         if why_not:
@@ -342,7 +342,8 @@ class AttemptRun(AttemptState):
         """Goes on when a program of it has ended, and nothing is left to be waited for."""
         self.lives = False
         self._context.channels.close(self.command.number)
-        self.cpu_seconds += ended.cpu_seconds
+        # The kernel adds nothing of children that their parent had no time to wait for (wait4(2)).
+        self.cpu_seconds = max(self.cpu_seconds + ended.cpu_seconds, self.seen_cpu_seconds)
         self.kernel_peak_bytes = max(self.kernel_peak_bytes, ended.peak_bytes)
         self.left_something |= ended.left_something
         asked = bool(self.reason)

@@ -56,6 +56,7 @@ class AttemptState:
         killed: what `kill` was given.
         terminated: it was asked to end; SIGKILL is next.
         reason: what ended it other than its exit, so far.
+        seen_cpu_seconds: the most that was told of the command while it ran.
         kernel_peak_bytes: of one of its processes; 0 if the kernel does not tell.
         peak_bytes: of all, as far as it was measured.
         summed_bytes: resident memory of all processes when the peak was last measured.
@@ -81,6 +82,7 @@ class AttemptState:
         "reason",
         "sandbox",
         "scratch",
+        "seen_cpu_seconds",
         "since",
         "stages",
         "started_at",
@@ -115,7 +117,7 @@ class AttemptState:
         self.deadline = math.inf
         self.terminated = False
         self.reason = NO_REASON
-        self.cpu_seconds = 0.0
+        self.cpu_seconds = self.seen_cpu_seconds = 0.0
         self.kernel_peak_bytes = 0
         self.peak_bytes = 0
         self.summed_bytes = 0

@@ -100,7 +100,8 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
         reason: what ended it if not its exit, or a remark (`EndKind` has them all); empty for none.
         started_at: seconds since the epoch.
         wall_seconds: from start to end, without the cleanup.
-        cpu_seconds: user and system time, with that of the children it waited for.
+        cpu_seconds: user and system time, with that of the children it waited for; no less than
+            was told of it while it ran.
         peak_bytes: largest resident memory; 0 if it is not known.
         stdout, stderr: the last TAIL_BYTES of each.
         stdout_bytes, stderr_bytes: whole sizes.

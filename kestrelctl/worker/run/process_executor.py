@@ -241,7 +241,8 @@ class ProcessExecutor:
             pids = [run.pid, *descendants(run.pid, run.limits.processes)]
             cpu_seconds, memory_bytes = used_now([*pids, *context.launcher.orphans_of(number)])
             memory_bytes += context.rung.memory_files_bytes(run.pid)
-            found[number] = (run.cpu_seconds + cpu_seconds, memory_bytes)
+            run.seen_cpu_seconds = max(run.seen_cpu_seconds, run.cpu_seconds + cpu_seconds)
+            found[number] = (run.seen_cpu_seconds, memory_bytes)
         return found
 
     def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:

@@ -23,6 +23,7 @@ from kestrelctl.worker.files.input_cache import InputCache
 from kestrelctl.worker.files.preparation import Preparation
 from kestrelctl.worker.launch.launcher import Events, Order, ProgramEnded, Started, Tree
 from kestrelctl.worker.own_files import OwnDirectory
+from kestrelctl.worker.run import process_executor
 from kestrelctl.worker.run.executor import CommandSpec, Completion
 from kestrelctl.worker.run.process_executor import ProcessExecutor
 
@@ -193,6 +194,20 @@ async def test_what_an_attempt_uses_is_kept_until_it_has_ended(machine: Machine)
     machine.start(3, "cargo")
     await machine.settled()
     assert machine.started == [1, 3]
+
+
+async def test_what_was_told_of_a_running_task_counts_at_its_end(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel counts children for nobody whose parent had no time to wait for them."""
+    machine.start(1)
+    await machine.settled()
+    monkeypatch.setattr(process_executor, "used_now", lambda pids: (5.0, 1))
+    assert machine.executor.used([1]) == {1: (5.0, 1)}
+    machine.programs.end(1)
+    await machine.settled()
+    [end] = machine.ends
+    assert end.cpu_seconds == 5.0
 
 
 async def test_what_cannot_be_had_ends_the_attempt_with_the_reason(machine: Machine) -> None:
