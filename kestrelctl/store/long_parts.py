@@ -141,14 +141,18 @@ def _program(connection: sqlite3.Connection, job_id: int) -> Program:
 
 def _pieces(items: tuple[str, ...]) -> Iterator[tuple[int, bytes]]:
     """Cuts items into pieces, each with the index of its first item."""
-    first = characters = 0
-    for index, item in enumerate(items):
-        characters += len(item)
-        if characters >= PIECE_CHARACTERS or index - first + 1 >= PIECE_ITEMS:
-            yield first, _encode(items[first : index + 1])
-            first, characters = index + 1, 0
-    if first < len(items):
-        yield first, _encode(items[first:])
+    for first in range(0, len(items), PIECE_ITEMS):
+        piece = items[first : first + PIECE_ITEMS]
+        characters = sum(map(len, piece))  # not one by one: nearly all are short
+        if characters < PIECE_CHARACTERS:
+            yield first, _encode(piece)
+            continue
+        begin = characters = 0
+        for place, item in enumerate(piece, start=1):
+            characters += len(item)
+            if characters >= PIECE_CHARACTERS or place == len(piece):
+                yield first + begin, _encode(piece[begin:place])
+                begin, characters = place, 0
 
 
 def _put(connection: sqlite3.Connection, pieces: Iterable[tuple[int, bytes]]) -> bytes:
