@@ -442,6 +442,9 @@ class Audit:
                 before = self._jobs.get(record.job_id)
                 if before is not None and before.state != "active" == record.state:
                     self._brought_back_at[record.job_id] = self._clock.now
+                if before is not None:  # later records lack the items
+                    spec = msgspec.structs.replace(record.spec, items=before.spec.items)
+                    record = msgspec.structs.replace(record, spec=spec)
                 self._jobs[record.job_id] = record
                 if record.cancelling:
                     self.stopped_since.setdefault(record.job_id, self._clock.now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -9,10 +10,14 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from kestrelctl.core.jobs.queued_bytes import encoded_bytes
 from kestrelctl.core.membership.event import MembershipEvent
 from kestrelctl.core.membership.roll import Roll
 from kestrelctl.core.model.index_ranges import as_ranges
 from kestrelctl.core.model.job.after import ids_of
+from kestrelctl.core.model.job.light_spec import Apart, is_long, lightened
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import FINAL_STATES, Counts, TaskState
 from kestrelctl.core.model.records import (
     EndedTasks,
@@ -36,7 +41,9 @@ from kestrelctl.core.model.records import (
 from kestrelctl.core.model.setting import Setting, SettingGone
 from kestrelctl.core.settings.table import KINDS
 from kestrelctl.errors import StoreFull
+from kestrelctl.store.at_hand import at_hand
 from kestrelctl.store.edges import Edge, edges_of
+from kestrelctl.store.item_window import ItemWindow, whole_window
 from kestrelctl.store.store_record import StoreRecord
 
 V = TypeVar("V")
@@ -117,8 +124,9 @@ class MemoryStore:
         counts = Counts()
         for task in final:
             setattr(counts, task.state.value, getattr(counts, task.state.value) + 1)
+        spec = lightened(job.spec)
         return UnfinishedJob(
-            record=replace(job, cursor=cursor, counts=counts),
+            record=replace(job, cursor=cursor, counts=counts, spec=spec),
             unfinished=[index for index in range(cursor) if index not in ended],
             counters={t.index: (t.failures, t.losses) for t in left if t.failures or t.losses},
             concluded={t.index: t.concluded for t in left if t.concluded},
@@ -128,6 +136,7 @@ class MemoryStore:
             checkpoints={t.index: t.checkpoint for t in left if t.checkpoint is not None},
             happenings=self._happenings[job.job_id],
             bad=as_ranges(sorted(t.index for t in final if t.state is not TaskState.DONE)),
+            apart=None if spec is job.spec else _apart(job.spec),
         )
 
     async def commit(self, records: Sequence[StoreRecord]) -> None:
@@ -150,7 +159,7 @@ class MemoryStore:
                 if job is not None:
                     self._jobs[record.job_id] = replace(job, cursor=record.cursor)
             case JobRecord():
-                self._jobs[record.job_id] = record
+                self._jobs[record.job_id] = self._with_spec(record)
                 self._last_job_id = max(self._last_job_id, record.job_id)
             case OwnerTold():
                 job = self._jobs.get(record.job_id)
@@ -186,6 +195,24 @@ class MemoryStore:
                 self._flock_peers[record.pool] = record
             case FlockPeerGone():
                 self._flock_peers.pop(record.pool, None)
+
+    def _with_spec(self, record: JobRecord) -> JobRecord:
+        """A job with its whole spec, as its first record has it; a service may have more copies."""
+        known = self._jobs.get(record.job_id)
+        if known is None:
+            return record
+        spec = known.spec
+        if spec.service:
+            spec = replace(spec, count=record.spec.count)
+        return replace(record, spec=spec)
+
+    def items(self, job_id: int, index: int) -> asyncio.Future[ItemWindow | None]:
+        job = self._jobs.get(job_id)
+        return at_hand(lambda: whole_window(job.spec.items if job else None, index))
+
+    def program(self, job_id: int) -> asyncio.Future[Program | None]:
+        job = self._jobs.get(job_id)
+        return at_hand(lambda: job.spec.program if job else None)
 
     def jobs(
         self,
@@ -300,6 +327,13 @@ class MemoryStore:
 
     def last_member_event(self) -> int:
         return self._last_member_event
+
+
+def _apart(spec: JobSpec) -> Apart:
+    """Returns what the light form of a spec lacks."""
+    return Apart(
+        spec_bytes=encoded_bytes(spec), items=spec.items is not None, program=is_long(spec)
+    )
 
 
 def _in_order(found: Mapping[Any, V]) -> list[V]:

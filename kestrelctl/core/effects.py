@@ -47,14 +47,17 @@ class Persist(Effect, frozen=True, kw_only=True):
 
 
 class Run(Effect, frozen=True, kw_only=True):
-    """Send attempts to a worker. It holds all that the message says.
+    """Send attempts to a worker. It holds all that the message says, but for what only the store
+    has: the items of tasks, and the texts of long programs.
 
     Attributes:
         spans: (number, job id, index, n, claim): n attempts with consecutive numbers and indexes;
             `claims[claim]` is what each is charged.
         templates: of jobs that the worker does not have yet.
-        items: one for each attempt of spans whose job has items, in their order.
+        items: one for each attempt of spans whose job has items, in their order; none until the
+            shell has put them in.
         items_of: the jobs that have items.
+        programs_of: the jobs of which the programs in `templates` are cut.
         forget: jobs whose template it may forget.
         counts: (number, which attempt of its task it is) of those that are not the first.
         limits: (place of a claim, what its attempts may use) where that is more than they are
@@ -68,8 +71,9 @@ class Run(Effect, frozen=True, kw_only=True):
     spans: list[Span]
     claims: list[Amounts]
     templates: list[Template]
-    items: list[str]
-    items_of: frozenset[int]
+    items: list[str] = []
+    items_of: frozenset[int] = frozenset()
+    programs_of: frozenset[int] = frozenset()
     forget: list[int]
     counts: list[tuple[int, int]] = []
     limits: list[tuple[int, Amounts]] = []

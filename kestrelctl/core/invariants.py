@@ -179,7 +179,10 @@ def _sharing_violations(state: State, must: Must) -> None:
                 held[quota].take(counted(attempt.claim.amounts, attempt.tokens), 1)
     queued: Counter[str] = Counter()
     for job in state.jobs.values():
-        queued[account_of(job.owner, job.spec.guest)] += encoded_bytes(job.spec)
+        queued[account_of(job.owner, job.spec.guest)] += job.encoded_bytes
+        apart = job.has_items or job.is_long
+        must(apart or job.encoded_bytes == encoded_bytes(job.spec), "job %s: its size", job.id)
+        must(not job.stored or job.spec.items is None, "job %s still has its items", job.id)
     counted_bytes = dict(state.queued_bytes.by_account)
     must(counted_bytes == queued, "active jobs have %s bytes, really %s", counted_bytes, queued)
     waiting = Counter(turn.sharer.name for turn in state.demand.turns())

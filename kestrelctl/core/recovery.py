@@ -67,7 +67,7 @@ def _restore_settings(state: State, settings: Iterable[Setting]) -> None:
 
 def _restore_job(state: State, unfinished: UnfinishedJob) -> Job:
     record = unfinished.record
-    job = state.restored_job(record)
+    job = state.restored_job(record, unfinished.apart)
     job.cancelling = record.cancelling
     job.happenings = unfinished.happenings
     for first, last in unfinished.bad:

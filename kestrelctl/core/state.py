@@ -27,6 +27,7 @@ from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.members.worker_groups import WorkerGroups
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.job.light_spec import Apart
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.core.model.records import GroupRecord, JobRecord, Record, TaskRecord
@@ -187,12 +188,17 @@ class State:
         job.gates, job.changed = self._features_of(spec)
         return job
 
-    def restored_job(self, record: JobRecord) -> Job:
-        """Makes a job as the store has it, with counts of its own."""
-        size_bytes = encoded_bytes(record.spec)
+    def restored_job(self, record: JobRecord, apart: Apart | None = None) -> Job:
+        """Makes a job as the store has it, with counts of its own.
+
+        Args:
+            apart: what the spec of the record lacks; None for nothing.
+        """
+        size_bytes = encoded_bytes(record.spec) if apart is None else apart.spec_bytes
         job = self.new_job(
             record.job_id, record.owner, record.spec, record.submitted_at, size_bytes
         )
+        job.lighten(apart)
         job.stored = True
         job.key = record.key
         job.cursor = record.cursor
@@ -206,8 +212,9 @@ class State:
 
     def respecify(self, job: Job, spec: JobSpec) -> None:
         """Gives a job another spec: that of a service with more copies."""
+        more_bytes = encoded_bytes(spec) - encoded_bytes(job.spec)
         self.queued_bytes.drop(job)
-        job.respecify(spec, encoded_bytes(spec))
+        job.respecify(spec, job.encoded_bytes + more_bytes)
         self.queued_bytes.add(job)
 
     def remove_job(self, job: Job) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,6 +23,7 @@ from kestrelctl.manager.chat.profile_workers import ProfileWorkers
 from kestrelctl.manager.commits import GroupCommit
 from kestrelctl.manager.members.log import MemberEvents, MemberLog
 from kestrelctl.manager.sending.acknowledgements import Acknowledgements
+from kestrelctl.manager.sending.handouts import Handouts
 from kestrelctl.manager.wall_clock import LOOK_SECONDS, WallClock
 from kestrelctl.metrics.mail_counts import MailCounts
 from kestrelctl.metrics.stanzas import StanzaCounts
@@ -93,6 +94,7 @@ class Service:
         self._acknowledgements = Acknowledgements(
             lambda worker, numbers: self._send_numbers(workers.Ack, worker, numbers)
         )
+        self._handouts = Handouts(store, self._send_run)
         #: Called after work was handed out.
         self.after_schedule: list[Callable[[], None]] = []
         #: Takes what a worker has said; the listener sets it.
@@ -106,7 +108,7 @@ class Service:
         )
         self._listeners: dict[type[fx.Announcement], list[Callable[[Any], None]]] = {}
         self._performers: dict[type[fx.Effect], Callable[[Any], None]] = {
-            fx.Run: self._run,
+            fx.Run: self._handouts.hand_out,
             fx.Acknowledge: self._acknowledge,
             fx.Welcome: self._welcome,
             fx.Kill: self._kill,
@@ -188,25 +190,40 @@ class Service:
         for listener in self._listeners.get(type(effect), ()):
             listener(effect)
 
-    def _run(self, effect: fx.Run) -> None:
-        ack = self._acknowledgements.take(effect.worker)
+    def _send_run(self, effect: fx.Run, unreadable: Sequence[tuple[fx.Span, str]]) -> None:
+        """Sends attempts with all that the message says.
+
+        Args:
+            unreadable: attempts that were handed out with them and cannot be sent, and why.
+        """
+        worker = effect.worker
+        ack = self._acknowledgements.take(worker)
         if len(ack) > MOST_NUMBERS:
-            self._send_numbers(workers.Ack, effect.worker, ack)
+            for numbers in _parts(ack):
+                self._send_now(worker, workers.Ack(numbers=numbers))
             ack = []
         unsent: list[Result] = []
         moment = self.now()
 
-        def too_large(span: fx.Span, why: str) -> None:
-            number, job_id, index, _, _ = span
-            reason = EndKind.CANNOT_START.text(f"it fits into no message to a worker: {why}")
-            unsent.append(Result(number, job_id, index, Outcome.FAILED, moment, 0.0, reason=reason))
+        def note(span: fx.Span, why: str) -> None:
+            number, job_id, index, n, _ = span
+            reason = EndKind.CANNOT_START.text(why)
+            unsent.extend(
+                Result(number + k, job_id, index + k, Outcome.FAILED, moment, 0.0, reason=reason)
+                for k in range(n)
+            )
 
+        def too_large(span: fx.Span, why: str) -> None:
+            note(span, f"it fits into no message to a worker: {why}")
+
+        for span, why in unreadable:
+            note(span, why)
         for message in run_messages(effect, ack, self.pool.seals, too_large):
-            self.send_to_worker(effect.worker, message)
+            self._send_now(worker, message)
         if unsent:
             # Nobody else would ever say how they ended, and their places would stay taken.
-            log.warning("%d attempts cannot be sent to %s", len(unsent), effect.worker)
-            self._loop.call_soon(self._end_unsent, effect.worker, unsent)
+            log.warning("%d attempts cannot be sent to %s", len(unsent), worker)
+            self._loop.call_soon(self._end_unsent, worker, unsent)
 
     def _end_unsent(self, worker: str, results: list[Result]) -> None:
         """Has attempts end that were handed out and could not be sent."""
@@ -270,11 +287,17 @@ class Service:
         numbers: list[int],
     ) -> None:
         """Sends as many messages as it takes: the server ends the manager's link at a large one."""
-        for first in range(0, len(numbers), MOST_NUMBERS):
-            self.send_to_worker(worker, kind(numbers=numbers[first : first + MOST_NUMBERS]))
+        for part in _parts(numbers):
+            self.send_to_worker(worker, kind(numbers=part))
 
     def send_to_worker(self, worker: str, message: workers.ToWorker) -> None:
-        """Sends a worker a message, as the pool."""
+        """Sends a worker a message, as the pool, behind what waits for the store."""
+        if self._handouts.is_waiting(worker):
+            self._handouts.behind(worker, lambda: self._send_now(worker, message))
+        else:
+            self._send_now(worker, message)
+
+    def _send_now(self, worker: str, message: workers.ToWorker) -> None:
         if worker in self.profiles:
             self.profiles.tell(worker, message)
             return
@@ -382,6 +405,13 @@ class Service:
     async def close(self) -> None:
         """Waits until what was decided is durable, then stops."""
         await self.commits.close()
+        self._handouts.drop()
         self._acknowledgements.send_all()
         self._looking.stop()
         self._timer.stop()
+
+
+def _parts(numbers: list[int]) -> Iterator[list[int]]:
+    """Yields as many of them at a time as a message may name."""
+    for first in range(0, len(numbers), MOST_NUMBERS):
+        yield numbers[first : first + MOST_NUMBERS]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -392,17 +392,20 @@ def run_seconds(
     return round(max(0.0, now - began_at), 6) if began_at else None
 
 
-def with_item(view: TaskView, items: Sequence[str] | None, longest: int) -> TaskView:
-    """A task with its item, if its job has items.
+def cut_item(item: str, longest: int) -> str:
+    """An item as it is shown.
 
     Args:
         longest: where it is cut, in characters.
     """
-    if items is None or view.index >= len(items):
+    return item if len(item) <= longest else f"{item[:longest]}…"
+
+
+def with_item(view: TaskView, item: str | None, longest: int) -> TaskView:
+    """A task with its item, if it has one; see `cut_item`."""
+    if item is None:
         return view
-    item = items[view.index]
-    shown = item if len(item) <= longest else f"{item[:longest]}…"
-    return msgspec.structs.replace(view, item=shown)
+    return msgspec.structs.replace(view, item=cut_item(item, longest))
 
 
 def last_use(pool: Pool, attempt: Attempt | None) -> tuple[float, Use] | None:

@@ -7,13 +7,19 @@ many of them a database has been through.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
 from kestrelctl.errors import StoreUnusable
 from kestrelctl.store.earlier_specs import with_program
+from kestrelctl.store.inline_items import take_items_out
 from kestrelctl.store.opening import APPLICATION_ID
+
+#: SQL, or a function of Python that does what SQL cannot.
+Statement: TypeAlias = str | Callable[[sqlite3.Connection], None]
 
 _FIRST = (
     """
@@ -496,7 +502,33 @@ _THIRTY_FIRST = (
     "DROP TABLE worker_groups",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
+_THIRTY_SECOND: tuple[Statement, ...] = (
+    # Items and long programs by their SHA-256, each once: items in pieces, by the index of the
+    # first in each; a program as one piece.
+    """
+    CREATE TABLE texts (
+        digest BLOB NOT NULL,
+        first INTEGER NOT NULL,
+        body BLOB NOT NULL,  -- as JSON
+        PRIMARY KEY (digest, first)
+    )
+    """,
+    # What rows in `specs` lack; a job that lacks nothing has no row here.
+    """
+    CREATE TABLE apart (
+        job_id INTEGER PRIMARY KEY,
+        spec_bytes INTEGER NOT NULL,  -- of the whole spec as JSON
+        item_count INTEGER NOT NULL,
+        items BLOB,  -- their digest; NULL for none
+        program BLOB  -- its digest; NULL if the spec has all of it
+    )
+    """,
+    "CREATE INDEX apart_items ON apart (items) WHERE items IS NOT NULL",
+    "CREATE INDEX apart_programs ON apart (program) WHERE program IS NOT NULL",
+    take_items_out,
+)
+
+MIGRATIONS: tuple[tuple[Statement, ...], ...] = (
     _FIRST,
     _SECOND,
     _THIRD,
@@ -528,6 +560,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _TWENTY_NINTH,
     _THIRTIETH,
     _THIRTY_FIRST,
+    _THIRTY_SECOND,
 )
 
 
@@ -553,5 +586,8 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
         with connection:
             connection.execute("BEGIN IMMEDIATE")
             for statement in statements:
-                connection.execute(statement)
+                if isinstance(statement, str):
+                    connection.execute(statement)
+                else:
+                    statement(connection)
             connection.execute(f"PRAGMA user_version = {number}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -9,11 +10,13 @@ import msgspec
 
 from kestrelctl.core.membership.event import MembershipEvent
 from kestrelctl.core.membership.handler_records import HandlerAwaits
+from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import Happening, JobRecord, Snapshot, TaskRecord
 from kestrelctl.core.triggers.fired import TriggerFired
 from kestrelctl.core.triggers.recorded_moment import MomentRecorded
 from kestrelctl.store.edges import Edge
+from kestrelctl.store.item_window import ItemWindow
 from kestrelctl.store.store_record import StoreRecord
 from kestrelctl.store.sums import Spread, Used
 
@@ -33,9 +36,11 @@ class CoreStore(Protocol):
 
     Only the manager that opened it changes it. A record replaces what an earlier one said of the
     same job, task or worker; the order within a batch counts. A `Happening` or a `MembershipEvent`
-    replaces nothing: each is kept. The caller promises that a job's owner, spec, key and moment of
-    submission never change, that no record of a job follows its `JobForgotten`, that job ids are
-    not used twice, and that no two jobs of an owner that are not forgotten have the same key.
+    replaces nothing: each is kept. The caller promises that the first record of a job has its whole
+    spec (later ones may have a light one, `core.model.job.light_spec`), that a job's owner, spec,
+    key and moment of submission never change, but for how many tasks a service has, that no record
+    of a job follows its `JobForgotten`, that job ids are not used twice, and that no two jobs of an
+    owner that are not forgotten have the same key.
     """
 
     @property
@@ -48,6 +53,7 @@ class CoreStore(Protocol):
 
         Snapshot cursors lie beyond every stored task, so a job has left below its cursor exactly
         what its `unfinished` says, even if the cursor itself had not become durable in time.
+        The specs of jobs may be light, and should be: all of them are in memory at once.
         A job that cannot be read is set aside: it is not in the snapshot, but in `damaged`. If
         commits are missing, epoch and job ids go on above all that may have been used.
 
@@ -143,6 +149,22 @@ class CoreStore(Protocol):
         Raises:
             KestrelError: it cannot be read.
         """
+        ...
+
+    def items(self, job_id: int, index: int) -> asyncio.Future[ItemWindow | None]:
+        """Some items of a job, the one of this index among them; None if it has no such item.
+
+        The future of a store on this machine is done when it is returned. One behind a network
+        answers later.
+
+        Raises:
+            StoreFull: the future does, if they cannot be read now; it may work later.
+            KestrelError: the future does, if they cannot be read at all.
+        """
+        ...
+
+    def program(self, job_id: int) -> asyncio.Future[Program | None]:
+        """The whole program of a job, likewise; None if there is no such job."""
         ...
 
     def tasks(

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from kestrelctl.core.model.index_ranges import as_ranges
+from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.task_state import Counts, TaskState
 from kestrelctl.core.model.records import (
     EndedTasks,
@@ -27,6 +28,8 @@ from kestrelctl.core.model.records import (
 from kestrelctl.errors import KestrelError
 from kestrelctl.store.edges import ended_parents
 from kestrelctl.store.flock_rows import stored_peers
+from kestrelctl.store.item_window import ItemWindow
+from kestrelctl.store.long_parts import item_window, long_program, stored_apart, with_all_parts
 from kestrelctl.store.rows import (
     HAPPENING_COLUMNS,
     HEAD_COLUMNS,
@@ -117,7 +120,9 @@ def _unfinished_jobs(
         try:
             record = job_record(row)
             with readable("rows of its tasks"):
-                yield _unfinished(connection, record)
+                found = _unfinished(connection, record)
+            with readable("what its spec lacks"):
+                yield replace(found, apart=stored_apart(connection, record))
         except Unreadable as error:
             set_aside(job_id, str(error))
 
@@ -318,10 +323,38 @@ def _whole(
     if row is None:
         return None
     try:
-        return job_record(row)
+        record = job_record(row)
+        with readable("what its spec lacks"):
+            return with_all_parts(connection, record)
     except Unreadable as error:
         set_aside(row[0], str(error))
         raise KestrelError(f"job {row[0]} cannot be read in the store", cause=str(error)) from error
+
+
+def items(connection: sqlite3.Connection, job_id: int, index: int) -> ItemWindow | None:
+    """Reads what `CoreStore.items` promises."""
+    try:
+        with readable("its items"):
+            return item_window(connection, job_id, index)
+    except Unreadable as error:
+        raise KestrelError(
+            f"items of job {job_id} cannot be read in the store", cause=str(error)
+        ) from error
+
+
+def program(connection: sqlite3.Connection, job_id: int, set_aside: SetAside) -> Program | None:
+    """Reads what `CoreStore.program` promises."""
+    try:
+        with readable("its program"):
+            found = long_program(connection, job_id)
+    except Unreadable as error:
+        raise KestrelError(
+            f"the program of job {job_id} cannot be read in the store", cause=str(error)
+        ) from error
+    if found is not None:
+        return found
+    record = job(connection, job_id, set_aside)
+    return None if record is None else record.spec.program
 
 
 def tasks(

@@ -60,6 +60,7 @@ WORKER_COLUMNS = "worker, draining, ad"
 _NO_RESULT = (None,) * 20
 _encoder = msgspec.json.Encoder()
 _spec_decoder = msgspec.json.Decoder(JobSpec)
+_fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _hold_decoder = msgspec.json.Decoder(Hold)
 _stored_decoder = msgspec.json.Decoder(StoredFile)
 _stages_decoder = msgspec.json.Decoder(tuple[StageRun, ...])
@@ -205,6 +206,16 @@ def happening(row: tuple[Any, ...]) -> Happening:
 
 def encode_spec(spec: JobSpec) -> bytes:
     return _encoder.encode(spec)
+
+
+def recounted(spec: bytes | str, count: int) -> bytes:
+    """A stored spec with another number of tasks: all else, which may be long, stays as it is.
+
+    Args:
+        spec: JSON.
+    """
+    fields = _fields_decoder.decode(spec)
+    return _encoder.encode({**fields, "count": count})
 
 
 def encode_hold(hold: Hold | None) -> bytes | None:

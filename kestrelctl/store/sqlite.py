@@ -21,6 +21,7 @@ from pathlib import Path
 from kestrelctl import clock
 from kestrelctl.core.membership.event import MembershipEvent
 from kestrelctl.core.membership.handler_records import HandlerAwaits
+from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import Happening, JobRecord, Snapshot, TaskRecord
@@ -29,8 +30,10 @@ from kestrelctl.core.triggers.fired import TriggerFired
 from kestrelctl.core.triggers.recorded_moment import MomentRecorded
 from kestrelctl.errors import StoreUnusable
 from kestrelctl.store import event_rows, reading, rule_rows
+from kestrelctl.store.at_hand import at_hand
 from kestrelctl.store.directory import check_path, claim, create_private, unusable
 from kestrelctl.store.edges import Edge, edges
+from kestrelctl.store.item_window import ItemWindow
 from kestrelctl.store.mark import Mark, Reached, read_mark
 from kestrelctl.store.migrations import migrate
 from kestrelctl.store.opening import Gap, begin_epoch, gaps, must_be_ours, must_be_whole
@@ -260,6 +263,20 @@ class SqliteStore:
     def job_of_key(self, owner: str, key: str) -> JobRecord | None:
         with explained(self.path):
             return reading.job_of_key(self._reader, owner, key, self._set_aside)
+
+    def items(self, job_id: int, index: int) -> asyncio.Future[ItemWindow | None]:
+        def read() -> ItemWindow | None:
+            with explained(self.path):
+                return reading.items(self._reader, job_id, index)
+
+        return at_hand(read)
+
+    def program(self, job_id: int) -> asyncio.Future[Program | None]:
+        def read() -> Program | None:
+            with explained(self.path):
+                return reading.program(self._reader, job_id, self._set_aside)
+
+        return at_hand(read)
 
     def tasks(
         self,

@@ -29,6 +29,7 @@ from kestrelctl.core.model.setting import Setting, SettingGone
 from kestrelctl.store.edges import put_edges
 from kestrelctl.store.event_rows import write_members
 from kestrelctl.store.flock_rows import write_flock
+from kestrelctl.store.long_parts import forget_apart, put_apart
 from kestrelctl.store.rows import (
     HAPPENING_COLUMNS,
     TASK_COLUMNS,
@@ -39,6 +40,7 @@ from kestrelctl.store.rows import (
     encode_settled,
     encode_spec,
     happening_row,
+    recounted,
     task_row,
 )
 from kestrelctl.store.rule_rows import write_rules
@@ -204,8 +206,8 @@ def _add_up(connection: sqlite3.Connection, records: dict[int, list[TaskRecord]]
 
 
 def _put_job(connection: sqlite3.Connection, record: JobRecord) -> None:
-    """Writes a job. The spec of a stored one is left alone, because it may be long; only that of a
-    service ever changes.
+    """Writes a job. The spec of a stored one is left alone: it may be long, and the record has a
+    light one. Only how many copies a service has ever changes.
     """
     counts = record.counts
     changing = (
@@ -228,14 +230,13 @@ def _put_job(connection: sqlite3.Connection, record: JobRecord) -> None:
     )
     if connection.execute(_UPDATE_JOB, changing).rowcount:
         if record.spec.service:
-            spec, head = encode_spec(record.spec), encode_spec(record.spec.head())
-            connection.execute("UPDATE specs SET spec = ? WHERE job_id = ?", (spec, record.job_id))
-            connection.execute("UPDATE heads SET head = ? WHERE job_id = ?", (head, record.job_id))
+            _put_count(connection, record)
         return
     fixed = (record.owner, record.submitted_at, record.key or None)
     connection.execute(_INSERT_JOB, (*changing, *fixed))
+    light = put_apart(connection, record.job_id, record.spec)
     connection.execute(
-        "INSERT INTO specs (job_id, spec) VALUES (?, ?)", (record.job_id, encode_spec(record.spec))
+        "INSERT INTO specs (job_id, spec) VALUES (?, ?)", (record.job_id, encode_spec(light))
     )
     connection.execute(
         "INSERT INTO heads (job_id, head) VALUES (?, ?)",
@@ -245,12 +246,25 @@ def _put_job(connection: sqlite3.Connection, record: JobRecord) -> None:
     connection.execute("UPDATE pool SET last_job_id = max(last_job_id, ?)", (record.job_id,))
 
 
+def _put_count(connection: sqlite3.Connection, record: JobRecord) -> None:
+    """Writes how many copies a service has."""
+    for table, column in (("specs", "spec"), ("heads", "head")):
+        found = connection.execute(
+            f"SELECT {column} FROM {table} WHERE job_id = ?", (record.job_id,)
+        ).fetchall()
+        connection.executemany(
+            f"UPDATE {table} SET {column} = ? WHERE job_id = ?",
+            [(recounted(json_text, record.spec.count), record.job_id) for (json_text,) in found],
+        )
+
+
 def _forget_job(connection: sqlite3.Connection, job_id: int) -> None:
     """Makes a job invisible; this and later commits delete its tasks and happenings."""
     connection.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,))
     connection.execute("DELETE FROM specs WHERE job_id = ?", (job_id,))
     connection.execute("DELETE FROM heads WHERE job_id = ?", (job_id,))
     connection.execute("DELETE FROM edges WHERE child = ?", (job_id,))
+    forget_apart(connection, job_id)
     connection.execute("INSERT OR IGNORE INTO forgotten (job_id) VALUES (?)", (job_id,))
 
 

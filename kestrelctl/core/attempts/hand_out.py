@@ -114,8 +114,7 @@ def _start_together(
                 spans=[(number, job.id, task.index, 1, 0)],
                 claims=[claim.amounts],
                 templates=templates,
-                items=[],
-                items_of=frozenset(),
+                programs_of=_long(templates, [job]),
                 forget=forget,
                 counts=[(number, count)] if (count := task.next_count) > 1 else [],
                 limits=[(0, dict(claim.limits))] if claim.limits else [],
@@ -144,6 +143,11 @@ def _templates(
     return templates, forget
 
 
+def _long(templates: list[Template], given: Iterable[Job]) -> frozenset[int]:
+    """The jobs whose templates lack texts of their programs."""
+    return frozenset(job.id for job in given if job.is_long) if templates else frozenset()
+
+
 def _with_owner(state: State, template: Template) -> Template:
     """A template that tells a neighbour whose tasks these are, also of a job without files."""
     sharer = state.jobs[template.job_id].sharer
@@ -156,7 +160,6 @@ def _give(
 ) -> Run:
     """Begins the attempts of one worker."""
     spans: list[Span] = []
-    items: list[str] = []
     items_of: set[int] = set()
     counts: list[tuple[int, int]] = []
     checkpoints: list[tuple[int, MadeCheckpoint]] = []
@@ -200,9 +203,8 @@ def _give(
             spans.append((state.next_number, job.id, cursor, fresh, place))
         else:
             spans.extend(_spans(job, tasks, state.next_number, place))
-        if job.spec.items is not None:
+        if job.has_items:
             items_of.add(job.id)
-            items.extend(job.spec.items[task.index] for task in tasks)
         state.next_number += len(tasks)
         if worker.wants is not None:
             worker.wants -= len(tasks)
@@ -216,8 +218,8 @@ def _give(
         spans=spans,
         claims=[claim.amounts for claim in claims],
         templates=templates,
-        items=items,
         items_of=frozenset(items_of),
+        programs_of=_long(templates, given),
         forget=forget,
         counts=counts,
         limits=[(place, dict(claim.limits)) for place, claim in enumerate(claims) if claim.limits],

@@ -80,7 +80,7 @@ def _problem(job: Job, copies: int) -> tuple[str, str]:
         return f"job {job.id} is no service", "`submit --service --copies 3` makes one"
     if job.cancelling:
         return f"job {job.id} is being cancelled", ""
-    if job.spec.items is not None:
+    if job.has_items:
         return f"each copy of job {job.id} has a line of its own", "submit another service"
     if not 1 <= copies <= MOST_COPIES:
         hint = f"`kestrelctl job cancel {job.id}` ends it" if copies < 1 else ""

@@ -277,6 +277,7 @@ def on_job_stored(state: State, event: JobStored) -> None:
     there = [job for job in jobs if job is not None]
     for job in there:
         job.stored = True
+        job.lighten()
         state.keys.pop((job.owner, job.key), None)
         state.touch_job(job)
     for job in there:

@@ -18,6 +18,7 @@ from kestrelctl.core.model.end_reason import NO_REASON, EndKind
 from kestrelctl.core.model.index_ranges import IndexRanges
 from kestrelctl.core.model.job.checkpoint import Checkpoint
 from kestrelctl.core.model.job.hold import Hold
+from kestrelctl.core.model.job.light_spec import Apart, is_long, lightened
 from kestrelctl.core.model.job.shape import Shape
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import Counts
@@ -86,6 +87,9 @@ class Job:
     Attributes:
         sharer: its owner, as the queue sees him.
         key: the key of its submission; empty if that had none.
+        spec: what it is; without what only workers need, once the store has it (`lighten`).
+        has_items: whether its tasks have items.
+        is_long: whether its program has texts that only the store has.
         ready: tasks that were dispatched before and shall be dispatched again, the next one first.
             Those that ask for more than the job does are in `larger`.
         larger: how often a task has asked for more memory, and how long it is known to take at
@@ -136,8 +140,10 @@ class Job:
         "freed",
         "gates",
         "happenings",
+        "has_items",
         "hold",
         "id",
+        "is_long",
         "key",
         "larger",
         "latencies",
@@ -182,6 +188,8 @@ class Job:
         self.owner = sharer.name
         self.key = ""
         self.spec = spec
+        self.has_items = spec.items is not None
+        self.is_long = is_long(spec)
         self._template: Template | None = None
         self.shape = shape
         self.submitted_at = submitted_at
@@ -225,6 +233,18 @@ class Job:
         """The job that this is a line of: itself."""
         return self
 
+    def lighten(self, apart: Apart | None = None) -> None:
+        """Lets go of what only workers need: from now on the store has it.
+
+        Args:
+            apart: what its spec lacks already, as the store has said.
+        """
+        if apart is not None:
+            self.has_items |= apart.items
+            self.is_long |= apart.program
+        self.spec = lightened(self.spec)
+        self._template = None
+
     def respecify(self, spec: JobSpec, encoded_bytes: int) -> None:
         """Gives it another spec: that of a service with more copies."""
         self.spec = spec
@@ -241,13 +261,14 @@ class Job:
         return [self, *self.larger.values()]
 
     def template(self, *, keep_logs: bool) -> Template:
-        """The part of the job that workers are sent.
+        """The part of the job that workers are sent; of a long one its program has to be filled up.
 
         Args:
             keep_logs: the pool's setting, the same each time; see `Template.of`.
         """
         if self._template is None:
-            self._template = Template.of(self.id, self.spec, self.owner, keep_logs=keep_logs)
+            made = Template.of(self.id, self.spec, self.owner, keep_logs=keep_logs)
+            self._template = msgspec.structs.replace(made, with_items=self.has_items)
         return self._template
 
     @property
@@ -559,6 +580,7 @@ class LargerRequest(Job):
         super().__init__(
             whole.id, whole.sharer, whole.spec, shape, whole.submitted_at, whole.encoded_bytes
         )
+        self.has_items, self.is_long = whole.has_items, whole.is_long
         self._asks = asks
         self._whole = whole
         self.cursor = whole.spec.count

@@ -11,6 +11,7 @@ from kestrelctl.core.model.files.byte_limit import AS_FOR_ALL, ByteLimit
 from kestrelctl.core.model.index_ranges import IndexRange, as_ranges
 from kestrelctl.core.model.job.checkpoint import Checkpoint
 from kestrelctl.core.model.job.hold import Hold
+from kestrelctl.core.model.job.light_spec import Apart
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import Counts, TaskState
 from kestrelctl.core.model.result import Result
@@ -24,6 +25,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     at its end.
 
     Attributes:
+        spec: whole until it is durable. Later ones are light and change nothing of the stored one,
+            but for how many copies a service has.
         key: of its submission; empty if that had none. No two jobs of an owner have the same.
         stopped_by: what stopped it if nobody cancelled it: `deadline`, `failed member`,
             `failed tasks`, `parent`; else empty.
@@ -335,7 +338,7 @@ Record = (
 class UnfinishedJob(msgspec.Struct, frozen=True, kw_only=True):
     """An active job as found in the store: its row and what is left below its cursor.
 
-    The record's counts are those of the stored tasks.
+    The record's counts are those of the stored tasks. Its spec may be light.
     """
 
     record: JobRecord
@@ -348,6 +351,7 @@ class UnfinishedJob(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: dict[int, Checkpoint] = {}  #: the same of `TaskRecord.checkpoint`
     happenings: int = 0  #: how many are stored
     bad: list[IndexRange] = []  #: stored in a final state other than done
+    apart: Apart | None = None  #: what the spec lacks; None for nothing
 
 
 class EndedTasks(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.counting.percentile import percentile
 from kestrelctl.core.effects import Answer, JobEnded
 from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.stage import STAGES, StageRun
 from kestrelctl.core.model.job.task_environment import TaskEnvironment
 from kestrelctl.core.model.job.task_state import FINAL_STATES
@@ -658,7 +659,7 @@ class JobRequests:
     def _detailed(self, record: JobRecord, view: an.JobView) -> an.JobView:
         """A job with what only the spec and the tasks tell."""
         job = self._service.pool.job(record.job_id)
-        spec = (job or self._selection.whole(record.job_id)).spec
+        spec = self._spec(record.job_id)
         store = self._service.store
         used = store.used([record.job_id]).get(record.job_id, Used())
         view = views.with_spread(views.with_used(view, used), used, store.spread(record.job_id))
@@ -683,8 +684,12 @@ class JobRequests:
         """A job that is alone in an answer, with its command and its requirements uncut."""
         if record.spec.shows_all() or not view.whole:
             return view
-        job = self._service.pool.job(record.job_id)
-        return views.uncut(view, (job or self._selection.whole(record.job_id)).spec)
+        return views.uncut(view, self._spec(record.job_id))
+
+    def _spec(self, job_id: int) -> JobSpec:
+        """The spec of a job with its whole program, perhaps without its items."""
+        job = self._service.pool.job(job_id)
+        return self._selection.whole(job_id).spec if job is None or job.is_long else job.spec
 
     async def explain(self, caller: Caller, request: rq.ExplainJob, record: JobRecord) -> None:
         job = self._service.pool.job(record.job_id)

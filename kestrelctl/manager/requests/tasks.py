@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -37,6 +37,7 @@ from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.views import AttemptOutput, FollowedLog, TaskOutput
 from kestrelctl.protocol.workers import Output
+from kestrelctl.store.item_window import ItemWindow
 
 log = logging.getLogger(__name__)
 
@@ -65,8 +66,6 @@ class TaskRequests:
         self._service = service
         self._selection = selection
         self._outputs = outputs
-        #: The ended job whose items are being read page by page.
-        self._being_read: JobRecord | None = None
 
     # -- tasks -------------------------------------------------------------------------------------
 
@@ -99,25 +98,27 @@ class TaskRequests:
             after = end - 1 if end < record.spec.count else None
         found = [self._view(record, job, rows, index) for index in indexes]
         if request.items:
-            items = self._items(record, job)
             longest = views.LONGEST_ITEM if len(request.ids) == 1 else views.LONGEST_COMMAND
-            found = [views.with_item(view, items, longest) for view in found]
+            items = await self._items(record, [view.index for view in found])
+            found = [views.with_item(view, items.get(view.index), longest) for view in found]
         tasks = [view for view in found if not states or view.state in states]
         page = tasks if request.ids else views.first_that_fit(tasks)
         if len(page) < len(tasks):
             after = page[-1].index
-        if after is None:
-            self._being_read = None
         stages = [stage.name for stage in record.spec.program.stages]
         caller.reply(an.Tasks(id=request.id, tasks=page, after=after, stages=stages))
 
-    def _items(self, record: JobRecord, job: Job | None) -> Sequence[str] | None:
-        """The items of tasks, or None; those of an ended job are read once for all its pages."""
-        if job is not None:
-            return job.spec.items
-        if self._being_read is None or self._being_read.job_id != record.job_id:
-            self._being_read = self._selection.whole(record.job_id)
-        return self._being_read.spec.items
+    async def _items(self, record: JobRecord, indexes: Iterable[int]) -> dict[int, str]:
+        """The items of tasks by their indexes; nothing if the job has none."""
+        found: dict[int, str] = {}
+        window: ItemWindow | None = None
+        for index in indexes:
+            if window is None or not window.covers(index):
+                window = await self._service.store.items(record.job_id, index)
+                if window is None:
+                    break  # none of the others has one, either
+            found[index] = window.items[index - window.first]
+        return found
 
     def _rows(
         self,
@@ -200,23 +201,17 @@ class TaskRequests:
         )
         told = job_story.tell(record, happenings, asked, self._service.now())
         entries, more = job_story.cut(told, max(1, request.limit), view)
-        items = self._items_of(record, job, [each.index for each in asked[:MAX_ITEMS]])
+        items = await self._items_of(record, [each.index for each in asked[:MAX_ITEMS]])
         caller.reply(an.Story(id=request.id, job=view, entries=entries, more=more, items=items))
 
-    def _items_of(
-        self, record: JobRecord, job: Job | None, indexes: Iterable[int]
-    ) -> dict[int, str]:
-        """The items of some tasks by their ids; nothing if the job has none."""
-        asked = list(indexes)
-        items = self._items(record, job) if asked else None
-        self._being_read = None
-        longest = views.LONGEST_ITEM if len(asked) == 1 else views.LONGEST_COMMAND
-        bare = (
-            an.TaskView(index=index, task_id=record.spec.task_id(index), state=TaskState.WAITING)
-            for index in asked
-        )
-        found = (views.with_item(view, items, longest) for view in bare)
-        return {view.task_id: view.item for view in found if view.item is not None}
+    async def _items_of(self, record: JobRecord, indexes: list[int]) -> dict[int, str]:
+        """The items of some tasks by their ids, cut where they are long."""
+        longest = views.LONGEST_ITEM if len(indexes) == 1 else views.LONGEST_COMMAND
+        found = await self._items(record, indexes)
+        return {
+            record.spec.task_id(index): views.cut_item(item, longest)
+            for index, item in found.items()
+        }
 
     # -- output ------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
@@ -67,6 +68,7 @@ def test_all_that_is_handed_out_can_be_proven_by_the_worker_that_got_it() -> Non
     driver.submit(9, items=items)
     driver.join("w", cpus=9)
     [run] = driver.of(fx.Run)
+    run = replace(run, items=list(items))
     messages = run_messages(run, [], driver.pool.seals, lambda span, why: None)
     assert len(messages) > 1
     shown = [(*span[:4], span[5]) for message in messages for span in message.spans]

@@ -41,9 +41,10 @@ async def test_a_job_that_has_ended_is_retried_with_all_that_it_had(
     manager: PlayedManager,
 ) -> None:
     await manager.ask(ADA, requests.RetryJobs(id="r", jobs="1"))
-    job = manager.service.pool.job(1)
-    assert job is not None
-    assert job.spec == LONG
+    assert manager.service.pool.job(1) is not None
+    stored = manager.store.job(1)
+    assert stored.state == "active"
+    assert stored.spec == LONG
 
 
 @pytest.mark.parametrize("active", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from kestrelctl.manager.views import LONGEST_COMMAND, LONGEST_ITEM
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec, workers
 from kestrelctl.protocol import requests as rq
+from kestrelctl.store.at_hand import at_hand
+from kestrelctl.store.item_window import ItemWindow
 
 ADA = "ada@users.pool/1"
 W1 = "w1@workers.pool/a"
@@ -162,25 +165,27 @@ async def test_each_task_comes_with_its_item_while_the_job_runs_and_afterwards(
     assert [task.item for task in await tasks(manager, items=True, ids=[1])] == ["beta.csv"]
 
 
-async def test_the_items_of_an_ended_job_are_read_once_for_all_pages(
+async def test_the_items_of_a_page_are_read_some_at_a_time(
     manager: PlayedManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    items = tuple(f"{n}.csv" for n in range(7))
-    await submit(manager, JobSpec(program=Program(argv=("x", "{}")), count=7, items=items))
+    names = tuple(f"{n}.csv" for n in range(7))
+    await submit(manager, JobSpec(program=Program(argv=("x", "{}")), count=7, items=names))
     await manager.ask(ADA, rq.CancelJobs(jobs="1"))
     reads: list[int] = []
-    job = manager.store.job
 
-    def counted(job_id: int) -> object:
-        reads.append(job_id)
-        return job(job_id)
+    def three(job_id: int, index: int) -> asyncio.Future[ItemWindow | None]:
+        reads.append(index)
+        first = index - index % 3
+        return at_hand(lambda: ItemWindow(first, names[first : first + 3], 7))
 
-    monkeypatch.setattr(manager.store, "job", counted)
+    monkeypatch.setattr(manager.store, "items", three)
     shown: list[str | None] = []
     for after in (-1, 2, 5):
         shown += [task.item for task in await tasks(manager, items=True, after=after, limit=3)]
-    assert shown == list(items)
-    assert reads == [1]
+    assert shown == list(names)
+    assert reads == [0, 3, 6]
+    assert [task.item for task in await tasks(manager, items=True)] == list(names)
+    assert reads[3:] == [0, 3, 6]
 
 
 async def test_a_long_item_is_cut_in_a_list_and_whole_alone(manager: PlayedManager) -> None:

@@ -25,12 +25,14 @@ from store_samples import (
 from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core.effects import Persist, Run
 from kestrelctl.core.events import Drain, JobStored, Joined, Reconnected, Reported, Submit
+from kestrelctl.core.jobs.queued_bytes import encoded_bytes
 from kestrelctl.core.model.files.byte_limit import MOST_STORED_SUM_BYTES
 from kestrelctl.core.model.files.stored_file import Piece, StoredFile
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.job.after import After, WantedEnd
 from kestrelctl.core.model.job.checkpoint import Checkpoint
 from kestrelctl.core.model.job.hold import Hold
+from kestrelctl.core.model.job.light_spec import Apart, lightened
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec, Notify
 from kestrelctl.core.model.job.stage import StageRun
@@ -280,7 +282,26 @@ class TestActiveJobs:
     async def test_a_job_is_brought_back_as_it_was(self, store: CoreStore) -> None:
         record = job(spec=FULL_SPEC, cancelling=True)
         await store.commit([record])
-        assert reopened(store).jobs[0].record == record
+        [found] = reopened(store).jobs
+        assert found.record == replace(record, spec=replace(FULL_SPEC, items=None))
+        assert found.apart == Apart(spec_bytes=encoded_bytes(FULL_SPEC), items=True, program=False)
+
+    async def test_a_long_program_stays_in_the_store(self, store: CoreStore) -> None:
+        program = Program(argv=("run", *["word"] * 2_000), env={"A": "b"})
+        spec = JobSpec(program=program)
+        await store.commit([job(spec=spec)])
+        [found] = reopened(store).jobs
+        assert found.record.spec == lightened(spec)
+        assert found.apart == Apart(spec_bytes=encoded_bytes(spec), items=False, program=True)
+        assert await store.program(1) == program
+        assert store.job(1) == job(spec=spec)
+
+    async def test_what_is_short_is_brought_back_with_its_job(self, store: CoreStore) -> None:
+        await store.commit([job(1)])
+        [found] = reopened(store).jobs
+        assert (found.record, found.apart) == (job(1), None)
+        assert await store.program(1) == job(1).spec.program
+        assert await store.program(2) is None
 
     async def test_a_job_never_sent_is_one_row_however_long_it_is(self, store: CoreStore) -> None:
         await store.commit([job(spec=JobSpec(program=Program(argv=("true",)), count=10**12))])
@@ -386,6 +407,31 @@ class TestJobs:
         assert store.job(1) == job(spec=replace(spec, count=5), stopped_by="deadline")
         assert store.jobs()[0].spec.count == 5
 
+    async def test_later_records_change_nothing_of_what_they_lack(self, store: CoreStore) -> None:
+        program = Program(argv=("run", *["word"] * 2_000))
+        spec = JobSpec(program=program, service=True, count=2, items=("a", "b"))
+        await store.commit([job(spec=spec)])
+        await store.commit([job(spec=lightened(spec), cancelling=True)])
+        assert store.job(1) == job(spec=spec, cancelling=True)
+        grown = replace(spec, items=None)
+        await store.commit([job(2, spec=grown)])
+        await store.commit([job(2, spec=replace(lightened(grown), count=7))])
+        assert store.job(2) == job(2, spec=replace(grown, count=7))
+
+    async def test_items_are_read_some_at_a_time(self, store: CoreStore) -> None:
+        items = tuple(f"item {n}" * (1 + n % 7 * 400) for n in range(2_500))
+        await store.commit(
+            [job(1, spec=JobSpec(program=Program(argv=("x",)), count=2_500, items=items)), job(2)]
+        )
+        for index in (0, 1, 999, 1_000, 1_777, 2_499):
+            window = await store.items(1, index)
+            assert window is not None
+            assert window.covers(index)
+            assert window.items == items[window.first : window.beyond]
+            assert window.total == 2_500
+        for job_id, index in ((1, 2_500), (1, -1), (2, 0), (3, 0)):
+            assert await store.items(job_id, index) is None
+
     async def test_lists_hold_the_heads_of_jobs_and_one_job_is_read_whole(
         self, store: CoreStore
     ) -> None:
@@ -400,7 +446,7 @@ class TestJobs:
             assert store.job(1) == store.job_of_key(job().owner, "k") == job(1, spec=spec, key="k")
             assert store.job(2) == job(2)
             assert store.job(3) is None
-            assert reopened(store).jobs[0].record.spec == spec
+            assert reopened(store).jobs[0].record.spec == replace(spec, items=None)
         await store.commit([job(1, spec=spec, key="k", state="done"), JobForgotten(1)])
         assert store.job(1) is None
 

@@ -155,6 +155,8 @@ def test_a_damaged_spec_does_not_keep_a_store_from_its_next_version(
         "ALTER TABLE jobs DROP COLUMN untold",
         "ALTER TABLE tasks DROP COLUMN retried_after",
         "DROP TABLE settings",
+        "DROP TABLE texts",
+        "DROP TABLE apart",
         "DROP INDEX jobs_ended",
         "DROP TABLE usage",
         *(f"ALTER TABLE jobs DROP COLUMN {name}" for name in USED_COLUMNS),

@@ -348,7 +348,7 @@ class TestVersions:
         store = SqliteStore(data_dir)
         snapshot = store.open()
         assert [found.record.spec for found in snapshot.jobs] == [
-            everything,
+            replace(everything, items=None),
             JobSpec(program=Program(argv=("true",)), request={"cpus": 1}),
             JobSpec(
                 program=Program(argv=("true",)),
@@ -360,6 +360,9 @@ class TestVersions:
         assert [found.spec for found in store.jobs()] == [
             found.record.spec.head() for found in snapshot.jobs
         ]
+        whole = store.job(1)
+        assert whole is not None
+        assert whole.spec == everything
         rows = store._reader.execute("SELECT spec FROM specs").fetchall()
         heads = store._reader.execute("SELECT length(head) FROM heads").fetchall()
         assert max(heads) < (1_000,)

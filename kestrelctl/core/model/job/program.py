@@ -102,6 +102,25 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         for stage in self.stages:
             yield f"stage {stage.name}", stage.argv
 
+    def cut(self, characters: int = HEAD_CHARACTERS) -> Program:
+        """Returns the program without its variables, and with the first words of its commands.
+
+        It has all else, by which a pool decides. Nothing can be run from it.
+
+        Args:
+            characters: how much is kept of each command.
+        """
+        return msgspec.structs.replace(
+            self,
+            argv=tuple(cut_words(self.argv, characters)),
+            env={},
+            cleanup=tuple(cut_words(self.cleanup, characters)),
+            stages=tuple(
+                msgspec.structs.replace(stage, argv=tuple(cut_words(stage.argv, characters)))
+                for stage in self.stages
+            ),
+        )
+
     def head(self, characters: int = HEAD_CHARACTERS) -> Program:
         """Returns the part that lists show: some kilobytes, however long its parts are.
 
@@ -112,18 +131,12 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             characters: how much is kept of what is long.
         """
         return msgspec.structs.replace(
-            self,
-            argv=tuple(cut_words(self.argv, characters)),
-            env={},
+            self.cut(characters),
             inputs=(),
             parent_files=(),
             stdin=None,
             cleanup=(),
             outputs=tuple(cut_words(self.outputs, characters)),
-            stages=tuple(
-                msgspec.structs.replace(stage, argv=tuple(cut_words(stage.argv, characters)))
-                for stage in self.stages
-            ),
             checkpoints=tuple(cut_words(self.checkpoints, characters)),
             environment=self.environment and msgspec.structs.replace(self.environment, recipe=""),
         )

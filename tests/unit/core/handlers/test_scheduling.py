@@ -450,17 +450,20 @@ def test_nothing_more_is_sent_to_a_worker_that_is_stuck() -> None:
     assert driver.held("w") == before
 
 
-def test_each_task_gets_the_line_of_its_own_index() -> None:
+def test_a_hand_out_says_which_of_its_jobs_have_items_and_leaves_these_to_the_shell() -> None:
     driver = PoolDriver()
-    driver.submit(5, items=("zero", "one", "two", "three", "four"))
-    driver.join("w", cpus=2)
-    lines: dict[int, str] = {}
-    while driver.held("w"):
-        for run in driver.of(fx.Run):
-            indexes = [first + n for _, _, first, count, _ in run.spans for n in range(count)]
-            lines |= dict(zip(indexes, run.items, strict=True))
-        driver.report("w", seconds=60.0)
-    assert lines == {0: "zero", 1: "one", 2: "two", 3: "three", 4: "four"}
+    driver.hold_back()
+    driver.submit(2, items=("zero", "one"))
+    driver.submit(2)
+    driver.join("w", cpus=4)
+    driver.let_go()
+    [run] = driver.of(fx.Run)
+    assert [span[1] for span in run.spans] == [1, 2]
+    assert (run.items, run.items_of) == ([], {1})
+    assert {template.job_id: template.with_items for template in run.templates} == {
+        1: True,
+        2: False,
+    }
 
 
 def test_the_last_tasks_are_spread_evenly() -> None:
