@@ -33,6 +33,7 @@ from kestrelctl.core.members.outline import Outline
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.end_reason import EndReason
+from kestrelctl.core.model.job.light_spec import Apart
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import TaskState
@@ -427,8 +428,8 @@ def test_a_hold_that_holds_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_hold_that_a_restart_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
     restored = State.restored_job
 
-    def forgetful(self: State, record: JobRecord) -> Job:
-        return restored(self, msgspec.structs.replace(record, hold=None))
+    def forgetful(self: State, record: JobRecord, apart: Apart | None = None) -> Job:
+        return restored(self, msgspec.structs.replace(record, hold=None), apart)
 
     monkeypatch.setattr(State, "restored_job", forgetful)
     assert is_found("a manager starts with the holds")
