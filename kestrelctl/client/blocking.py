@@ -22,6 +22,7 @@ from kestrelctl.protocol import answers as an
 
 if TYPE_CHECKING:
     from kestrelctl.client.fetch import Fetched
+    from kestrelctl.client.graph import Graph
 
 A = TypeVar("A")
 
@@ -172,6 +173,11 @@ class Client:
         return PoolJob(
             self, self.does(self._client.submit(command, items=items, key=key, **options))
         )
+
+    def submit_graph(self, graph: Graph, key: str | None = None) -> dict[str, PoolJob]:
+        """Submits the jobs of a graph as one; see `AsyncClient.submit_graph`."""
+        jobs = self.does(self._client.submit_graph(graph, key))
+        return {name: PoolJob(self, job) for name, job in jobs.items()}
 
     def job(self, job_id: int) -> PoolJob:
         """Returns the job of an id; nothing is asked until it is used."""

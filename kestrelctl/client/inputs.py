@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from msgspec.structs import replace
+
 from kestrelctl.client.upload_record import UploadRecord
 from kestrelctl.core.model.files.input_addresses import is_address, name_at, shown
 from kestrelctl.core.model.files.inputs import (
@@ -24,6 +26,7 @@ from kestrelctl.core.model.files.inputs import (
     problem_with_source,
 )
 from kestrelctl.core.model.files.stored_file import StoredFile
+from kestrelctl.core.model.job.program import Program
 from kestrelctl.errors import FileChanged, UsageError
 from kestrelctl.grammar.quantities import size
 
@@ -85,6 +88,17 @@ class JobFiles(NamedTuple):
     def all(self) -> list[InputFile | InputAddress]:
         """All of the files."""
         return [*self.inputs, *([self.stdin] if self.stdin else [])]
+
+
+class SentFiles(NamedTuple):
+    """The files of a job where its tasks find them."""
+
+    inputs: tuple[Input, ...]
+    stdin: Input | None
+
+    def of(self, program: Program) -> Program:
+        """Returns a program with these files."""
+        return replace(program, inputs=self.inputs, stdin=self.stdin)
 
 
 def find_files(inputs: Iterable[str], stdin: str | None) -> JobFiles:
@@ -205,6 +219,13 @@ def _find_address(word: str, default_name: str = "") -> InputAddress:
         if default_name and problem_with_input_name(name):
             name = default_name
     return InputAddress(address, sha256, name)
+
+
+async def send_files(files: JobFiles, share: Share, record: UploadRecord, say: Say) -> SentFiles:
+    """Sends the files of a job that are not there yet; see `send_inputs`."""
+    sent = await send_inputs(files.all, share, record, say)
+    count = len(files.inputs)
+    return SentFiles(sent[:count], sent[count] if files.stdin else None)
 
 
 async def send_inputs(

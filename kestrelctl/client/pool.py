@@ -7,18 +7,18 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from kestrelctl.access.connection import Connection, ask, open_pool
 from kestrelctl.access.context import Context, find_context
 from kestrelctl.access.share import Share, open_share
 from kestrelctl.client.directory import start_directory
+from kestrelctl.client.given import line_of, plain, words_of
 from kestrelctl.client.stored_logs import StoredLogs
 from kestrelctl.client.upload import send_job
 from kestrelctl.core.model.job.spec import JobSpec
@@ -43,6 +43,8 @@ from kestrelctl.protocol.channels import TaskWrote
 
 if TYPE_CHECKING:
     from kestrelctl.client.fetch import Fetched
+    from kestrelctl.client.graph import Graph
+    from kestrelctl.client.inputs import JobFiles, SentFiles
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +72,7 @@ _INSTEAD = {
     "each_line": "items=[...] has one task for each",
     "from_json": "items=[...] has one task for each",
     "export": "env={...} sets variables",
+    "key": "submit(..., key=...), or submit_graph(graph, key=...) for all of its jobs",
     "fetch": "job.fetch(directory) brings files",
     "stdout": "job.logs() has what a task printed",
     "stderr": "job.logs(stream='stderr') has what a task printed",
@@ -402,23 +405,53 @@ class AsyncClient:
         """
         spec = await self.described(command, items, options)
         if options.get("input") or options.get("stdin"):
-            spec = await self._with_files(spec, options.get("input", ()), options.get("stdin"))
+            from kestrelctl.client.inputs import find_files
+
+            words = options.get("input", ())
+            words = [words] if isinstance(words, str) else words
+            files = find_files(of_this_machine(map(str, words)), options.get("stdin"))
+            sent = await self._send(files)
+            spec = checked_job(replace(spec, program=sent.of(spec.program)))
         return await self.submit_spec(spec, key)
 
-    async def _with_files(
-        self, spec: JobSpec, words: str | Iterable[str], stdin: str | None
-    ) -> JobSpec:
-        """Sends the files of a job that are on this machine; returns the job with all its files."""
-        from kestrelctl.client.inputs import find_files, send_inputs
+    async def _send(self, files: JobFiles) -> SentFiles:
+        """Sends files of this machine to the pool's file share; returns how tasks find them."""
+        from kestrelctl.client.inputs import send_files
         from kestrelctl.client.upload_record import upload_record
 
-        words = [words] if isinstance(words, str) else words
-        files = find_files(of_this_machine(map(str, words)), stdin)
         record = upload_record(self.context, time.time)
-        sent = await send_inputs(files.all, self.share, record, log.info)
-        inputs, rest = sent[: len(files.inputs)], sent[len(files.inputs) :]
-        program = replace(spec.program, inputs=inputs, stdin=rest[0] if rest else None)
-        return checked_job(replace(spec, program=program))
+        return await send_files(files, self.share, record, log.info)
+
+    async def submit_graph(self, graph: Graph, key: str | None = None) -> dict[str, AsyncJob]:
+        """Submits the jobs of a graph as one, all of them or none; returns them by their names, in
+        the order of their ids, when they are durable.
+
+        Args:
+            key: a second submission with the same key makes no second jobs; None for a fresh key.
+
+        Raises:
+            UsageError: they are too many, wait for each other, or a job cannot be made as it is
+                described.
+            KestrelError: the pool refused them, or cannot be reached.
+        """
+        from kestrelctl.client.graph import Draft, GraphFiles, Made, jobs_of, lines_of, send_graph
+
+        files = GraphFiles()
+
+        def make(job: Draft, options: dict[str, Any]) -> Made:
+            spec, values = self._made(job.argv, job.items, options)
+            return Made(checked_job(spec), files.find(values["input"], values["stdin"]))
+
+        key = checked_key(key) or secrets.token_hex(16)
+        described = jobs_of(graph, make, _no_last)
+        lines = lines_of([each.job for each in described])  # too large: known before files go
+        if files:
+            lines = lines_of(await files.sent_with(described, self._send))
+        answer = await self._until_answered(lambda: send_graph(self._connection, lines, key))
+        return {
+            each.job.spec.name: AsyncJob(self, job_id)
+            for job_id, each in enumerate(described, answer.job_id)
+        }
 
     async def submit_spec(self, spec: JobSpec, key: str | None = None) -> AsyncJob:
         """Submits a job that is described already, and returns it when it is durable.
@@ -437,43 +470,57 @@ class AsyncClient:
         Raises:
             UsageError: no job can be made of that.
         """
-        for name in options.keys() & _INSTEAD.keys():
-            raise UsageError(f"{name} is for the command line", hint=_INSTEAD[name])
-        given = {name: _plain(value) for name, value in options.items()}
+        given = {name: plain(value) for name, value in options.items()}
         if LAST in (given.get("after"), given.get("after_each")):
             last = (await self.last_job()).id
             for name in ("after", "after_each"):
                 given[name] = last if given.get(name) == LAST else given.get(name)
+        lines = None if items is None else tuple(map(line_of, items))
+        spec, values = self._made(words_of(command), lines, given)
+        left = parse_parent_files(values["input"], spec.after_each, _no_last)
+        program = replace(spec.program, parent_files=left)
+        return checked_job(replace(spec, program=program, after=waiting_for(spec.after, left)))
+
+    def _made(
+        self, argv: tuple[str, ...], items: tuple[str, ...] | None, given: dict[str, Any]
+    ) -> tuple[JobSpec, dict[str, Any]]:
+        """Makes a job, not checked yet and without files; returns it and the values of all options.
+
+        Raises:
+            UsageError: an option is for the command line, has a wrong value, or does not go with
+                another.
+        """
+        for name in given.keys() & _INSTEAD.keys():
+            raise UsageError(f"{name} is for the command line", hint=_INSTEAD[name])
         values = option_values(OPTIONS, given, _no_last)
-        argv = ("/bin/sh", "-c", command) if isinstance(command, str) else tuple(map(str, command))
-        if not argv:
-            raise UsageError("there is no command", hint='submit(["sleep", "1"])')
-        lines = None if items is None else tuple(map(_line, items))
-        if lines is not None and values["array"] is not None:
+        if items is not None and values["array"] is not None:
             raise UsageError("items and array exclude each other", hint="one of them makes tasks")
-        spec = job_of(argv, values, items=lines, paste_items=values["paste_items"])
-        words = list(values["input"])
-        left = parse_parent_files(words, spec.after_each, _no_last)
+        spec = job_of(argv, values, items=items, paste_items=values["paste_items"])
         leaves = bool(spec.program.outputs or spec.program.checkpoints)
         directory = start_directory(
             values["workdir"],
-            has_inputs=bool(words),
+            has_inputs=bool(values["input"]),
             leaves_files=leaves,
             has_own=lambda: self.context.own_directories,
         )
-        program = replace(spec.program, workdir=directory, parent_files=left)
-        return checked_job(replace(spec, program=program, after=waiting_for(spec.after, left)))
+        return replace(spec, program=replace(spec.program, workdir=directory)), values
 
     async def _sent(self, spec: JobSpec, key: str) -> an.Submitted:
         """Sends a job until there is an answer; under its key it is one job, however often."""
+        return await self._until_answered(
+            lambda: send_job(self._connection, spec, key, watch=True, explain=False)
+        )
+
+    async def _until_answered(self, send: Callable[[], Awaitable[A]]) -> A:
+        """Sends what may be sent twice until there is an answer."""
         for pause_seconds in PAUSES_SECONDS:
             try:
-                return await send_job(self._connection, spec, key, watch=True, explain=False)
+                return await send()
             except Undelivered:
                 raise
             except (Unreachable, TimedOut):
                 await asyncio.sleep(pause_seconds)
-        return await send_job(self._connection, spec, key, watch=True, explain=False)
+        return await send()
 
     @property
     def context(self) -> Context:
@@ -517,19 +564,3 @@ class AsyncClient:
 
 def _no_last() -> int:
     raise UsageError("`last` stands alone", hint="after=job, or after=7")
-
-
-def _plain(value: Any) -> Any:
-    """Replaces a job by its id, also in a list."""
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    job_id = getattr(value, "id", None)
-    return str(job_id) if isinstance(job_id, int) else value
-
-
-def _line(item: object) -> str:
-    """Writes an item as one line: a text as it is, anything else as compact JSON."""
-    try:
-        return item if isinstance(item, str) else msgspec.json.encode(item).decode()
-    except (TypeError, msgspec.EncodeError) as error:
-        raise UsageError(f"an item cannot be {str(item)[:80]!r}", cause=str(error)) from None

@@ -16,17 +16,14 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from kestrelctl.client.graph import Draft, Graph
 from kestrelctl.core.model.files.input_addresses import is_address
 from kestrelctl.core.model.job.shell_text import SHELL, numbered
 from kestrelctl.core.model.job.stage_rules import COMMANDED
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.after_words import split_ending
 from kestrelctl.grammar.job_options import FORMER_KEEP, JOB_FILE_SUFFIXES, OPTIONS
 from kestrelctl.grammar.nearest import did_you_mean
 from kestrelctl.grammar.option import (
@@ -39,7 +36,7 @@ from kestrelctl.grammar.option import (
     Ranges,
     Words,
 )
-from kestrelctl.grammar.parent_file_words import PREFIX, parents_named
+from kestrelctl.grammar.parent_file_words import PREFIX
 from kestrelctl.grammar.stage_words import OPTION_OF
 
 #: Keys of a TOML file that describe a job: its command, options of `submit`, and its stages.
@@ -56,38 +53,27 @@ _FIRST_LINE_BYTES = 256
 _INI_KEYS = ("queue", "command", "cleanup", "requires")
 
 
-class JobFile(msgspec.Struct, frozen=True):
-    """The contents of a job file.
+class JobFile(Draft, frozen=True):
+    """The contents of a job file. Several values of an option are a list, a command is a tuple of
+    its words.
 
     Attributes:
-        argv: the command.
-        options: values by `Option.dest` of the options of `submit`; several are a list, a command
-            is a tuple of its words.
         warnings: remarks on what should be written otherwise.
     """
 
-    argv: tuple[str, ...]
-    options: dict[str, Any]
     warnings: tuple[str, ...] = ()
 
 
-class GraphFile(msgspec.Struct, frozen=True):
+class GraphFile(Graph):
     """The contents of a job file with several jobs.
 
     Attributes:
-        jobs: the jobs by name; each has the option `name`.
-        after: for each job, the words that say what it waits for.
-        after_each: for each job whose tasks each wait for one of another job, the word for that.
+        warnings: remarks on what should be written otherwise, each once.
     """
 
-    jobs: dict[str, JobFile]
-    after: dict[str, list[str]]
-    after_each: dict[str, str]
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Remarks on what should be written otherwise, each once."""
-        return tuple(dict.fromkeys(each for job in self.jobs.values() for each in job.warnings))
+    def __init__(self) -> None:
+        super().__init__()
+        self.warnings: dict[str, None] = {}
 
 
 def looks_like_job_file(word: str) -> bool:
@@ -187,29 +173,20 @@ def _several(path: Path, fields: dict[str, Any]) -> GraphFile:
     tables = _typed(path, "job", fields.pop("job"), dict)
     if not tables:
         raise UsageError(f"{path} has no job", hint='write [job.NAME] and command = ["./run"]')
-    jobs: dict[str, JobFile] = {}
-    after: dict[str, list[str]] = {}
-    after_each: dict[str, str] = {}
+    graph = GraphFile()
     for name, table in tables.items():
         own = fields | {"name": name} | _typed(path, f"job.{name}", table, dict)
         if "stage" in fields and "stage" in table:  # a job's own stages replace those of all jobs
             of_all = _typed(path, "stage", fields["stage"], dict)
             own["stage"] = of_all | _typed(path, "stage", table["stage"], dict)
         words = _words(path, "after", own.pop("after", []))
+        each = None
         if "after-each" in own:
-            after_each[name] = str(_scalar(path, "after-each", own.pop("after-each")))
-        job = jobs[name] = _one(path, own, f"job {name}: ")
-        parents = parents_named(job.options.get("input", ()))
-        missing = [each for each in parents if each != after_each.get(name)]
-        after[name] = _with_parents(words, missing)
-    return GraphFile(jobs, after, after_each)
-
-
-def _with_parents(words: list[str], parents: list[str]) -> list[str]:
-    """Adds the jobs whose files a job wants to the words that say what it waits for."""
-    named = [split_ending(word)[0] for word in words]
-    missing = [each for each in parents if not any(fnmatchcase(each, glob) for glob in named)]
-    return words + list(dict.fromkeys(missing))
+            each = str(_scalar(path, "after-each", own.pop("after-each")))
+        job = _one(path, own, f"job {name}: ")
+        graph.put(name, job, words, each)
+        graph.warnings |= dict.fromkeys(job.warnings)
+    return graph
 
 
 def _words(path: Path, key: str, value: object) -> list[str]:
@@ -239,7 +216,7 @@ def _one(path: Path, fields: dict[str, Any], which: str = "") -> JobFile:
         )
     stages = _stages(path, fields.pop(_STAGES)) if _STAGES in fields else {}
     said = {_KEYS[key].dest: _said(path, _KEYS[key], value) for key, value in fields.items()}
-    return JobFile(argv, said | stages, warnings)
+    return JobFile(argv, said | stages, warnings=warnings)
 
 
 def _said(path: Path, option: Option, value: object) -> Any:

@@ -17,22 +17,13 @@ from kestrelctl.cli.command import Invocation
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.show.command_output import Record
 from kestrelctl.cli.submit.export import ALL, exported, names_text
-from kestrelctl.cli.submit.graph import (
-    Described,
-    FileWords,
-    Made,
-    as_data,
-    jobs_of,
-    lines_of,
-    send_graph,
-    summary,
-)
 from kestrelctl.cli.submit.items import read_elements, read_lines
 from kestrelctl.cli.submit.job_file import GraphFile, JobFile
 from kestrelctl.cli.submit.last_job import LastJob
 from kestrelctl.cli.task_command import check_command
 from kestrelctl.client.directory import start_directory
-from kestrelctl.client.inputs import JobFiles, find_files, send_inputs
+from kestrelctl.client.graph import Draft, GraphFiles, Made, jobs_of, lines_of, send_graph
+from kestrelctl.client.inputs import JobFiles, SentFiles, find_files, send_files
 from kestrelctl.client.upload import send_job
 from kestrelctl.client.upload_record import upload_record
 from kestrelctl.core.model.job.placeholders import Placeholders
@@ -47,7 +38,7 @@ from kestrelctl.grammar.parent_file_words import (
     parse_parent_files,
     waiting_for,
 )
-from kestrelctl.protocol.answers import GraphJob, GraphSubmitted, Submitted
+from kestrelctl.protocol.answers import GraphSubmitted, Submitted
 
 if TYPE_CHECKING:
     from kestrelctl.cli.job.output_files import OutputFiles
@@ -109,7 +100,8 @@ def submit_job(
     async def send_all(connection: Connection) -> Submitted:
         whole = spec
         if files.all:
-            whole = await _with_files(invocation, connection, spec, files)
+            sent = await _send(invocation, connection, files)
+            whole = msgspec.structs.replace(spec, program=sent.of(spec.program))
         explain = not waits and not invocation.screen.quiet
         return await send_job(connection, whole, key, watch=waits, explain=explain)
 
@@ -258,21 +250,12 @@ def _with_surroundings(
     )
 
 
-async def _with_files(
-    invocation: Invocation, connection: Connection, spec: JobSpec, files: JobFiles
-) -> JobSpec:
-    """Sends the files of a job that are not in the share yet; returns the job with its files."""
+async def _send(invocation: Invocation, connection: Connection, files: JobFiles) -> SentFiles:
+    """Sends the files of a job that are not in the share yet."""
     context = invocation.find_context(invocation.pool)
     share = invocation.open_share(connection, context)
     record = upload_record(context, invocation.now)
-    sent = await send_inputs(files.all, share, record, invocation.screen.say)
-    count = len(files.inputs)
-    return msgspec.structs.replace(
-        spec,
-        program=msgspec.structs.replace(
-            spec.program, inputs=sent[:count], stdin=sent[count] if files.stdin else None
-        ),
-    )
+    return await send_files(files, share, record, invocation.screen.say)
 
 
 def submit_graph(
@@ -291,36 +274,22 @@ def submit_graph(
     _refuse_of_graph({"--fetch": options["fetch"], **_streams(options)})
     given_key = checked_key(options["key"])
     waits = _waits(options)
-    files: dict[FileWords, JobFiles] = {}
+    files = GraphFiles()
 
-    def make(job_file: JobFile, options: dict[str, Any]) -> Made:
-        spec = _job_of((), job_file, options)
-        sources = of_this_machine(options["input"])
-        named = (options["stdin"], *sources)
-        if any(named) and named not in files:
-            files[named] = find_files(sources, options["stdin"])
+    def make(job: Draft, given: dict[str, Any]) -> Made:
+        options = parsed(given)
+        spec = _job_of((), job, options)
+        named = files.find(options["input"], options["stdin"])
         return Made(checked_job(_with_surroundings(invocation, spec, options)), named)
 
     async def send_all(connection: Connection) -> GraphSubmitted:
-        sent = {
-            named: await _with_files(invocation, connection, jobs[0].spec, those)
-            for named, those in files.items()
-        }
+        async def send(wanted: JobFiles) -> SentFiles:
+            return await _send(invocation, connection, wanted)
 
-        def whole(each: Described) -> GraphJob:
-            have = sent.get(each.files)
-            if have is None:
-                return each.job
-            program = msgspec.structs.replace(
-                each.job.spec.program, inputs=have.program.inputs, stdin=have.program.stdin
-            )
-            spec = msgspec.structs.replace(each.job.spec, program=program)
-            return msgspec.structs.replace(each.job, spec=spec)
+        whole = await files.sent_with(described, send) if files else None
+        return await send_graph(connection, lines if whole is None else lines_of(whole), key)
 
-        all_lines = lines_of([whole(each) for each in described]) if sent else lines
-        return await send_graph(connection, all_lines, key)
-
-    described = jobs_of(graph, parsed, make, last_job)
+    described = jobs_of(graph, make, last_job)
     jobs = [each.job for each in described]
     last_job.refuse_key(given_key)
     if waits and any(job.spec.service for job in jobs):
@@ -340,14 +309,14 @@ def submit_graph(
         if answer.repeated:
             invocation.screen.say(f"jobs {ids} are there already: a submission had come before")
         if not waits:
-            record = Record(ids, as_data(answer), [summary(answer)])
+            record = Record(ids, _as_data(answer), [_summary(answer)])
             await invocation.show(record)
             invocation.screen.say(f"next: kestrelctl job graph {answer.job_id}")
             return
         from kestrelctl.cli.job import wait
         from kestrelctl.cli.job.on_end import OnEnd
 
-        invocation.screen.say(summary(answer))
+        invocation.screen.say(_summary(answer))
         pieces = wait.pieces_of(answer.job_id, last)
         views = await wait.until_ended(
             redial.connection, ids, invocation.screen, look=_look(options), pieces=pieces
@@ -361,9 +330,25 @@ def submit_graph(
     invocation.talk_again(work)
 
 
-def _job_of(
-    words: tuple[str, ...], job_file: JobFile | None, options: Mapping[str, Any]
-) -> JobSpec:
+def _summary(answer: GraphSubmitted) -> str:
+    """Says in a line what was submitted."""
+    last = answer.job_id + answer.jobs - 1
+    return (
+        f"jobs {answer.job_id}-{last}: {plural(answer.jobs, 'job')}, {plural(answer.tasks, 'task')}"
+    )
+
+
+def _as_data(answer: GraphSubmitted) -> Mapping[str, object]:
+    """Returns the same for programs."""
+    return {
+        "job_id": answer.job_id,
+        "jobs": answer.jobs,
+        "tasks": answer.tasks,
+        "repeated": answer.repeated,
+    }
+
+
+def _job_of(words: tuple[str, ...], job_file: Draft | None, options: Mapping[str, Any]) -> JobSpec:
     """Returns the job that options and job file describe, without its directory, not checked yet.
 
     Raises:
