@@ -20,7 +20,8 @@ from kestrelctl.access.share import Share, open_share
 from kestrelctl.client.directory import start_directory
 from kestrelctl.client.given import line_of, plain, words_of
 from kestrelctl.client.stored_logs import StoredLogs
-from kestrelctl.client.upload import send_job
+from kestrelctl.client.submissions import Submissions
+from kestrelctl.client.upload import submission_of
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.errors import (
@@ -333,6 +334,8 @@ class AsyncClient:
     async def __aenter__(self) -> AsyncClient:
         opened = self._opens(self._pool, as_admin=self._as_admin)
         self._connection = await self._stack.enter_async_context(opened)
+        self._submissions = Submissions(self._connection)
+        self._stack.callback(self._submissions.close)
         for listen in (self._hear_ends, self._hear_tasks):
             listening = asyncio.create_task(listen())
             self._stack.callback(listening.cancel)
@@ -507,9 +510,12 @@ class AsyncClient:
 
     async def _sent(self, spec: JobSpec, key: str) -> an.Submitted:
         """Sends a job until there is an answer; under its key it is one job, however often."""
-        return await self._until_answered(
-            lambda: send_job(self._connection, spec, key, watch=True, explain=False)
-        )
+
+        async def send() -> an.Submitted:
+            request = await submission_of(self._connection, spec, key, watch=True, explain=False)
+            return await self._submissions.send(request)
+
+        return await self._until_answered(send)
 
     async def _until_answered(self, send: Callable[[], Awaitable[A]]) -> A:
         """Sends what may be sent twice until there is an answer."""

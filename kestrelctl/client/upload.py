@@ -80,9 +80,23 @@ def check_size(request: SubmitJob | UploadItems) -> None:
 async def send_job(
     connection: Connection, spec: JobSpec, key: str, *, watch: bool, explain: bool
 ) -> Submitted:
-    """Submits a job; many items are sent ahead of it. Nothing is sent if any part is too large.
+    """Submits a job; see `submission_of`.
 
     Called again with the same key, on this or another connection, it makes no second job.
+
+    Raises:
+        UsageError: a part is too large for a message.
+        KestrelError: the pool refused it, or cannot be reached.
+    """
+    request = await submission_of(connection, spec, key, watch=watch, explain=explain)
+    return await ask(connection, request, Submitted, ANSWER_SECONDS)
+
+
+async def submission_of(
+    connection: Connection, spec: JobSpec, key: str, *, watch: bool, explain: bool
+) -> SubmitJob:
+    """Returns the request that submits a job; many items are sent ahead of it. Nothing is sent if
+    any part is too large.
 
     Args:
         watch, explain: see `SubmitJob`.
@@ -101,4 +115,4 @@ async def send_job(
     check_size(request)
     for part in parts:
         await connection.ask(UploadItems(upload=upload, lines=part), UPLOAD_TIMEOUT_SECONDS)
-    return await ask(connection, request, Submitted, ANSWER_SECONDS)
+    return request

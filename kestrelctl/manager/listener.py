@@ -15,7 +15,7 @@ from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.core.model.worker.ad import WorkerAd
-from kestrelctl.errors import Busy, KestrelError, NotAllowed, SteppedBack, UsageError
+from kestrelctl.errors import KestrelError, NotAllowed, SteppedBack, UsageError
 from kestrelctl.manager.access import Access, bare
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.chat.addresses import Addresses
@@ -26,7 +26,7 @@ from kestrelctl.manager.other_pools import NO_OTHER_POOLS, OtherPools
 from kestrelctl.manager.requests.dispatch import RequestDispatcher, failed
 from kestrelctl.manager.requests.parent_files import ParentFileAnswers
 from kestrelctl.manager.sending.outbox import SMALL_BYTES
-from kestrelctl.manager.sending.turns import WORKER_LINES, Turns
+from kestrelctl.manager.sending.turns import TOO_MANY, WORKER_LINES, Turns
 from kestrelctl.manager.service import Service
 from kestrelctl.metrics import stanzas
 from kestrelctl.protocol import answers, codec, profile
@@ -44,11 +44,6 @@ POOLS_ACCOUNTS = ("flock", "pool")
 #: Error conditions of a bounced message whose receiver has no session.
 GONE = ("service-unavailable", "recipient-unavailable", "item-not-found", "remote-server-not-found")
 
-TOO_MANY = Busy(
-    "too many requests of this account wait at the manager",
-    cause="they were sent faster than they can be answered, or the answers are not read",
-    hint="wait for answers before asking more; nothing was done, so ask again",
-)
 TOO_LARGE = UsageError("the answer is too large for one message", hint="ask for less at a time")
 
 

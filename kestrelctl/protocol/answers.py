@@ -20,6 +20,7 @@ from kestrelctl.core.model.pool_moment import PoolMoment, PoolMomentToCome
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.worker.clause_count import ClauseCount
 from kestrelctl.core.model.worker.worker_group import WorkerGroup
+from kestrelctl.errors import BY_CODE, KestrelError
 from kestrelctl.protocol.channels import ChannelAnswer
 from kestrelctl.protocol.commands import CommandAnswer
 from kestrelctl.protocol.properties import PropertyList, ToldReading
@@ -399,6 +400,11 @@ class Failed(Reply, frozen=True, kw_only=True, tag="error"):
     cause: str = ""
     hint: str = ""
 
+    def error(self) -> KestrelError:
+        """Returns it as the error of its code."""
+        kind = BY_CODE.get(self.code, KestrelError)
+        return kind(self.message, cause=self.cause or None, hint=self.hint or None)
+
 
 class Submitted(Reply, frozen=True, kw_only=True, tag="submitted"):
     """The job is durable: nothing but its user can lose it now.
@@ -412,6 +418,12 @@ class Submitted(Reply, frozen=True, kw_only=True, tag="submitted"):
     tasks: int
     repeated: bool = False
     hopeless: JobExplanation | None = None
+
+
+class SubmittedEach(Reply, frozen=True, kw_only=True, tag="submitted_each"):
+    """The answers to several jobs, in the order in which these were sent."""
+
+    answers: list[Submitted | Failed]
 
 
 class Changed(Reply, frozen=True, kw_only=True, tag="changed"):
@@ -873,6 +885,7 @@ class Groups(Reply, frozen=True, kw_only=True, tag="groups"):
 AnyAnswer = (
     Failed
     | Submitted
+    | SubmittedEach
     | GraphSubmitted
     | JobGraph
     | Changed

@@ -296,6 +296,21 @@ class SubmitJobs(UserRequest, frozen=True, kw_only=True, tag="submit_jobs"):
     key: Annotated[str, msgspec.Meta(max_length=MAX_KEY_CHARACTERS)] = ""
 
 
+#: The most jobs that one message submits.
+MOST_TOGETHER = 100
+
+
+class SubmitEach(UserRequest, frozen=True, kw_only=True, tag="submit_each"):
+    """Run several jobs, each as if it had come by itself: one may be refused while others are
+    taken. Answered by `submitted_each` once all that were taken are durable.
+
+    Attributes:
+        jobs: their `explain` is passed over.
+    """
+
+    jobs: Annotated[list[SubmitJob], msgspec.Meta(min_length=1, max_length=MOST_TOGETHER)]
+
+
 class UploadItems(UserRequest, frozen=True, kw_only=True, tag="upload_items"):
     """Lines for a job to come, in pieces that fit into a stanza. Kept for a minute."""
 
@@ -750,6 +765,7 @@ AnyRequest = (
     SubmitJob
     | SubmitLine
     | SubmitJobs
+    | SubmitEach
     | UploadItems
     | CancelJobs
     | HoldJobs
@@ -834,4 +850,6 @@ def may_repeat(request: AnyRequest) -> bool:
     """
     if isinstance(request, SubmitJob):
         return bool(request.key) and not request.upload
+    if isinstance(request, SubmitEach):
+        return all(map(may_repeat, request.jobs))
     return isinstance(request, _READING)

@@ -196,9 +196,7 @@ class UserConnection:
         finally:
             self._pending.pop(request_id, None)
         if isinstance(answer, Failed):
-            raise BY_CODE.get(answer.code, KestrelError)(
-                answer.message, cause=answer.cause or None, hint=answer.hint or None
-            )
+            raise answer.error()
         return answer
 
     async def request_slot(self, size_bytes: int, filename: str) -> Slot:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -13,7 +14,10 @@ import pytest
 from test_local_pool import Home, home  # noqa: F401  (a fixture)
 
 from kestrelctl.client.blocking import Client
+from kestrelctl.client.pool import AsyncClient
 from kestrelctl.local.pool_state import pool_directory, read_state
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import requests as rq
 
 pytestmark = pytest.mark.timeout(180)
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
@@ -58,6 +62,35 @@ def test_a_thousand_results_come_once_over_one_session_though_processes_die(
             slow.wait(0.2)
         slow.cancel()
         assert slow.wait(60).state == "cancelled"
+
+
+def test_a_thousand_jobs_go_in_few_messages_and_are_each_there_once_though_the_manager_dies(
+    home: Home,  # noqa: F811
+) -> None:
+    home.run("up")
+
+    async def submit_all() -> list[int]:
+        at_once = asyncio.Semaphore(100)
+        async with AsyncClient() as pool:
+
+            async def submit(number: int) -> int:
+                async with at_once:
+                    if number == 300:
+                        state = read_state(pool_directory("default"))
+                        assert state is not None
+                        psutil.Process(state.manager_pid).kill()
+                    return (await pool.submit(["true"], name=f"job {number}")).id
+
+            ids = await asyncio.gather(*map(submit, range(1000)))
+            traffic = await pool.ask(rq.PoolTraffic(), an.Traffic)
+            there = await pool.ask(rq.ListJobs(limit=1), an.Jobs)
+            assert there.total == 1000
+        received = {kind: count for kind, way, count, _ in traffic.messages if way == "in"}
+        assert received["submit_each"] < 200
+        assert received.get("submit", 0) < 200
+        return ids
+
+    assert len(set(asyncio.run(submit_all()))) == 1000
 
 
 def test_several_threads_share_a_client(home: Home) -> None:  # noqa: F811

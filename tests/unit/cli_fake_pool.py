@@ -25,7 +25,7 @@ from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.core.properties.summary import PropertySummary
-from kestrelctl.errors import NotFound, OverQuota
+from kestrelctl.errors import KestrelError, NotFound, OverQuota
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.answers import (
@@ -443,6 +443,7 @@ class FakePool:
     def __init__(self, **answers: Answering) -> None:
         self.answers: dict[str, Answering] = {
             "SubmitJob": an.Submitted(id="", job_id=7, tasks=1000),
+            "SubmitEach": lambda r: an.SubmittedEach(id="", answers=list(map(self._each, r.jobs))),
             "SubmitJobs": GraphSubmitted(id="", job_id=7, jobs=3, tasks=102),
             "DrawGraph": JobGraph(
                 id="", nodes=[GraphNode(job_id=7, name="n", state="done")], edges=[]
@@ -557,6 +558,15 @@ class FakePool:
             return self._of_which(request, found)
         if isinstance(request, rq.SubmitJob) and isinstance(found, an.Submitted):
             return self._explained(request, found)
+        return found
+
+    def _each(self, request: rq.SubmitJob) -> an.Submitted | an.Failed:
+        """The answer to one of several submissions."""
+        answer = self.answers["SubmitJob"]
+        found = answer(request) if callable(answer) else answer
+        if isinstance(found, KestrelError):
+            return an.Failed(id="", code=found.code, message=found.message)
+        assert isinstance(found, an.Submitted | an.Failed)
         return found
 
     def _of_which(self, request: rq.Logs, log: an.Log) -> an.Log:

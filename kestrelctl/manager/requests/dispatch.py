@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Protocol, TypeAlias
+
+import msgspec
 
 from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.manager.caller import Caller
@@ -22,6 +25,7 @@ from kestrelctl.manager.requests.pool import PoolRequests, Usage
 from kestrelctl.manager.requests.resizes import Resizes
 from kestrelctl.manager.requests.settings import SettingRequests
 from kestrelctl.manager.requests.shares import ShareRequests
+from kestrelctl.manager.requests.submitted_together import SubmittedTogether
 from kestrelctl.manager.requests.task_files import TaskFileRequests
 from kestrelctl.manager.requests.tasks import TaskRequests
 from kestrelctl.manager.requests.users import UserRequests
@@ -29,9 +33,10 @@ from kestrelctl.manager.requests.worker_commands import WorkerCommands
 from kestrelctl.manager.rights import Rights
 from kestrelctl.manager.selection import Selection
 from kestrelctl.manager.sending.outbox import Outbox
-from kestrelctl.manager.sending.turns import USER_LINES, Turns
+from kestrelctl.manager.sending.turns import TOO_MANY, USER_LINES, Turns
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.answers import EnvironmentList
 from kestrelctl.protocol.channels import OpenChannels, WriteToTask
@@ -193,8 +198,25 @@ class RequestDispatcher:
 
     def serve(self, caller: Caller, request: rq.AnyRequest) -> None:
         """Answers a request, now or when what it asks for is done."""
+        if isinstance(request, rq.SubmitEach):
+            self._serve_each(caller, request)
+            return
         told = replace(caller, reply=lambda answer: caller.reply(self._wall.told(answer)))
         self.turns.spawn(caller.user, lambda: self._guarded(told, request))
+
+    def _serve_each(self, caller: Caller, request: rq.SubmitEach) -> None:
+        """Has each of several jobs submitted in a turn of its own, as if it had come by itself.
+
+        The request itself has no turn that lasts: many of them would leave none to their jobs.
+        """
+        together = SubmittedTogether(caller, request.id, len(request.jobs))
+        for place, job in enumerate(request.jobs):
+            one = together.caller_of(place)
+            job = msgspec.structs.replace(job, explain=False)
+            size_bytes = len(codec.encode(job))
+            work = partial(self.serve, one, job)
+            if not self.turns.take(caller.jid, caller.user, size_bytes, work):
+                one.reply(failed(job.id, TOO_MANY))
 
     def forget(self, jid: str) -> int:
         """Drops what waits for a user's session that has gone; returns how many answers."""

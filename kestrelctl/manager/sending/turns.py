@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
 from kestrelctl.core.pacing.budget import Budget
+from kestrelctl.errors import Busy
 
 #: The part of the manager's time that an account may take without ever waiting.
 SHARE = 0.25
@@ -45,6 +46,13 @@ class LineBounds:
 USER_LINES = LineBounds(256, 4 << 20, 32 << 20)
 #: An account may have thousands of sessions, which all say hello when the server comes back.
 WORKER_LINES = LineBounds(20_000, 16 << 20, 64 << 20)
+
+#: What a user is told whose line is full.
+TOO_MANY = Busy(
+    "too many requests of this account wait at the manager",
+    cause="they were sent faster than they can be answered, or the answers are not read",
+    hint="wait for answers before asking more; nothing was done, so ask again",
+)
 
 
 class _Account:

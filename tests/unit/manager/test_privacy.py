@@ -93,6 +93,7 @@ TABLE: list[tuple[rq.Request, str, str, str]] = [
     (rq.ListEnvironments(), ALL, ALL, ALL),
     (rq.SubmitJob(spec=FREE), ALL, ALL, ALL),
     (rq.SubmitLine(command="true"), ALL, ALL, ALL),
+    (rq.SubmitEach(jobs=[rq.SubmitJob(spec=FREE)]), ALL, ALL, ALL),
     # Nobody has sent anything ahead under this name.
     (rq.SubmitJobs(upload="u"), REFUSED, REFUSED, REFUSED),
     (rq.UploadItems(upload="u", lines=["x"]), ALL, ALL, ALL),

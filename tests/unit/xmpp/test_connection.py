@@ -21,6 +21,7 @@ from kestrelctl.protocol.requests import (
     AnyRequest,
     CancelJobs,
     PoolStatus,
+    SubmitEach,
     SubmitJob,
     SubmitJobs,
     UploadItems,
@@ -414,7 +415,11 @@ class Silent:
 
 @pytest.mark.parametrize(
     "request_",
-    [PoolStatus(), SubmitJob(spec=job_spec(), key="k")],
+    [
+        PoolStatus(),
+        SubmitJob(spec=job_spec(), key="k"),
+        SubmitEach(jobs=[SubmitJob(spec=job_spec(), key=key) for key in "kl"]),
+    ],
     ids=lambda request: type(request).__name__,
 )
 def test_what_may_be_done_twice_is_asked_again_under_the_same_id(request_: AnyRequest) -> None:
@@ -437,8 +442,9 @@ def test_what_may_be_done_twice_is_asked_again_under_the_same_id(request_: AnyRe
         SubmitJob(spec=job_spec(), key="k", upload="u"),
         SubmitJobs(upload="u", key="k"),
         UploadItems(upload="u", lines=["a"]),
+        SubmitEach(jobs=[SubmitJob(spec=job_spec(), key=key) for key in ("k", "")]),
     ],
-    ids=["cancel", "no key", "upload", "graph", "items"],
+    ids=["cancel", "no key", "upload", "graph", "items", "one of several without a key"],
 )
 def test_what_would_be_done_twice_is_asked_once(request_: AnyRequest) -> None:
     @on_its_own_clock

@@ -1,0 +1,99 @@
+"""Several jobs in one message: each is taken or refused as if it had come by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jobkit import job_spec
+from managerkit import PlayedManager
+
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.manager.sending.turns import MOST_UNFINISHED, LineBounds
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import requests as rq
+
+ADA = "ada@users.pool/1"
+EMPTY = JobSpec(program=Program(argv=()))
+
+
+@pytest.fixture
+async def manager(tmp_path: Path) -> PlayedManager:
+    """A manager without workers."""
+    return PlayedManager(tmp_path)
+
+
+def job(name: str = "", **fields: Any) -> rq.SubmitJob:
+    return rq.SubmitJob(spec=job_spec(name=name), **fields)
+
+
+async def asked(manager: PlayedManager, *jobs: rq.SubmitJob) -> list[an.Submitted | an.Failed]:
+    answer = codec.answers.decode(await manager.ask(ADA, rq.SubmitEach(id="7", jobs=list(jobs))))
+    assert isinstance(answer, an.SubmittedEach), answer
+    assert answer.id == "7"
+    return answer.answers
+
+
+async def test_each_is_answered_as_if_it_had_come_by_itself(manager: PlayedManager) -> None:
+    alone = codec.answers.decode(await manager.ask(ADA, rq.SubmitJob(spec=EMPTY, id="1")))
+    jobs = [job("a", key="a"), rq.SubmitJob(spec=EMPTY, id="1"), job("c"), job("a", key="a"),
+            job("other", key="a")]  # fmt: skip
+    first, empty, third, again, other = await asked(manager, *jobs)
+    assert first == an.Submitted(id="", job_id=1, tasks=1)
+    assert empty == alone
+    assert third == an.Submitted(id="", job_id=2, tasks=1)
+    assert again == an.Submitted(id="", job_id=1, tasks=1, repeated=True)
+    assert isinstance(other, an.Failed), "its key is that of another job"
+    assert [record.spec.name for record in manager.store.jobs()] == ["a", "c"]
+
+
+async def test_the_end_of_one_that_is_watched_is_told_by_itself(manager: PlayedManager) -> None:
+    await asked(manager, job(watch=True), job())
+    await manager.ask(ADA, rq.CancelJobs(jobs="1-2"))
+    ended = [each for each in manager.told(ADA) if isinstance(each, an.Ended)]
+    assert [each.job.job_id for each in ended] == [1]
+    assert sum(isinstance(each, an.SubmittedEach) for each in manager.told(ADA)) == 1
+
+
+async def test_none_of_them_is_explained(manager: PlayedManager) -> None:
+    """A hundred explanations may fit into no message."""
+    ad = WorkerAd(assets={"cpus": 2.0})
+    hello = workers.Hello(version=workers.VERSION, incarnation="one", greeting=1, at=0.0, ad=ad)
+    await manager.work("w1@workers.pool/1", hello)
+    large = rq.SubmitJob(spec=job_spec(request={"cpus": 64.0}), explain=True)
+    alone = codec.answers.decode(await manager.ask(ADA, large))
+    assert isinstance(alone, an.Submitted)
+    assert alone.hopeless is not None
+    [one] = await asked(manager, large)
+    assert isinstance(one, an.Submitted)
+    assert one.hopeless is None
+
+
+async def test_those_for_which_the_line_has_no_room_are_refused_each(
+    manager: PlayedManager,
+) -> None:
+    manager.dispatcher.turns._bounds = LineBounds(2, 1 << 20, 1 << 20)
+    found = await asked(manager, *(job() for _ in range(5)))
+    codes = [each.code if isinstance(each, an.Failed) else "taken" for each in found]
+    assert codes == ["taken"] * 3 + ["busy"] * 2, "one at once, and two that wait"
+
+
+async def test_many_of_these_do_not_wait_for_each_other_for_ever(manager: PlayedManager) -> None:
+    count = 2 * MOST_UNFINISHED
+    for number in range(count):
+        request = rq.SubmitEach(id=str(number), jobs=[job(), job()])
+        manager.listener.on_payload(ADA, "jobs@pool", codec.encode(request))
+    await manager.settled()
+    await manager.settled()
+    answers = [each for each in manager.told(ADA) if isinstance(each, an.SubmittedEach)]
+    assert sorted(int(each.id) for each in answers) == list(range(count))
+
+
+async def test_no_message_has_more_than_a_hundred(manager: PlayedManager) -> None:
+    many = rq.SubmitEach(jobs=[job() for _ in range(rq.MOST_TOGETHER + 1)])
+    assert isinstance(codec.answers.decode(await manager.ask(ADA, many)), an.Failed)
+    assert manager.store.jobs() == []
