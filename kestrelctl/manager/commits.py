@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from kestrelctl.core.counting.histogram import Histogram
-from kestrelctl.core.effects import Effect, Feed
+from kestrelctl.core.effects import Answer, Effect, Feed
 from kestrelctl.core.membership.event import MembershipEvent
 from kestrelctl.core.membership.handler_records import HandlerAwaits, HandlerSettled
 from kestrelctl.core.model.job.task_state import FINAL_STATES, Counts
@@ -52,8 +52,10 @@ CLOSE_LOOK_SECONDS = 0.02
 #: answers without delay, a busy one pays for fewer disk flushes.
 COMMIT_BURST = 20.0
 COMMITS_PER_SECOND = 50.0
-#: The same for commits that something waits for which could run.
+#: The same for commits that something waits for which could run, or a user while little goes on.
 URGENT_COMMITS_PER_SECOND = 200.0
+#: More records than these in a commit are not little: then a flush for one user costs others.
+FEW_RECORDS = 16
 #: The bounds of the histogram of a commit's seconds.
 COMMIT_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
@@ -112,12 +114,18 @@ class GroupCommit:
         """
         if self._records or self._committing:
             self._waiting.append(effect)
-            if isinstance(effect, Feed) and effect.urgent:
+            if isinstance(effect, Feed | Answer) and self._is_urgent(effect):
                 self._urgent.set()
         elif self._durable:
             self._durable.append(effect)
         else:
             self._release(effect)
+
+    def _is_urgent(self, effect: Feed | Answer) -> bool:
+        """Whether the next commit is not to wait for company on account of what waits for it."""
+        if isinstance(effect, Feed):
+            return effect.urgent
+        return 0 < len(self._records) <= FEW_RECORDS
 
     @property
     def idle(self) -> bool:
@@ -148,7 +156,7 @@ class GroupCommit:
             self._on_broken(KestrelError("the store failed", cause=repr(error)))
 
     async def _pause(self) -> None:
-        """Waits for company, but not for long if something could run after the commit."""
+        """Waits for company, but not for long if the commit is urgent."""
         pause = self._pace.pause_seconds(self._loop.time())
         if not pause:
             return

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from kestrelctl.core.effects import Effect, Feed, Note
+from kestrelctl.core.effects import Answer, Effect, Feed, Note
 from kestrelctl.core.events import JobClosed
 from kestrelctl.core.model.records import Progress, Record
 from kestrelctl.core.pacing.pace import Pace
-from kestrelctl.manager.commits import GroupCommit
+from kestrelctl.manager.commits import FEW_RECORDS, GroupCommit
 
 
 class Disk:
@@ -38,7 +38,7 @@ class Disk:
         await future
 
     def _release(self, effect: Effect) -> None:
-        if isinstance(effect, Feed):
+        if isinstance(effect, Feed | Answer):
             return
         assert isinstance(effect, Note)
         self.released.append(effect.text)
@@ -91,6 +91,28 @@ async def test_a_commit_that_something_waits_for_does_not_wait_for_company(
     disk.commits.after(Feed(event=closed, urgent=True))
     await disk.turn()
     assert len(disk.under_way) == 2
+
+
+@pytest.mark.parametrize(
+    ("records", "waits"), [(1, False), (FEW_RECORDS, False), (FEW_RECORDS + 1, True)]
+)
+async def test_an_answer_to_a_user_waits_for_company_only_where_there_is_some(
+    monkeypatch: pytest.MonkeyPatch, records: int, waits: bool
+) -> None:
+    monkeypatch.setattr("kestrelctl.manager.commits.COMMIT_BURST", 1.0)
+    monkeypatch.setattr("kestrelctl.manager.commits.COMMITS_PER_SECOND", 0.001)
+    disk = Disk()
+    disk.commits.write([Progress(1, 1)])
+    await disk.turn()
+    disk.commits.after(Answer(request="1"))  # for what is under way, and nothing more
+    disk.under_way[0].set_result(None)
+    await disk.turn()
+    disk.commits.write([Progress(1, number) for number in range(records)])
+    await disk.turn()
+    assert len(disk.under_way) == 1
+    disk.commits.after(Answer(request="2"))
+    await disk.turn()
+    assert len(disk.under_way) == (1 if waits else 2)
 
 
 async def test_many_of_these_do_not_delay_what_comes_after_them(
