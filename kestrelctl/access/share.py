@@ -25,6 +25,10 @@ class Share(Protocol):
         """Writes a stored file. KestrelError if that cannot be done."""
         ...
 
+    def close(self) -> None:
+        """Closes the connections that are kept; it may be used again."""
+        ...
+
 
 def open_share(connection: Connection | None, context: Context) -> Share:
     """Opens the share of a pool; without a connection, files only come from there."""

@@ -26,13 +26,17 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
+import msgspec
 from msgspec.structs import replace
 
 from kestrelctl.client.frames import Forged, Messages, first_frame, frames_of
 from kestrelctl.client.interpreter import BOOTSTRAP, FILE_BYTES, PICKLED, RAISED, VALUE
+from kestrelctl.client.parcels import Key, Parcels
 from kestrelctl.client.pool import AsyncClient, AsyncJob
+from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError, NotFound
+from kestrelctl.files.share import PIECE_BYTES
 from kestrelctl.protocol.channels import Channels, OpenChannels, TaskWrote, WriteToTask, Written
 from kestrelctl.timer import Timer
 
@@ -56,6 +60,8 @@ FUTILE_STARTS = 2
 SILENT_SECONDS = 2.0
 #: Results that were taken are forgotten by their interpreter after so long.
 ACK_SECONDS = 0.1
+#: Calls at the head of the line whose large arguments are sent to the file share before their turn.
+MOST_AHEAD = 8
 #: Frames that are on their way to the pool at once.
 MOST_UNDER_WAY = 16
 NOT_DONE = "the executor was shut down before the call was done"
@@ -135,6 +141,7 @@ class _Interpreter:
         self.turn = asyncio.Lock()  # the frames of a message follow each other
         self.ready = False
         self.sees_files = False
+        self.fetches = True  # from the pool's file share
         self.messages = Messages(key)
         self.numbers = itertools.count(1)
         self.functions: set[str] = set()
@@ -210,6 +217,8 @@ class Calls:
             "cloudpickle": Path(cloudpickle.cloudpickle.__file__).read_text(),
             "directory": str(directory or ""),
             "token": token,
+            "authorities": ca_file.read_text() if (ca_file := client.context.ca_file) else "",
+            "piece_bytes": PIECE_BYTES,
             "path": [os.path.abspath(each) for each in sys.path],
         }
         self._loop = asyncio.get_running_loop()
@@ -218,6 +227,7 @@ class Calls:
         self._functions: dict[str, bytes] = {}
         self._shares: dict[int, bytes] = {}
         self._share_files: dict[int, str] = {}
+        self._parcels = Parcels(lambda: self._client.share, self._plan_pump)
         self._jobs: dict[int, _Job] = {}
         self._starting = False
         self._slots = most or 1
@@ -287,6 +297,7 @@ class Calls:
             for each in self._interpreters.values():
                 self._say(each, {"op": "end"})
         self._tasks.discard(self._looking)
+        await self._parcels.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for of in self._jobs.values():
             self._client.hears.pop(of.job.id, None)
@@ -333,6 +344,8 @@ class Calls:
                 break
             if batch and call.function != batch[0].function:
                 break
+            if not self._is_within_reach(interpreter, call):
+                break
             self._pending.popleft()
             if not call.future.running() and not call.future.set_running_or_notify_cancel():
                 continue
@@ -343,6 +356,25 @@ class Calls:
         if batch:
             self._hand_over(interpreter, batch)
         return bool(self._pending)
+
+    def _is_within_reach(self, interpreter: _Interpreter, call: Call) -> bool:
+        """Whether an interpreter can have what is large of a call; if not, that is sent to the file
+        share, and that of the next calls.
+        """
+        if interpreter.sees_files or not interpreter.fetches:
+            return True
+        if all(self._parcels.is_settled(key) for key, _ in self._large_of(call)):
+            return True
+        for each in itertools.islice(self._pending, MOST_AHEAD):
+            for key, blob in self._large_of(each):
+                self._parcels.send(key, blob)
+        return False
+
+    def _large_of(self, call: Call) -> list[tuple[Key, bytes]]:
+        """Returns what of a call is too large for messages."""
+        found: list[tuple[Key, bytes]] = [(("call", call.number), call.arguments)]
+        found += [(("share", number), self._shares[number]) for number in call.shares]
+        return [(key, blob) for key, blob in found if len(blob) > FILE_BYTES]
 
     def _hand_over(self, interpreter: _Interpreter, batch: list[Call]) -> None:
         function = batch[0].function
@@ -355,9 +387,7 @@ class Calls:
             self._send_share(interpreter, number)
         files, blobs = [], []
         for call in batch:
-            file, blob = "", call.arguments
-            if len(blob) > FILE_BYTES and interpreter.sees_files:
-                file, blob = self._write(blob), b""
+            file, blob = self._where(interpreter, ("call", call.number), call.arguments)
             files.append(file)
             blobs.append(blob)
             interpreter.has[call.number] = call
@@ -368,13 +398,26 @@ class Calls:
         self._say(interpreter, header, blobs)
 
     def _send_share(self, interpreter: _Interpreter, number: int) -> None:
-        blob = self._shares[number]
-        header = {"op": "share", "share": number, "file": ""}
-        if len(blob) > FILE_BYTES and interpreter.sees_files:
+        file, blob = self._where(interpreter, ("share", number), self._shares[number])
+        self._say(interpreter, {"op": "share", "share": number, "file": file}, [blob])
+
+    def _where(self, interpreter: _Interpreter, key: Key, blob: bytes) -> tuple[Any, bytes]:
+        """Returns where an interpreter finds something, and what of it goes with the message.
+
+        Returns:
+            The name of a file, what the file share says of one, or nothing if all goes with it.
+        """
+        if len(blob) <= FILE_BYTES:
+            return "", blob
+        if interpreter.sees_files:
+            kind, number = key
+            if kind == "call":
+                return self._write(blob), b""
             if number not in self._share_files:
                 self._share_files[number] = self._write(blob)
-            header["file"], blob = self._share_files[number], b""
-        self._say(interpreter, header, [blob])
+            return self._share_files[number], b""
+        stored = self._parcels.stored(key) if interpreter.fetches else None
+        return ("", blob) if stored is None else (msgspec.to_builtins(stored), b"")
 
     def _write(self, data: bytes) -> str:
         """Writes a file that interpreters on this machine read. Returns its name."""
@@ -616,7 +659,11 @@ class Calls:
             if call is None:
                 continue  # it was said twice
             self.done += 1
-            self._settle(call, entry, blob)
+            self._parcels.forget(("call", number))
+            if "stored" in entry:
+                self._spawn(self._settle_from_share(call, entry))
+            else:
+                self._settle(call, entry, blob)
         self._ack.set_once(ACK_SECONDS)
         self._plan_pump()
 
@@ -639,6 +686,33 @@ class Calls:
             failed.__cause__ = error
             future.set_exception(failed)
 
+    async def _settle_from_share(self, call: Call, entry: dict[str, Any]) -> None:
+        """Settles a call whose result lies in the pool's file share; its hash came with a seal."""
+        try:
+            stored = msgspec.convert(entry["stored"], StoredFile)
+            blob = await self._parcels.fetched(stored)
+        except (KestrelError, OSError, msgspec.ValidationError) as error:
+            failed = CallFailed("the result of the call cannot be read", cause=str(error)[:500])
+            call.future.set_exception(failed)
+        else:
+            self._settle(call, entry, blob)
+
+    def _on_place(
+        self, interpreter: _Interpreter, header: dict[str, Any], blobs: list[bytes]
+    ) -> None:
+        """It asks for a place in the file share, for a result."""
+        self._spawn(self._find_place(interpreter, int(header["place"]), int(header["size"])))
+
+    async def _find_place(self, interpreter: _Interpreter, place: int, size_bytes: int) -> None:
+        told: dict[str, Any] = {"op": "place", "place": place, "put": ""}
+        try:
+            slot = await self._client.place_in_share(size_bytes)
+        except KestrelError as error:
+            log.info("a result goes through messages: %s", error)
+        else:
+            told |= {"put": slot.put_url, "get": slot.get_url, "headers": dict(slot.headers)}
+        self._say(interpreter, told)
+
     def _read(self, name: str, digest: str) -> bytes:
         assert self._directory is not None
         path = self._directory / Path(name).name
@@ -660,6 +734,15 @@ class Calls:
     ) -> None:
         """Sends again what never came; with it, perhaps, a function that did not."""
         interpreter.functions.clear()
+        interpreter.shares.clear()
+        self._on_returned(interpreter, header, blobs)
+
+    def _on_unfetched(
+        self, interpreter: _Interpreter, header: dict[str, Any], blobs: list[bytes]
+    ) -> None:
+        """It cannot read from the file share: from now on all goes there through messages."""
+        log.warning("an interpreter cannot use the file share: %s", str(header["why"])[:500])
+        interpreter.fetches = False
         interpreter.shares.clear()
         self._on_returned(interpreter, header, blobs)
 

@@ -24,7 +24,7 @@ import time
 import traceback
 import types
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any, BinaryIO, Dict, Tuple  # noqa: UP035
 
@@ -34,6 +34,8 @@ MOST_CHUNK_BYTES = 192 * 1024
 TOGETHER_SECONDS = 0.002
 #: Larger ones go by file, where owner and interpreter see the same directory.
 FILE_BYTES = 128 * 1024
+#: Elsewhere they go by the pool's file share, if it can be used: an answer is awaited so long.
+SHARE_SECONDS = 30.0
 #: Text that a call printed, the most that is kept.
 MOST_PRINTED_CHARACTERS = 65536
 #: Results that nobody took are kept so long after the last word of the owner.
@@ -68,11 +70,94 @@ space["serve"](space, channel, frames, first[5:5 + size])
 """
 
 _shared: dict[int, Any] = {}
+#: What makes objects that are fetched when they are used for the first time.
+_coming: dict[int, Callable[[], Any]] = {}
+
+
+class Unfetched(Exception):
+    """The pool's file share does not give what the owner has put there."""
 
 
 def shared(number: int) -> Any:
     """Returns the object that the owner shares under a number."""
+    if number not in _shared:
+        _shared[number] = _coming[number]()
     return _shared[number]
+
+
+class ShareByHttp:
+    """The pool's file share, by HTTP; a connection is kept while it works.
+
+    Args:
+        authorities: certificates (PEM) of the only authorities to trust; empty for the system's.
+    """
+
+    def __init__(self, authorities: str) -> None:
+        self._authorities = authorities
+        self._to: tuple[str, str] | None = None
+        self._connection: Any = None
+
+    def get(self, stored: dict[str, Any]) -> bytes:
+        """Returns what lies there.
+
+        Args:
+            stored: its pieces and its hash, as `core.model.files.stored_file` has them.
+
+        Raises:
+            Unfetched: it cannot be had, or is something else.
+        """
+        parts = [self._ask("GET", str(piece["url"]), None, {}) for piece in stored["pieces"]]
+        data = b"".join(parts)
+        if hashlib.sha256(data).hexdigest() != stored["sha256"]:
+            raise Unfetched("what came is not what was sent")
+        return data
+
+    def put(self, url: str, data: bytes, headers: dict[str, str]) -> None:
+        """Sends something to a place. Unfetched if that does not succeed."""
+        self._ask("PUT", url, data, {"Content-Type": "application/octet-stream", **headers})
+
+    def _ask(self, method: str, url: str, data: bytes | None, headers: dict[str, str]) -> bytes:
+        from http.client import HTTPException
+        from urllib.parse import urlsplit
+
+        split = urlsplit(url)
+        path = split.path + (f"?{split.query}" if split.query else "")
+        kept = self._to == (split.scheme, split.netloc)
+        try:
+            if not kept:
+                self._connect(split.scheme, split.netloc)
+            try:
+                return self._answer(method, path, data, headers)
+            except (OSError, HTTPException):
+                if not kept:
+                    raise
+                self._connect(split.scheme, split.netloc)  # it was closed meanwhile
+                return self._answer(method, path, data, headers)
+        except (OSError, HTTPException, ValueError) as error:
+            self._to = None
+            raise Unfetched(f"{split.netloc}: {error!r}") from None
+
+    def _connect(self, scheme: str, netloc: str) -> None:
+        import http.client
+        import ssl
+
+        self._to = None
+        if scheme == "https":
+            trusted = ssl.create_default_context(cadata=self._authorities or None)
+            made = http.client.HTTPSConnection(netloc, timeout=SHARE_SECONDS, context=trusted)
+            self._connection = made
+        else:
+            self._connection = http.client.HTTPConnection(netloc, timeout=SHARE_SECONDS)
+        self._to = (scheme, netloc)
+
+    def _answer(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> bytes:
+        self._connection.request(method, path, body=data, headers=headers)
+        answer = self._connection.getresponse()
+        found: bytes = answer.read()
+        if answer.status not in (200, 201, 204):
+            self._to = None
+            raise Unfetched(f"it answered {answer.status} {answer.reason}")
+        return found
 
 
 def is_plain(value: Any, depth: int = 3) -> bool:
@@ -136,6 +221,12 @@ class Interpreter:
         self._idle_seconds = options["idle_seconds"]
         self._prints = options["prints"]
         self._cloudpickle = _with_cloudpickle(options["cloudpickle"])
+        self._share = ShareByHttp(options["authorities"])
+        self._piece_bytes = options["piece_bytes"]
+        self._places: dict[int, dict[str, Any]] = {}
+        self._place = 0
+        self._has_share = True
+        self._is_done = False
         self._directory = options["directory"]
         if not os.path.exists(os.path.join(self._directory or "/nowhere", options["token"])):
             self._directory = ""
@@ -143,8 +234,8 @@ class Interpreter:
             sys.path[1:1] = [each for each in options["path"] if each not in sys.path]
         self._lock = threading.Condition()
         self._functions: dict[str, Any] = {}  # bytes until it is called for the first time
-        #: id, function, its arguments, the file that has them
-        self._queue: deque[tuple[int, str, bytes, str]] = deque()
+        #: id, function, its arguments, the file that has them: its name, or its pieces in the share
+        self._queue: deque[tuple[int, str, bytes, Any]] = deque()
         self._kept: dict[int, Result] = {}  # what the owner has not taken yet
         self._unsent: list[Result] = []
         self._sent_at = 0.0
@@ -205,11 +296,14 @@ class Interpreter:
         self._functions[header["function"]] = blobs[0]
 
     def _on_share(self, header: dict[str, Any], blobs: list[bytes]) -> None:
-        blob = blobs[0]
+        blob, number = blobs[0], header["share"]
+        if isinstance(stored := header["file"], dict):
+            _coming[number] = lambda: self._cloudpickle.loads(self._share.get(stored))
+            return
         if header["file"]:
             with open(os.path.join(self._directory, header["file"]), "rb") as file:
                 blob = file.read()
-        _shared[header["share"]] = self._cloudpickle.loads(blob)
+        _shared[number] = self._cloudpickle.loads(blob)
 
     def _on_return(self, header: dict[str, Any], blobs: list[bytes]) -> None:
         """Gives calls back that have not begun."""
@@ -228,6 +322,9 @@ class Interpreter:
         if missing:
             self._say({"op": "missing", "ids": missing})
         self._flush()
+
+    def _on_place(self, header: dict[str, Any], blobs: list[bytes]) -> None:
+        self._places[header["place"]] = header  # whoever asked for it is told by the lock
 
     def _on_ack(self, header: dict[str, Any], blobs: list[bytes]) -> None:
         pass  # which every message may carry
@@ -256,12 +353,58 @@ class Interpreter:
                     self._lock.notify_all()  # its time is watched
             if self._limit_seconds:
                 faulthandler.dump_traceback_later(self._limit_seconds + GRACE_SECONDS, exit=True)
-            found = self._result(function, blob, file)
+            found: tuple[dict[str, Any], bytes] | None = None
+            try:
+                found = self._result(function, blob, file)
+            except Unfetched as error:
+                why = str(error)
             if self._limit_seconds:
                 faulthandler.cancel_dump_traceback_later()
             if os.getpid() != self.pid:
                 os._exit(0)  # a copy that the call has made
-            self._keep(number, *found)
+            if found is None:
+                with self._lock:
+                    self._running = None
+                self._say({"op": "unfetched", "ids": [number], "why": why})
+                continue
+            entry, data = found
+            if len(data) > FILE_BYTES and not self._directory and self._has_share:
+                self._is_done = True  # in its time: what follows is no part of the call
+                if (stored := self._put(data)) is not None:
+                    entry["stored"], data = stored, b""
+                self._is_done = False
+            self._keep(number, entry, data)
+
+    def _put(self, data: bytes) -> dict[str, Any] | None:
+        """Puts a result into the pool's file share; returns where, or None if that cannot be."""
+        pieces = []
+        try:
+            for first in range(0, len(data), self._piece_bytes):
+                piece = data[first : first + self._piece_bytes]
+                place = self._new_place(len(piece))
+                self._share.put(place["put"], piece, place["headers"])
+                digest = hashlib.sha256(piece).hexdigest()
+                pieces.append({"url": place["get"], "sha256": digest, "size_bytes": len(piece)})
+        except Unfetched:
+            self._has_share = False  # what is large goes through messages from now on
+            return None
+        whole = hashlib.sha256(data).hexdigest()
+        return {"sha256": whole, "size_bytes": len(data), "pieces": pieces}
+
+    def _new_place(self, size_bytes: int) -> dict[str, Any]:
+        """Asks the owner for a place in the share. Unfetched if there is none, or none in time."""
+        until = time.monotonic() + SHARE_SECONDS
+        self._place += 1
+        self._say({"op": "place", "place": self._place, "size": size_bytes})
+        with self._lock:
+            while (found := self._places.pop(self._place, None)) is None:
+                left = until - time.monotonic()
+                if left <= 0:
+                    raise Unfetched("nobody gave a place in time")
+                self._lock.wait(left)
+        if not found["put"]:
+            raise Unfetched("there is no place in the file share")
+        return found
 
     def _keep(self, number: int, entry: dict[str, Any], blob: bytes) -> None:
         with self._lock:
@@ -275,13 +418,15 @@ class Interpreter:
             else:
                 self._lock.notify_all()
 
-    def _result(self, function: str, blob: bytes, file: str) -> tuple[dict[str, Any], bytes]:
+    def _result(self, function: str, blob: bytes, file: Any) -> tuple[dict[str, Any], bytes]:
         printed = _Printed() if self._prints else None
         try:
             found = self._functions[function]
             if isinstance(found, bytes):
                 found = self._functions[function] = self._cloudpickle.loads(found)
-            if file:
+            if isinstance(file, dict):
+                blob = self._share.get(file)
+            elif file:
                 path = os.path.join(self._directory, file)
                 with open(path, "rb") as opened:
                     blob = opened.read()
@@ -294,6 +439,8 @@ class Interpreter:
                 with redirect_stdout(printed), redirect_stderr(printed):
                     value = found(*arguments, **keywords)
             entry, data = self._told(value)
+        except Unfetched:
+            raise
         except BaseException as error:  # also SystemExit: the interpreter goes on
             entry, data = self._raised(error)
         if printed is not None:
@@ -338,12 +485,12 @@ class Interpreter:
                 pause = None
                 if self._unsent:
                     pause = TOGETHER_SECONDS
-                elif self._running is not None and self._limit_seconds:
+                elif self._running is not None and self._limit_seconds and not self._is_done:
                     pause = max(0.0, self._began_at + self._limit_seconds - time.monotonic())
                 self._lock.wait(pause)
                 if self._unsent and time.monotonic() - self._sent_at >= TOGETHER_SECONDS:
                     self._flush()
-                limit, running = self._limit_seconds, self._running
+                limit, running = self._limit_seconds, None if self._is_done else self._running
                 if limit and running is not None and time.monotonic() - self._began_at >= limit:
                     error = TimeoutError(f"the call took longer than {limit:g} s")
                     entry, data = self._raised(error)

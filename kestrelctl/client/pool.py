@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kestrelctl.client.fetch import Fetched
     from kestrelctl.client.graph import Graph
     from kestrelctl.client.inputs import JobFiles, SentFiles
+    from kestrelctl.protocol.upload_slots import Slot
 
 log = logging.getLogger(__name__)
 
@@ -538,7 +539,16 @@ class AsyncClient:
         """The pool's file share."""
         if self._share is None:
             self._share = self._opens_share(self._connection, self.context)
+            self._stack.callback(self._share.close)
         return self._share
+
+    async def place_in_share(self, size_bytes: int) -> Slot:
+        """Asks for a place for one upload to the pool's file share, by whoever is told of it.
+
+        Raises:
+            KestrelError: there is no file share, or this account gets no place.
+        """
+        return await self._connection.request_slot(size_bytes, "piece")
 
     async def fetch_of(self, view: an.JobView, place: Path, task_ids: list[int]) -> Fetched:
         """Copies files of a job into a directory; see `AsyncJob.fetch`."""

@@ -83,8 +83,13 @@ class FileShare:
         self._threads = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="file-share")
 
     def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections that nobody uses now; it may be used again."""
         for _, line in self._idle:
             line.close()
+        self._idle.clear()
 
     async def put(self, path: Path) -> StoredFile:
         """Sends a file.

@@ -19,10 +19,14 @@ from typing import Any
 import cloudpickle
 import psutil
 import pytest
+from msgspec.structs import replace
 from test_local_pool import Home, home  # noqa: F401  (a fixture)
 
+from kestrelctl.access.context import find_context
+from kestrelctl.client.blocking import Client
 from kestrelctl.client.calls import CallFailed, RemoteError, RemoteTraceback
 from kestrelctl.client.executor import KestrelExecutor
+from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.errors import UsageError
 from kestrelctl.local.pool_state import pool_directory, read_state
 
@@ -73,6 +77,31 @@ def test_what_is_large_travels_both_ways_and_what_is_shared_travels_once(
     assert executor.submit(operator.getitem, table, 7).result() == "7"
     with pytest.raises(UsageError, match="in its calls only"):
         __import__("pickle").dumps(table)
+
+
+def test_what_is_large_goes_by_the_file_share_where_interpreters_see_no_files_of_ours(
+    pool: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def far_away(name: str) -> Client:
+        return Client(name, finds=lambda of: replace(find_context(of), own_directories=False))
+
+    monkeypatch.setattr("kestrelctl.client.executor.Client", far_away)
+    data = os.urandom(3 << 20)
+    with KestrelExecutor(python=sys.executable) as executor:
+        parcels = executor._calls._parcels
+        fetched: list[int] = []
+        reading = parcels.fetched
+
+        async def counted(stored: StoredFile) -> bytes:
+            fetched.append(stored.size_bytes)
+            return await reading(stored)
+
+        monkeypatch.setattr(parcels, "fetched", counted)
+        assert list(executor.map(operator.add, [data] * 10, [b"x"] * 10)) == [data + b"x"] * 10
+        assert len(fetched) == 10
+        table = executor.share(data)
+        assert list(executor.map(operator.getitem, [table] * 20, range(20))) == list(data[:20])
+        assert all(each.fetches for each in executor._calls._interpreters.values())
 
 
 def test_an_exception_comes_back_with_the_place_where_it_was_raised(

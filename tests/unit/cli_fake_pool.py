@@ -640,6 +640,9 @@ class FakeShare:
     async def get(self, stored: StoredFile, target: Path) -> None:
         raise NotFound(f"{target.name} is not in the share")
 
+    def close(self) -> None:
+        """There is nothing to close."""
+
 
 def run(
     pool: FakePool,

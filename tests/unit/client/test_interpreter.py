@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import operator
 import os
 import pickle
@@ -9,7 +10,9 @@ import secrets
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,7 @@ KEY = secrets.token_bytes(32)
 class Owner:
     """The owner of an interpreter that runs in a directory, as a worker would connect them."""
 
-    def __init__(self, directory: Path, **wishes: Any) -> None:
+    def __init__(self, directory: Path, /, **wishes: Any) -> None:
         self._messages = Messages(KEY)
         self._number = 0
         listening = socket.socket(socket.AF_UNIX)
@@ -43,6 +46,7 @@ class Owner:
             "key": KEY.hex(), "call_seconds": None, "idle_seconds": 60.0, "prints": False,
             "python": list(sys.version_info[:2]), "directory": str(directory), "token": "token",
             "cloudpickle": Path(cloudpickle.cloudpickle.__file__).read_text(), "path": [],
+            "authorities": "", "piece_bytes": 1 << 25,
         }  # fmt: skip
         self._send(first_frame(usual | wishes))
         self.greeting = self.hears()
@@ -163,6 +167,150 @@ def test_what_is_large_goes_by_file_and_a_function_gets_what_is_shared(owner: Ow
     entry, blob = found[0]
     assert blob == b""
     assert "file" in entry
+
+
+class Share:
+    """A file share on this machine.
+
+    Attributes:
+        files: the bytes of each path.
+        url: its address.
+    """
+
+    def __init__(self) -> None:
+        files: dict[str, bytes] = {}
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                data = files.get(self.path)
+                self.send_response(404 if data is None else 200)
+                self.send_header("Content-Length", str(len(data or b"")))
+                self.end_headers()
+                self.wfile.write(data or b"")
+
+            def do_PUT(self) -> None:
+                data = self.rfile.read(int(self.headers["Content-Length"]))
+                allowed = self.headers["Authorization"] == "by the owner"
+                if allowed:
+                    files[self.path] = data
+                self.send_response(201 if allowed else 403)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_args: object) -> None:
+                """Says nothing."""
+
+        self.files = files
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    def has(self, data: bytes, *pieces: bytes) -> dict[str, Any]:
+        """Keeps the pieces of something; returns what is told of it."""
+        found = []
+        for piece in pieces or (data,):
+            path = f"/{len(self.files)}"
+            self.files[path] = piece
+            digest = hashlib.sha256(piece).hexdigest()
+            found.append({"url": self.url + path, "sha256": digest, "size_bytes": len(piece)})
+        whole = hashlib.sha256(data).hexdigest()
+        return {"sha256": whole, "size_bytes": len(data), "pieces": found}
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def share() -> Iterator[Share]:
+    found = Share()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def far(tmp_path: Path) -> Iterator[Owner]:
+    """The owner of an interpreter that sees no files of the owner's machine."""
+    found = Owner(tmp_path, directory="")
+    yield found
+    found.close()
+
+
+LARGE = b"large" * 100_000
+
+
+def test_what_is_large_comes_from_the_file_share_and_goes_there(far: Owner, share: Share) -> None:
+    arguments = pickle.dumps(((LARGE,), {}))
+    stored = share.has(arguments, arguments[:200_000], arguments[200_000:])
+    far.says("function", [cloudpickle.dumps(lambda data: data + b"!")], function="f")
+    far.says("calls", [b""], function="f", ids=[1], files=[stored])
+    asked, _ = far.hears()
+    assert asked["op"] == "place"
+    place = f"{share.url}/result"
+    headers = {"Authorization": "by the owner"}
+    far.says("place", place=asked["place"], put=place, get=place, headers=headers)
+    entry, blob = far.results(1)[1]
+    data = share.files["/result"]
+    assert (entry["kind"], blob, pickle.loads(data)) == (PICKLED, b"", LARGE + b"!")
+    assert entry["stored"]["sha256"] == hashlib.sha256(data).hexdigest()
+    assert [piece["url"] for piece in entry["stored"]["pieces"]] == [place]
+
+
+@pytest.mark.parametrize("what", ["forged", "gone"])
+def test_what_the_share_does_not_give_as_it_was_sent_is_not_opened(
+    far: Owner, share: Share, what: str
+) -> None:
+    arguments = pickle.dumps(((LARGE,), {}))
+    stored = share.has(arguments)
+    if what == "forged":
+        share.files["/0"] = pickle.dumps(((b"other",), {}))
+    else:
+        del share.files["/0"]
+    far.says("function", [cloudpickle.dumps(len)], function="f")
+    far.says("calls", [b""], function="f", ids=[1], files=[stored])
+    said, _ = far.hears()
+    assert (said["op"], said["ids"]) == ("unfetched", [1])
+    far.says("calls", [arguments], function="f", ids=[1], files=[""])
+    assert far.results(1)[1][0]["value"] == len(LARGE)
+
+
+def test_what_is_shared_is_fetched_when_a_call_uses_it(far: Owner, share: Share) -> None:
+    stored = share.has(cloudpickle.dumps({"a": LARGE}))
+    lost = share.has(b"nothing")
+    share.files.clear()
+    share.files["/0"] = cloudpickle.dumps({"a": LARGE})
+    far.says("share", [b""], share=4, file=stored)
+    far.says("share", [b""], share=5, file=lost)
+
+    def work(number: int) -> int:
+        from kestrelctl.client.interpreter import shared
+
+        return len(shared(number)["a"])
+
+    far.calls(work, 4, 5)
+    assert far.results(1)[4][0]["value"] == len(LARGE)
+    said, _ = far.hears()
+    assert (said["op"], said["ids"]) == ("unfetched", [5])
+
+
+@pytest.mark.parametrize("refused", ["no place", "not taken"])
+def test_a_result_goes_through_messages_where_the_share_does_not_take_it(
+    far: Owner, share: Share, refused: str
+) -> None:
+    far.calls(lambda number: LARGE, 1)
+    asked, _ = far.hears()
+    assert asked["op"] == "place"
+    place = "" if refused == "no place" else f"{share.url}/result"
+    far.says("place", place=asked["place"], put=place, get=place, headers={})
+    entry, blob = far.results(1)[1]
+    assert "stored" not in entry
+    assert pickle.loads(blob) == LARGE
+    far.calls(lambda number: LARGE, 2)
+    assert pickle.loads(far.results(1)[2][1]) == LARGE, "and is not asked again"
 
 
 def test_it_ends_when_it_is_told_and_when_nobody_calls(owner: Owner, tmp_path: Path) -> None:

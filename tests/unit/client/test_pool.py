@@ -363,6 +363,17 @@ def test_long_outputs_come_from_the_file_share_and_from_a_worker_where_that_has_
         assert pool.job(7).logs() == b"the end"
 
 
+@pytest.mark.usefixtures("at_home")
+def test_the_connections_of_the_file_share_end_with_the_client() -> None:
+    closed: list[int] = []
+    share = FakeShare()
+    share.close = lambda: closed.append(1)  # type: ignore[method-assign]
+    with client(FakePool(), share) as pool:
+        pool.submit(["fit"], input=["model.bin"])
+        assert not closed
+    assert closed == [1]
+
+
 def test_files_of_tasks_come_home(at_home: Path) -> None:
     with client(FakePool()) as pool:
         fetched = pool.job(7).fetch("results")
