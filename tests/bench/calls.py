@@ -1,8 +1,9 @@
 """Calls of functions by an executor: `python tests/bench/calls.py [calls]`, on the pool in use.
 
-With the path of a Python that has `distributed`, as a second argument, the same is done by Dask on
-two processes of one thread, in turn with it. Prints the round trip of a warm call, calls a second,
-and how fast arguments of 10 MB travel.
+With `dask=PYTHON`, the path of a Python that has `distributed`, the same is done by Dask on two
+processes of one thread, and with `parsl=PYTHON` by Parsl's HighThroughputExecutor with two workers,
+in turn with it. Prints the round trip of a warm call, calls a second, and how fast arguments of
+10 MB travel.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -21,6 +23,10 @@ ROUNDS = 3
 
 def same(value: int) -> int:
     return value
+
+
+def size(data: bytes) -> int:
+    return len(data)
 
 
 def measure(
@@ -46,7 +52,7 @@ def measure(
     rate = calls / (time.perf_counter() - began)
     data = [os.urandom(LARGE_BYTES) for _ in range(LARGE)]
     began = time.perf_counter()
-    assert many(len, data) == [LARGE_BYTES] * LARGE
+    assert many(size, data) == [LARGE_BYTES] * LARGE
     speed = LARGE * LARGE_BYTES / (time.perf_counter() - began) / 1e6
     p50 = 1000 * sorted(took)[ROUND_TRIPS // 2]
     print(f"{who:8} p50 {p50:6.2f} ms, {rate:8,.0f} calls/s, {speed:6,.0f} MB/s", flush=True)
@@ -81,13 +87,49 @@ def by_dask(calls: int) -> None:
         measure("Dask", calls, lambda f, x: client.submit(f, x, pure=False).result(), many)
 
 
+def by_parsl(calls: int) -> None:
+    import parsl  # type: ignore[import-not-found]
+    from parsl.config import Config  # type: ignore[import-not-found]
+    from parsl.executors import HighThroughputExecutor  # type: ignore[import-not-found]
+    from parsl.providers import LocalProvider  # type: ignore[import-not-found]
+
+    executor = HighThroughputExecutor(
+        address="127.0.0.1",
+        max_workers_per_node=2,
+        provider=LocalProvider(init_blocks=1, min_blocks=1, max_blocks=1),
+    )
+    with tempfile.TemporaryDirectory(prefix="kestrel-parsl-") as place:
+        # Neither scales, nor keeps a log or a record of calls: the fastest that it can be.
+        loaded = parsl.load(
+            Config(
+                executors=[executor],
+                strategy="none",
+                app_cache=False,
+                initialize_logging=False,
+                run_dir=place,
+            )
+        )
+        try:
+            apps = {each: parsl.python_app(each) for each in (same, size)}
+            measure(
+                "Parsl",
+                calls,
+                lambda f, x: apps[f](x).result(),
+                lambda f, xs: [future.result() for future in [apps[f](x) for x in xs]],
+            )
+        finally:
+            loaded.cleanup()
+
+
+BY = {"dask": by_dask, "parsl": by_parsl}
+
 if __name__ == "__main__":
-    wanted = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
-    other = sys.argv[2] if len(sys.argv) > 2 else ""
-    if other == "dask":
-        by_dask(wanted)
+    wanted, *others = sys.argv[1:] or ["20000"]
+    if others and others[0] in BY:
+        BY[others[0]](int(wanted))
     else:
         for _ in range(ROUNDS):
-            by_kestrel(wanted)
-            if other:
-                subprocess.run([other, __file__, str(wanted), "dask"], check=True)
+            by_kestrel(int(wanted))
+            for word in others:
+                name, _, python = word.partition("=")
+                subprocess.run([python, __file__, wanted, name], check=True)
