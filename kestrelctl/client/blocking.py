@@ -11,13 +11,17 @@ with Client() as pool:
 from __future__ import annotations
 
 import asyncio
+import html
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kestrelctl.access.context import Context
+from kestrelctl.client.notebook import JobTable, job_html, pool_html
 from kestrelctl.client.pool import AsyncClient, AsyncJob, EndedTask
+from kestrelctl.errors import KestrelError
 from kestrelctl.protocol import answers as an
 
 if TYPE_CHECKING:
@@ -41,6 +45,9 @@ class PoolJob:
 
     def __repr__(self) -> str:
         return repr(self._job)
+
+    def _repr_html_(self) -> str:
+        return self._client.shown(self, self._job.info, job_html)
 
     def info(self) -> an.JobView:
         """Returns the job as it is now."""
@@ -127,6 +134,22 @@ class Client:
         self._thread.join()
         self._loop.close()
 
+    def _repr_html_(self) -> str:
+        return self.shown(
+            self, self._client.status, lambda status: pool_html(self.context.name, status)
+        )
+
+    def shown(
+        self, what: object, ask: Callable[[], Coroutine[Any, Any, A]], show: Callable[[A], str]
+    ) -> str:
+        """Returns what a notebook shows of something: as it is now, or what it is, if the pool
+        cannot be asked.
+        """
+        if self._thread.is_alive():
+            with suppress(KestrelError):
+                return show(self.does(ask()))
+        return html.escape(repr(what))
+
     @property
     def asynchronous(self) -> AsyncClient:
         """The same session, for code on its loop."""
@@ -187,7 +210,7 @@ class Client:
         """Returns the latest job of this user."""
         return PoolJob(self, self.does(self._client.last_job()))
 
-    def jobs(self, limit: int = 100) -> list[an.JobView]:
+    def jobs(self, limit: int = 100) -> JobTable:
         """Returns the newest jobs, the oldest of them first."""
         return self.does(self._client.jobs(limit))
 

@@ -31,6 +31,7 @@ import psutil
 
 from kestrelctl.client import interpreter
 from kestrelctl.client.blocking import Client
+from kestrelctl.client.notebook import bar
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import UsageError
 from kestrelctl.missing_package import missing_package
@@ -311,9 +312,8 @@ class KestrelExecutor(Executor):
 
     def _repr_html_(self) -> str:
         found = self.progress()
-        whole = max(1, found["done"] + found["waiting"])
-        bar = f'<progress value="{found["done"]}" max="{whole}"></progress>'
-        return f"{bar} {html.escape(repr(self)[1:-1])}"
+        whole = found["done"] + found["waiting"]
+        return f"{bar(found['done'], whole)} {html.escape(repr(self)[1:-1])}"
 
     # ---- its end
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kestrelctl.client.fetch import Fetched
     from kestrelctl.client.graph import Graph
     from kestrelctl.client.inputs import JobFiles, SentFiles
+    from kestrelctl.client.notebook import JobTable
     from kestrelctl.protocol.upload_slots import Slot
 
 log = logging.getLogger(__name__)
@@ -569,9 +570,11 @@ class AsyncClient:
         found = (await self.ask(rq.ListJobs(jobs=LAST), an.Jobs)).jobs
         return AsyncJob(self, found[-1].job_id)
 
-    async def jobs(self, limit: int = 100) -> list[an.JobView]:
+    async def jobs(self, limit: int = 100) -> JobTable:
         """Returns the newest jobs, the oldest of them first."""
-        return (await self.ask(rq.ListJobs(limit=limit), an.Jobs)).jobs
+        from kestrelctl.client.notebook import JobTable
+
+        return JobTable((await self.ask(rq.ListJobs(limit=limit), an.Jobs)).jobs)
 
     async def status(self) -> an.PoolSummary:
         """Returns how the pool is: its workers, its jobs, its manager."""
