@@ -119,7 +119,7 @@ async def test_a_call_follows_its_arguments_which_are_sent_ahead() -> None:
     [(header, blobs)] = calls.given("calls")
     assert (header["ids"], blobs) == ([0], [b""])
     assert header["files"][0]["size_bytes"] == len(LARGE)
-    assert header["files"][0]["pieces"][0]["url"] == "https://share/1"
+    assert header["files"][0]["pieces"][0]["url"].startswith("https://share/")
 
 
 async def test_what_is_shared_is_sent_before_the_call_that_uses_it() -> None:
