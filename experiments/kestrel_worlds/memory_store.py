@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
@@ -37,6 +37,7 @@ from kestrelctl.core.model.setting import Setting, SettingGone
 from kestrelctl.core.settings.table import KINDS
 from kestrelctl.errors import StoreFull
 from kestrelctl.store.edges import Edge, edges_of
+from kestrelctl.store.port import CoreReads
 from kestrelctl.store.store_record import StoreRecord
 
 V = TypeVar("V")
@@ -96,6 +97,9 @@ class MemoryStore:
 
     def close(self) -> None:
         pass
+
+    async def ask(self, question: Callable[[CoreReads], V]) -> V:
+        return question(self)
 
     def _ended_pairs(self, active: Sequence[JobRecord]) -> dict[int, EndedTasks]:
         named = {job.spec.after_each for job in active} & self._jobs.keys()
