@@ -97,7 +97,11 @@ def test_a_column_comes_back_as_it_was(
     assert [value for (value,) in rows] == column
 
 
-@pytest.mark.parametrize("text", ["", "a", "\0", "\uf8f0", "\uf8f00\0\uf8f01", "a\0\0b\uf8f0"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "a", "\0", "\uf8f0", "\uf8f00\0\uf8f01", "a\0\0b\uf8f0"],
+    ids=["nothing", "a letter", "a NUL", "the escape", "both", "two NULs"],
+)
 def test_every_text_can_be_held(text: str) -> None:
     assert "\0" not in storable(text)
     assert restored(storable(text)) == text

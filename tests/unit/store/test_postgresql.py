@@ -68,6 +68,10 @@ def _done_or(task: asyncio.Task[None], found: Callable[[], Any]) -> Any:
     return task.done() or found()
 
 
+def _are_logged(caplog: pytest.LogCaptureFixture, warnings: int) -> bool:
+    return caplog.text.count("canceling wait for synchronous replication") >= warnings
+
+
 class TestOneManager:
     async def test_one_that_was_taken_over_commits_nothing(
         self, opener: Opener, conninfo: str
@@ -252,7 +256,10 @@ class TestLostConnections:
 
 class TestDurability:
     async def test_a_commit_that_was_not_waited_for_is_waited_for_again(
-        self, in_postgresql: PostgresqlStore, server: PostgresqlServer
+        self,
+        in_postgresql: PostgresqlStore,
+        server: PostgresqlServer,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
         """A replica is missing, and somebody cancels the wait: that ends without an error."""
         server.run(
@@ -264,10 +271,12 @@ class TestDurability:
             while await until(partial(_done_or, committing, waits)) is True:
                 # The server has not read its settings yet.
                 committing = asyncio.create_task(in_postgresql.commit([job(1)]))
-            for _ in range(2):
-                [(backend,)] = await until(waits)
+            for cancelled in (0, 1, 2):
+                await until(partial(_are_logged, caplog, cancelled))
+                found = await until(partial(_done_or, committing, waits))
+                assert found is not True, "nobody has waited for the replica"
+                [(backend,)] = found
                 server.run(f"SELECT pg_cancel_backend({backend})")
-                assert not committing.done()
         finally:
             server.run(
                 "SET synchronous_commit = local",
