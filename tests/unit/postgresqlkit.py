@@ -75,9 +75,18 @@ class PostgresqlServer:
         options = " ".join(f"-c {each}" if each[-1] != "=" else f"-c {each}''" for each in said)
         log = str(self.directory / "log")
         self._run("pg_ctl", "start", "-w", "-D", str(self.data), "-l", log, "-o", options)
+        # It is nobody's child. When this process is killed, its end of the pipe is closed.
+        [postmaster] = (self.data / "postmaster.pid").read_text().split("\n")[:1]
+        self._watchdog = subprocess.Popen(
+            ["sh", "-c", 'read _; kill -QUIT "$1"', "sh", postmaster],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            **self._as_other,
+        )
 
     def stop(self, mode: str = "immediate") -> None:
         self._run("pg_ctl", "stop", "-w", "-D", str(self.data), "-m", mode)
+        self._watchdog.communicate()
 
     def _run(self, program: str, *words: str) -> None:
         subprocess.run(
