@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
@@ -44,6 +44,7 @@ from kestrelctl.errors import StoreFull
 from kestrelctl.store.at_hand import at_hand
 from kestrelctl.store.edges import Edge, edges_of
 from kestrelctl.store.item_window import ItemWindow, whole_window
+from kestrelctl.store.port import CoreReads
 from kestrelctl.store.store_record import StoreRecord
 
 V = TypeVar("V")
@@ -103,6 +104,9 @@ class MemoryStore:
 
     def close(self) -> None:
         pass
+
+    async def ask(self, question: Callable[[CoreReads], V]) -> V:
+        return question(self)
 
     def _ended_pairs(self, active: Sequence[JobRecord]) -> dict[int, EndedTasks]:
         named = {job.spec.after_each for job in active} & self._jobs.keys()

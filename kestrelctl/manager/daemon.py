@@ -42,12 +42,12 @@ from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.retention import retention
 from kestrelctl.manager.sending.queue import SendQueue
 from kestrelctl.manager.service import Service
+from kestrelctl.manager.store_of import store_of
 from kestrelctl.manager.triggers.files import open_triggers, read_all_triggers
 from kestrelctl.metrics.endpoint import listen
 from kestrelctl.metrics.flock_families import FlockNumbers
 from kestrelctl.metrics.readers import Readers
 from kestrelctl.notify import Notifier
-from kestrelctl.store.sqlite import SqliteStore
 from kestrelctl.xmpp import xmpp_session
 from kestrelctl.xmpp.accounts import Accounts
 
@@ -158,7 +158,7 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
     """
     prepared = _prepare(options)
     access = prepared.access
-    store = SqliteStore(options.data_dir)
+    store = store_of(options)
     pool = Pool(store.open(), options.config())
     garbage.settle()
     log.info(

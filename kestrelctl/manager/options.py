@@ -23,6 +23,8 @@ class ManagerOptions:
     """The options of `kestrelctl manager run`.
 
     Attributes:
+        postgresql: how to connect to the database of the store, without a password; empty for
+            SQLite in `data_dir`.
         domain: the pool's domain, at which the server accepts the component.
         secret_file: holds the component's secret; `-` is standard input.
         tls: whether `port` is one for components over TLS.
@@ -68,6 +70,7 @@ class ManagerOptions:
     domain: str
     secret_file: Path
     data_dir: Path
+    postgresql: str = ""
     host: str = "127.0.0.1"
     port: int = 5347
     tls: bool = False

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.plural import plural
 from kestrelctl.manager.options import EVENTS_KEPT_SECONDS, ManagerOptions
 from kestrelctl.manager.service import Service
+from kestrelctl.store.port import Reads
 
 log = logging.getLogger(__name__)
 
@@ -51,9 +51,9 @@ class Retention:
     async def run(self) -> None:
         """Looks from time to time, for ever."""
         while True:
-            await asyncio.sleep(SOON_SECONDS if self.look() else LOOK_SECONDS)
+            await asyncio.sleep(SOON_SECONDS if await self.look() else LOOK_SECONDS)
 
-    def look(self) -> bool:
+    async def look(self) -> bool:
         """Forgets what is due, as much as is done at once.
 
         Returns:
@@ -63,9 +63,9 @@ class Retention:
         if service.store_error:
             return False  # deleting takes room, too
         now = service.now()
-        events = service.member_log.tidy(now, self._events_kept_seconds)
-        ids = self._due(now)
-        sweep = service.store.has_forgotten()
+        events = await service.member_log.tidy(now, self._events_kept_seconds)
+        sweep = await service.store.ask(lambda read: read.has_forgotten())
+        ids = await self._due(now)
         totals = service.pool.totals
         before = totals.jobs_expired
         if ids or sweep:
@@ -75,19 +75,24 @@ class Retention:
             log.info("forgot %s, kept for long enough, of %s", forgot, _named(ids))
         return bool(ids) or sweep or events
 
-    def _due(self, now: float) -> list[int]:
-        before = now - LEAST_SECONDS
-        find: Callable[..., list[int]] = self._service.store.ended_before
+    async def _due(self, now: float) -> list[int]:
+        """The jobs that are due. Which of them run again is looked at after the store was asked."""
         pool = self._service.pool
         most = MOST_AT_ONCE + pool.waited_for  # those are kept, and must not hide others
-        found: list[int] = []
-        if self._keep_seconds is not None:
-            found = find(now - max(self._keep_seconds, LEAST_SECONDS), limit=most)
-        if self._keep_jobs is not None and len(found) < most:
-            too_many = find(before, keep=self._keep_jobs, limit=most)
-            found = max(found, too_many, key=len)  # both begin with the job that ended first
+        found = await self._service.store.ask(lambda read: self._kept_enough(read, now, most))
         due = (job_id for job_id in found if pool.job(job_id) is None)
         return [job_id for job_id in due if not pool.is_waited_for(job_id)][:MOST_AT_ONCE]
+
+    def _kept_enough(self, read: Reads, now: float, most: int) -> list[int]:
+        """The jobs that ended long enough ago, or are too many, the first to end first."""
+        found: list[int] = []
+        if self._keep_seconds is not None:
+            before = now - max(self._keep_seconds, LEAST_SECONDS)
+            found = read.ended_before(before, limit=most)
+        if self._keep_jobs is not None and len(found) < most:
+            too_many = read.ended_before(now - LEAST_SECONDS, keep=self._keep_jobs, limit=most)
+            found = max(found, too_many, key=len)  # both begin with the job that ended first
+        return found
 
 
 def retention(service: Service, options: ManagerOptions) -> Retention:

@@ -21,7 +21,7 @@ class Rights:
     def __init__(self, selection: Selection) -> None:
         self._selection = selection
 
-    def check(self, caller: Caller, request: Request) -> Granted:
+    async def check(self, caller: Caller, request: Request) -> Granted:
         """Returns what the request's handler is given beside it.
 
         Raises:
@@ -35,27 +35,27 @@ class Rights:
                 raise NotAllowed(objection)
             return ()
         if isinstance(request, JobRequest):
-            return (self.job(caller, request),)
+            return (await self.job(caller, request),)
         assert isinstance(request, JobsRequest), "a request says whose it is"
-        return (self.jobs(caller, request),)
+        return (await self.jobs(caller, request),)
 
-    def job(self, caller: Caller, request: JobRequest) -> JobRecord:
+    async def job(self, caller: Caller, request: JobRequest) -> JobRecord:
         """The job that a request is about (see `check`)."""
-        selected = self._selection.jobs(caller, request.job)
-        record = self._selection.one(selected, request.job)
+        selected = await self._selection.jobs(caller, request.job)
+        record = await self._selection.one(selected, request.job)
         may = caller.sees if request.shared else caller.owns
         if not may(record.owner):
             raise NotAllowed(f"job {record.job_id} belongs to {record.owner}")
         return record
 
-    def jobs(self, caller: Caller, request: JobsRequest) -> Selected:
+    async def jobs(self, caller: Caller, request: JobsRequest) -> Selected:
         """The jobs that a request may be served for (see `check`); others that it selects are
         named in it.
         """
         may = caller.sees if request.shared else caller.owns
-        selected = self._selection.jobs(
+        selected = await self._selection.jobs(
             caller, request.jobs, request.among, only_own=not may(THE_POOL)
         )
         if not (request.in_part and selected.ids):
-            self._selection.refuse_others(selected, 0)
+            await self._selection.refuse_others(selected, 0)
         return selected

@@ -63,7 +63,7 @@ class Selection:
         self._pool = pool
         self._store = store
 
-    def jobs(
+    async def jobs(
         self,
         caller: Caller,
         selector: str,
@@ -72,9 +72,11 @@ class Selection:
         only_own: bool = False,
     ) -> Selected:
         """The jobs that a selector names (see `select_jobs`)."""
-        return select_jobs(selector, caller.user, self._pool, self._store, among, only_own=only_own)
+        return await select_jobs(
+            selector, caller.user, self._pool, self._store, among, only_own=only_own
+        )
 
-    def refuse_others(self, selected: Selected, done: int) -> None:
+    async def refuse_others(self, selected: Selected, done: int) -> None:
         """Raises NotAllowed if a selection of a user's own jobs names jobs of others.
 
         Args:
@@ -83,7 +85,8 @@ class Selection:
         others = selected.others
         if not others:
             return
-        some = self._store.jobs(ids=others[:_MOST_OWNERS], limit=_MOST_OWNERS)
+        named = others[:_MOST_OWNERS]
+        some = await self._store.ask(lambda read: read.jobs(ids=named, limit=_MOST_OWNERS))
         owners = {record.owner for record in some}
         one = len(owners) == 1 and len(others) <= _MOST_OWNERS
         whose = owners.pop() if one else "other users"
@@ -94,8 +97,17 @@ class Selection:
         cause = f"it was done for {plural(done, 'other job')}" if done else None
         raise NotAllowed(f"{which} to {whose}", cause=cause)
 
-    def records(self, selected: Selected, selector: str) -> list[JobRecord]:
+    async def records(self, selected: Selected, selector: str) -> list[JobRecord]:
         """The records of the jobs that a selector has selected, each with the head of its spec.
+
+        Raises:
+            UsageError: they are too many for one answer.
+        """
+        ids = self.for_one_answer(selected, selector)
+        return await self._store.ask(lambda read: read.jobs(ids=ids, limit=len(ids)))
+
+    def for_one_answer(self, selected: Selected, selector: str) -> list[int]:
+        """The jobs that a selector has selected.
 
         Raises:
             UsageError: they are too many for one answer.
@@ -106,9 +118,9 @@ class Selection:
                 f"{_shown(selector)} selects {len(ids):,} jobs; {MAX_RECORDS} is the most at once",
                 hint="select a range, such as 1-500",
             )
-        return self._store.jobs(ids=ids, limit=len(ids)) if ids else []
+        return ids
 
-    def one(self, selected: Selected, selector: str) -> JobRecord:
+    async def one(self, selected: Selected, selector: str) -> JobRecord:
         """The record of the one job that a selector has selected.
 
         Raises:
@@ -117,20 +129,32 @@ class Selection:
         ids = [*selected.ids, *selected.others]
         if len(ids) != 1:
             raise UsageError(f"{_shown(selector)} selects {len(ids)} jobs; this needs exactly one")
-        return self.record(ids[0])
+        return await self.record(ids[0])
 
-    def record(self, job_id: int) -> JobRecord:
+    async def record(self, job_id: int) -> JobRecord:
         """A job's record, with the head of its spec.
 
         Raises:
             NotFound: there is no such job.
         """
-        for record in self._store.jobs(ids=[job_id], limit=1):
+        for record in await self._store.ask(lambda read: read.jobs(ids=[job_id], limit=1)):
             return record
         raise _no_job(job_id, self._pool)
 
-    def whole(self, job_id: int) -> JobRecord:
+    async def whole(self, job_id: int) -> JobRecord:
         """A job's record with its whole spec, which may be megabytes: for one job at a time.
+
+        Raises:
+            NotFound: there is no such job.
+            KestrelError: it cannot be read.
+        """
+        record = await self._store.ask(lambda read: read.job(job_id))
+        if record is None:
+            raise _no_job(job_id, self._pool)
+        return record
+
+    def whole_at_once(self, job_id: int) -> JobRecord:
+        """Reads as `whole` does, for a decision that must not wait: the event loop waits instead.
 
         Raises:
             NotFound: there is no such job.
@@ -201,7 +225,7 @@ def must_be_readable(job_ids: Iterable[int], store: CoreStore) -> None:
             )
 
 
-def select_jobs(
+async def select_jobs(
     selector: str,
     owner: str,
     pool: Pool,
@@ -227,14 +251,16 @@ def select_jobs(
     if text.startswith(BY_NAME):
         name = text.removeprefix(BY_NAME)
         check_glob(name)
-        ids = store.job_ids(owner=owner, name=name)
+        ids = await store.ask(lambda read: read.job_ids(owner=owner, name=name))
         if not ids:
             raise NotFound(f"you have no job with the name {_shown(name)}")
         return _of(among, ids, pool)
     words = [word.strip() for word in text.split(",")]
     numbers = [word for word in words if word not in (LAST, ALL)]
     named, ranged = parse_ids(",".join(numbers)) if numbers else Ids(frozenset(), frozenset())
-    known = {record.job_id for record in store.jobs(ids=sorted(named), limit=len(named))}
+    one_by_one = sorted(named)
+    records = await store.ask(lambda read: read.jobs(ids=one_by_one, limit=len(one_by_one)))
+    known = {record.job_id for record in records}
     missing = sorted(named - known - {job.id for job in pool.jobs})
     must_be_readable(missing, store)
     if len(missing) > 1:
@@ -245,8 +271,10 @@ def select_jobs(
     if missing:
         raise _no_job(missing[0], pool)
     if LAST in words:
-        named |= {_last(owner, pool, store)}
-    meant = set(store.job_ids(ids=sorted(ranged))) if ranged else set()
+        named |= {await _last(owner, pool, store)}
+    meant: set[int] = set()
+    if ranged:
+        meant.update(await store.ask(lambda read: read.job_ids(ids=sorted(ranged))))
     if not (named or meant or ALL in words):
         raise NotFound(
             f"there is no job in {_shown(text)}", hint="`kestrelctl job list` shows all jobs"
@@ -255,9 +283,9 @@ def select_jobs(
     meant.difference_update(store.damaged)
     others: frozenset[int] = frozenset()
     if only_own:
-        others = named.union(meant) - _own(named.union(meant), owner, pool, store)
+        others = named.union(meant) - await _own(named.union(meant), owner, pool, store)
     if ALL in words:
-        meant.update(_all(owner, pool, store, among))
+        meant.update(await _all(owner, pool, store, among))
     several = sorted(meant - named - others)
     no_limit = ALL in words and among is Among.ANY
     found = Selected(several) if no_limit else _of(among, several, pool)
@@ -268,29 +296,31 @@ def select_jobs(
     )
 
 
-def _own(ids: Set[int], owner: str, pool: Pool, store: CoreStore) -> set[int]:
+async def _own(ids: Set[int], owner: str, pool: Pool, store: CoreStore) -> set[int]:
     """Finds a user's own among some jobs."""
     active = {job_id for job_id in ids if (job := pool.job(job_id)) and job.owner == owner}
-    return active.union(store.job_ids(ids=sorted(ids), owner=owner))
+    stored = await store.ask(lambda read: read.job_ids(ids=sorted(ids), owner=owner))
+    return active.union(stored)
 
 
-def _last(owner: str, pool: Pool, store: CoreStore) -> int:
+async def _last(owner: str, pool: Pool, store: CoreStore) -> int:
     """The latest job of a user.
 
     Raises:
         NotFound: there is none.
     """
     own = [job.id for job in pool.jobs if job.owner == owner]
-    own.extend(record.job_id for record in store.jobs(owner=owner, limit=1))
+    latest = await store.ask(lambda read: read.jobs(owner=owner, limit=1))
+    own.extend(record.job_id for record in latest)
     if not own:
         raise NotFound("you have submitted no job yet")
     return max(own)
 
 
-def _all(owner: str, pool: Pool, store: CoreStore, among: Among) -> list[int]:
+async def _all(owner: str, pool: Pool, store: CoreStore, among: Among) -> list[int]:
     """The jobs that `all` means to a user: his ended ones if asked for, else his active ones."""
     if among is Among.ENDED:
-        return store.job_ids(owner=owner)
+        return await store.ask(lambda read: read.job_ids(owner=owner))
     return [job.id for job in pool.jobs if job.owner == owner]
 
 

@@ -1,14 +1,17 @@
-"""The jobs that jobs wait for, in the SQLite store."""
+"""The jobs that jobs wait for, in a store."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kestrelctl.core.model.job.after import EACH, After
 from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.store.connection import TableConnection
+
+#: More than there can be: for no limit.
+MOST_EDGES = 1 << 62
 
 
 class Edge(NamedTuple):
@@ -32,7 +35,7 @@ def edges_of(child: int, spec: JobSpec) -> list[Edge]:
     return sorted(found)
 
 
-def put_edges(connection: sqlite3.Connection, child: int, spec: JobSpec) -> None:
+def put_edges(connection: TableConnection, child: int, spec: JobSpec) -> None:
     """Writes what a new job waits for."""
     connection.executemany(
         "INSERT INTO edges (child, first, last, ending) VALUES (?, ?, ?, ?)", edges_of(child, spec)
@@ -40,7 +43,7 @@ def put_edges(connection: sqlite3.Connection, child: int, spec: JobSpec) -> None
 
 
 def edges(
-    connection: sqlite3.Connection, ids: Sequence[int] | None, above: int, limit: int | None
+    connection: TableConnection, ids: Sequence[int] | None, above: int, limit: int | None
 ) -> list[Edge]:
     """Implements `Store.edges`."""
     condition = "child > ?"
@@ -51,13 +54,13 @@ def edges(
     rows = connection.execute(
         f"SELECT child, first, last, ending FROM edges WHERE {condition} ORDER BY child, first"
         " LIMIT ?",
-        (*values, -1 if limit is None else limit),
+        (*values, MOST_EDGES if limit is None else limit),
     )
     return [Edge(child, first, last, str(ending)) for child, first, last, ending in rows]
 
 
 def ended_parents(
-    connection: sqlite3.Connection, waits: Iterable[tuple[After, ...]]
+    connection: TableConnection, waits: Iterable[tuple[After, ...]]
 ) -> dict[int, str]:
     """The final states of the jobs that these name, as far as they have one."""
     found: dict[int, str] = {}

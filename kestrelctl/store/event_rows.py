@@ -1,15 +1,15 @@
-"""Events of members, and present members, as rows of the SQLite store."""
+"""Events of members, and present members, as rows of a store."""
 
 from __future__ import annotations
 
 import logging
-import sqlite3
 
 import msgspec
 
 from kestrelctl.core.membership.event import MembershipEvent
 from kestrelctl.core.membership.event_records import MOST_DROPPED
 from kestrelctl.core.membership.roll import GONE_KINDS
+from kestrelctl.store.connection import TableConnection
 from kestrelctl.store.store_record import MemberRecord
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ _DROP = """
     DELETE FROM member_events WHERE number IN (
         SELECT number FROM (
             SELECT number, at FROM member_events
-            WHERE number < (SELECT max(number) FROM member_events) ORDER BY number LIMIT ?)
+            WHERE number < (SELECT max(number) FROM member_events) ORDER BY number LIMIT ?) AS old
         WHERE at < ? OR number <= ?)
 """
 
@@ -29,7 +29,7 @@ _groups = msgspec.json.Decoder(tuple[str, ...])
 
 
 def write_members(
-    connection: sqlite3.Connection,
+    connection: TableConnection,
     record: MemberRecord,
 ) -> None:
     """Writes a record."""
@@ -47,7 +47,7 @@ def write_members(
 
 
 def stored_events(
-    connection: sqlite3.Connection, after: int, since: float, limit: int
+    connection: TableConnection, after: int, since: float, limit: int
 ) -> list[MembershipEvent]:
     """Implements `Store.member_events`."""
     first = after
@@ -82,13 +82,13 @@ def _event(row: tuple[int, float, str, str, bytes | None, str]) -> MembershipEve
     )
 
 
-def last_event_number(connection: sqlite3.Connection) -> int:
+def last_event_number(connection: TableConnection) -> int:
     """Implements `Store.last_member_event`."""
     [found] = connection.execute("SELECT max(number) FROM member_events").fetchone()
     return int(found or 0)
 
 
-def present_members(connection: sqlite3.Connection) -> list[str]:
+def present_members(connection: TableConnection) -> list[str]:
     """Implements `Store.members`."""
     rows = connection.execute("SELECT worker FROM members ORDER BY since")
     return [str(worker) for (worker,) in rows]

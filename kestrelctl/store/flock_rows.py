@@ -1,15 +1,14 @@
-"""The pools to find the flock by, as rows of the SQLite store, and back."""
+"""The pools to find the flock by, as rows of a store, and back."""
 
 from __future__ import annotations
 
-import sqlite3
-
 from kestrelctl.core.model.records import FlockPeer, FlockRecord
+from kestrelctl.store.connection import TableConnection
 
 _PUT_PEER = "INSERT OR REPLACE INTO flock_peers (pool, through, heard_at) VALUES (?, ?, ?)"
 
 
-def write_flock(connection: sqlite3.Connection, record: FlockRecord) -> None:
+def write_flock(connection: TableConnection, record: FlockRecord) -> None:
     """Writes a record."""
     if isinstance(record, FlockPeer):
         connection.execute(_PUT_PEER, (record.pool, record.through, record.heard_at))
@@ -17,7 +16,7 @@ def write_flock(connection: sqlite3.Connection, record: FlockRecord) -> None:
         connection.execute("DELETE FROM flock_peers WHERE pool = ?", (record.pool,))
 
 
-def stored_peers(connection: sqlite3.Connection) -> list[FlockPeer]:
+def stored_peers(connection: TableConnection) -> list[FlockPeer]:
     """Every pool by which the flock is found, by domain, without rows that no manager writes."""
     rows = connection.execute("SELECT pool, through, heard_at FROM flock_peers ORDER BY pool")
     return [

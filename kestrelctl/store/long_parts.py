@@ -1,4 +1,4 @@
-"""Items and long programs of jobs in the SQLite store: apart from specs, and equal ones once.
+"""Items and long programs of jobs in a store: apart from specs, and equal ones once.
 
 `apart` says for each job that has some what its row in `specs` lacks, and `texts` has that, by the
 SHA-256 of its JSON: items in pieces that can be read one by one, a program as one piece. What no
@@ -7,7 +7,6 @@ job names any more is deleted with the last one.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from typing import Any
@@ -19,6 +18,7 @@ from kestrelctl.core.model.job.light_spec import Apart, is_long, lightened
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import JobRecord
+from kestrelctl.store.connection import TableConnection
 from kestrelctl.store.item_window import ItemWindow
 
 #: A piece has no more items than this, and ends with the one by which it reaches so many
@@ -43,7 +43,7 @@ _DROP = """
 """
 
 
-def put_apart(connection: sqlite3.Connection, job_id: int, spec: JobSpec) -> JobSpec:
+def put_apart(connection: TableConnection, job_id: int, spec: JobSpec) -> JobSpec:
     """Writes what is long in the whole spec of a new job; returns the rest of it, for `specs`."""
     light = lightened(spec)
     if light is spec:
@@ -57,7 +57,7 @@ def put_apart(connection: sqlite3.Connection, job_id: int, spec: JobSpec) -> Job
     return light
 
 
-def forget_apart(connection: sqlite3.Connection, job_id: int) -> None:
+def forget_apart(connection: TableConnection, job_id: int) -> None:
     """Deletes what only this job had."""
     rows = connection.execute(
         "DELETE FROM apart WHERE job_id = ? RETURNING items, program", (job_id,)
@@ -66,7 +66,7 @@ def forget_apart(connection: sqlite3.Connection, job_id: int) -> None:
         connection.execute(_DROP, {"digest": digest})
 
 
-def stored_apart(connection: sqlite3.Connection, record: JobRecord) -> Apart | None:
+def stored_apart(connection: TableConnection, record: JobRecord) -> Apart | None:
     """Returns what the row of a job in `specs` lacks; None if it has all.
 
     Raises:
@@ -87,7 +87,7 @@ def stored_apart(connection: sqlite3.Connection, record: JobRecord) -> Apart | N
     return Apart(spec_bytes=spec_bytes, items=bool(items), program=bool(program))
 
 
-def with_all_parts(connection: sqlite3.Connection, record: JobRecord) -> JobRecord:
+def with_all_parts(connection: TableConnection, record: JobRecord) -> JobRecord:
     """A job with its whole spec, from one with what `specs` has.
 
     Raises:
@@ -114,7 +114,7 @@ def with_all_parts(connection: sqlite3.Connection, record: JobRecord) -> JobReco
     return msgspec.structs.replace(record, spec=spec)
 
 
-def item_window(connection: sqlite3.Connection, job_id: int, index: int) -> ItemWindow | None:
+def item_window(connection: TableConnection, job_id: int, index: int) -> ItemWindow | None:
     """Implements `CoreStore.items`; see `with_all_parts` for what it raises."""
     row = connection.execute(_WINDOW, (job_id, index)).fetchone()
     if row is None:
@@ -124,7 +124,7 @@ def item_window(connection: sqlite3.Connection, job_id: int, index: int) -> Item
     return found if found.covers(index) else None
 
 
-def long_program(connection: sqlite3.Connection, job_id: int) -> Program | None:
+def long_program(connection: TableConnection, job_id: int) -> Program | None:
     """The program of a job if it lies apart; see `with_all_parts` for what it raises."""
     [named] = connection.execute(
         "SELECT count(program) FROM apart WHERE job_id = ?", (job_id,)
@@ -132,7 +132,7 @@ def long_program(connection: sqlite3.Connection, job_id: int) -> Program | None:
     return _program(connection, job_id) if named else None
 
 
-def _program(connection: sqlite3.Connection, job_id: int) -> Program:
+def _program(connection: TableConnection, job_id: int) -> Program:
     row = connection.execute(_PROGRAM, (job_id,)).fetchone()
     if row is None:
         raise ValueError("its program is missing")
@@ -155,7 +155,7 @@ def _pieces(items: tuple[str, ...]) -> Iterator[tuple[int, bytes]]:
                 begin, characters = place, 0
 
 
-def _put(connection: sqlite3.Connection, pieces: Iterable[tuple[int, bytes]]) -> bytes:
+def _put(connection: TableConnection, pieces: Iterable[tuple[int, bytes]]) -> bytes:
     """Writes a text in pieces, unless it is there; returns its digest."""
     whole = list(pieces)
     hashed = sha256()

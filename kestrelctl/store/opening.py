@@ -10,6 +10,7 @@ import msgspec
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.seal import SECRET_BYTES
 from kestrelctl.errors import StoreUnusable
+from kestrelctl.store.connection import TableConnection
 from kestrelctl.store.mark import UNKNOWN_JOBS, UNKNOWN_STARTS, Reached
 
 #: Says that a database is a manager's: `Kest`. https://www.sqlite.org/pragma.html
@@ -104,7 +105,26 @@ def begin_epoch(
         How far the store is now, and what is missing in it.
     """
     row = connection.execute("SELECT commits, epoch, last_job_id FROM pool").fetchone()
-    here = Reached(*row)
+    reached, gap = counted_up(Reached(*row), mark, now)
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(
+            "UPDATE pool SET commits = ?, epoch = ?, last_job_id = ?, secret = ifnull(secret, ?)",
+            (reached.commits, reached.epoch, reached.last_job_id, fresh_secret),
+        )
+        if gap is not None:
+            put_gap(connection, gap)
+    return reached, gap
+
+
+def counted_up(here: Reached, mark: Reached | None, now: float) -> tuple[Reached, Gap | None]:
+    """The numbers from which a manager goes on that opens a store, and what is missing in it.
+
+    Args:
+        here: how far the store says that it came.
+        mark: how far it is known to have come; None if nobody knows.
+        now: seconds since the epoch.
+    """
     gap: Gap | None = None
     commits, epoch, last_job_id = here.commits, here.epoch, here.last_job_id
     if (mark is None and here.commits) or (mark is not None and mark.commits > here.commits):
@@ -118,23 +138,18 @@ def begin_epoch(
             last_kept_job=here.last_job_id,
             next_job=last_job_id + 1,
         )
-    reached = Reached(commits + 1, epoch + 1, last_job_id)
-    with connection:
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute(
-            "UPDATE pool SET commits = ?, epoch = ?, last_job_id = ?, secret = ifnull(secret, ?)",
-            (reached.commits, reached.epoch, reached.last_job_id, fresh_secret),
-        )
-        if gap is not None:
-            connection.execute(
-                "INSERT INTO gaps (noticed_at, commits, last_kept_job, next_job)"
-                " VALUES (?, ?, ?, ?)",
-                (gap.noticed_at, gap.commits, gap.last_kept_job, gap.next_job),
-            )
-    return reached, gap
+    return Reached(commits + 1, epoch + 1, last_job_id), gap
 
 
-def gaps(connection: sqlite3.Connection, now: float) -> list[Gap]:
+def put_gap(connection: TableConnection, gap: Gap) -> None:
+    """Keeps a gap, so that whoever runs the manager is told of it for a while."""
+    connection.execute(
+        "INSERT INTO gaps (noticed_at, commits, last_kept_job, next_job) VALUES (?, ?, ?, ?)",
+        (gap.noticed_at, gap.commits, gap.last_kept_job, gap.next_job),
+    )
+
+
+def gaps(connection: TableConnection, now: float) -> list[Gap]:
     """The gaps that were noticed lately, the oldest first."""
     rows = connection.execute(
         "SELECT noticed_at, commits, last_kept_job, next_job FROM gaps"

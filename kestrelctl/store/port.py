@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -20,6 +20,8 @@ from kestrelctl.store.item_window import ItemWindow
 from kestrelctl.store.store_record import StoreRecord
 from kestrelctl.store.sums import Spread, Used
 
+T = TypeVar("T")
+
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     """The work of a store since it was opened, and its size."""
@@ -31,54 +33,15 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     free_bytes: int = 0  #: of these, what is free for new rows
 
 
-class CoreStore(Protocol):
-    """All that the core of one pool writes and goes on from, and by which its manager decides.
+class CoreReads(Protocol):
+    """All that the core goes on from, and by which its manager decides, as far as it is durable.
 
-    Only the manager that opened it changes it. A record replaces what an earlier one said of the
-    same job, task or worker; the order within a batch counts. A `Happening` or a `MembershipEvent`
-    replaces nothing: each is kept. The caller promises that the first record of a job has its whole
-    spec (later ones may have a light one, `core.model.job.light_spec`), that a job's owner, spec,
-    key and moment of submission never change, but for how many tasks a service has, that no record
-    of a job follows its `JobForgotten`, that job ids are not used twice, and that no two jobs of an
-    owner that are not forgotten have the same key.
+    A method may wait for a disk or a network. On an event loop, ask by `CoreStore.ask`.
     """
 
     @property
     def damaged(self) -> Mapping[int, str]:
         """Jobs that were found unreadable since `open`, by id, and why."""
-        ...
-
-    def open(self) -> Snapshot:
-        """Takes the store for this manager, durably counts the epoch up, returns what it finds.
-
-        Snapshot cursors lie beyond every stored task, so a job has left below its cursor exactly
-        what its `unfinished` says, even if the cursor itself had not become durable in time.
-        The specs of jobs may be light, and should be: all of them are in memory at once.
-        A job that cannot be read is set aside: it is not in the snapshot, but in `damaged`. If
-        commits are missing, epoch and job ids go on above all that may have been used.
-
-        Raises:
-            KestrelError: another manager has it, or its directory cannot be used.
-            StoreUnusable: it is damaged, or another or a newer program made it.
-            StoreFull: it cannot be written.
-        """
-        ...
-
-    async def commit(self, records: Sequence[StoreRecord]) -> None:
-        """Makes a batch durable, all of it or nothing; when it returns, it is.
-
-        One at a time: the caller collects what comes up meanwhile for the next call. A cancelled
-        commit has ended either way; which way is not said.
-
-        Raises:
-            StoreFull: nothing of the batch counts, and the same batch may be tried again.
-            StoreUnusable: the store is damaged, or another manager has it now; nothing of the
-                batch counts.
-        """
-        ...
-
-    def close(self) -> None:
-        """Lets go of the store. A commit under way is finished first."""
         ...
 
     def jobs(
@@ -151,22 +114,6 @@ class CoreStore(Protocol):
         """
         ...
 
-    def items(self, job_id: int, index: int) -> asyncio.Future[ItemWindow | None]:
-        """Some items of a job, the one of this index among them; None if it has no such item.
-
-        The future of a store on this machine is done when it is returned. One behind a network
-        answers later.
-
-        Raises:
-            StoreFull: the future does, if they cannot be read now; it may work later.
-            KestrelError: the future does, if they cannot be read at all.
-        """
-        ...
-
-    def program(self, job_id: int) -> asyncio.Future[Program | None]:
-        """The whole program of a job, likewise; None if there is no such job."""
-        ...
-
     def tasks(
         self,
         job_id: int,
@@ -217,9 +164,9 @@ class CoreStore(Protocol):
         ...
 
 
-class Store(CoreStore, Protocol):
-    """All that is durable of one pool: also what people are shown and mailed, what is deleted with
-    time, and what handlers and triggers go on from.
+class Reads(CoreReads, Protocol):
+    """Also what people are shown and mailed, what is deleted with time, and what handlers and
+    triggers go on from.
     """
 
     def notes(self) -> list[str]:
@@ -341,3 +288,85 @@ class Store(CoreStore, Protocol):
         ...
 
     def statistics(self) -> Statistics: ...
+
+
+class CoreStore(CoreReads, Protocol):
+    """All that the core of one pool writes and goes on from, and by which its manager decides.
+
+    Only the manager that opened it changes it. A record replaces what an earlier one said of the
+    same job, task or worker; the order within a batch counts. A `Happening` or a `MembershipEvent`
+    replaces nothing: each is kept. The caller promises that the first record of a job has its whole
+    spec (later ones may have a light one, `core.model.job.light_spec`), that a job's owner, spec,
+    key and moment of submission never change, but for how many tasks a service has, that no record
+    of a job follows its `JobForgotten`, that job ids are not used twice, and that no two jobs of an
+    owner that are not forgotten have the same key.
+    """
+
+    def open(self) -> Snapshot:
+        """Takes the store for this manager, durably counts the epoch up, returns what it finds.
+
+        Snapshot cursors lie beyond every stored task, so a job has left below its cursor exactly
+        what its `unfinished` says, even if the cursor itself had not become durable in time.
+        The specs of jobs may be light, and should be: all of them are in memory at once.
+        A job that cannot be read is set aside: it is not in the snapshot, but in `damaged`. If
+        commits are missing, epoch and job ids go on above all that may have been used.
+
+        Raises:
+            KestrelError: another manager has it, or its directory cannot be used.
+            StoreUnusable: it is damaged, or another or a newer program made it.
+            StoreFull: it cannot be written.
+        """
+        ...
+
+    async def commit(self, records: Sequence[StoreRecord]) -> None:
+        """Makes a batch durable, all of it or nothing; when it returns, it is.
+
+        One at a time: the caller collects what comes up meanwhile for the next call. A cancelled
+        commit has ended either way; which way is not said.
+
+        Raises:
+            StoreFull: nothing of the batch counts, and the same batch may be tried again.
+            StoreUnusable: the store is damaged, or another manager has it now; nothing of the
+                batch counts.
+        """
+        ...
+
+    def close(self) -> None:
+        """Lets go of the store. A commit under way is finished first."""
+        ...
+
+    async def ask(self, question: Callable[[CoreReads], T]) -> T:
+        """Returns the answer to a question, for which the event loop does not wait.
+
+        Args:
+            question: called with what is durable, perhaps in another thread: it must not touch what
+                the event loop changes.
+
+        Raises:
+            KestrelError: what is asked for cannot be read.
+        """
+        ...
+
+    def items(self, job_id: int, index: int) -> asyncio.Future[ItemWindow | None]:
+        """Some items of a job, the one of this index among them; None if it has no such item.
+
+        The future of a store on this machine is done when it is returned. One behind a network
+        answers later.
+
+        Raises:
+            StoreFull: the future does, if they cannot be read now; it may work later.
+            KestrelError: the future does, if they cannot be read at all.
+        """
+        ...
+
+    def program(self, job_id: int) -> asyncio.Future[Program | None]:
+        """The whole program of a job, likewise; None if there is no such job."""
+        ...
+
+
+class Store(Reads, CoreStore, Protocol):
+    """All that is durable of one pool."""
+
+    async def ask(self, question: Callable[[Reads], T]) -> T:
+        """Returns the answer to a question about all that is durable, as `CoreStore.ask` does."""
+        ...

@@ -1,11 +1,10 @@
-"""Reads the tables of the SQLite store into records."""
+"""Reads the tables of a store into records."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import islice
@@ -26,6 +25,7 @@ from kestrelctl.core.model.records import (
     ended_tasks,
 )
 from kestrelctl.errors import KestrelError
+from kestrelctl.store.connection import Rows, TableConnection
 from kestrelctl.store.edges import ended_parents
 from kestrelctl.store.flock_rows import stored_peers
 from kestrelctl.store.item_window import ItemWindow
@@ -66,16 +66,21 @@ _THOSE_NOT_DONE = "tasks INDEXED BY tasks_not_done"
 _HAPPENED = "job_id = ? AND EXISTS (SELECT 1 FROM jobs WHERE job_id = ?)"
 
 #: The name in a head, which may be damaged. SQLite's globs are those of the shell, but for `[^`.
-_NAME_FITS = (
+NAME_FITS = (
     "coalesce(CASE WHEN json_valid(CAST(head AS TEXT))"
     " THEN json_extract(CAST(head AS TEXT), '$.name') END, '') GLOB ?"
 )
+
+#: The rows of tasks that are read at once when a job is walked through.
+WALK_ROWS = 20_000
+#: Below every index, also those that no manager writes.
+_BEFORE_ALL = -(1 << 63)
 
 #: Called with the id of a job that cannot be read, and why.
 SetAside = Callable[[int, str], None]
 
 
-def snapshot(connection: sqlite3.Connection, set_aside: SetAside) -> Snapshot:
+def snapshot(connection: TableConnection, set_aside: SetAside) -> Snapshot:
     """Reads all that a manager needs to go on. Walks once over the tasks of each active job."""
     pool = connection.execute("SELECT epoch, term, last_job_id, secret FROM pool")
     epoch, term, last_job_id, secret = pool.fetchone()
@@ -101,7 +106,7 @@ def snapshot(connection: sqlite3.Connection, set_aside: SetAside) -> Snapshot:
 
 
 def _ended_pairs(
-    connection: sqlite3.Connection, ids: set[int], set_aside: SetAside
+    connection: TableConnection, ids: set[int], set_aside: SetAside
 ) -> dict[int, EndedTasks]:
     """The jobs among these that have ended, with their tasks that are not done."""
     which = Which(sorted(ids - {0}), ("done", "failed", "cancelled"), None, "")
@@ -112,7 +117,7 @@ def _ended_pairs(
 
 
 def _unfinished_jobs(
-    connection: sqlite3.Connection, ids: Iterable[tuple[int]], set_aside: SetAside
+    connection: TableConnection, ids: Iterable[tuple[int]], set_aside: SetAside
 ) -> Iterator[UnfinishedJob]:
     """Yields these jobs but those that cannot be read. One row at a time: it may be megabytes."""
     for (job_id,) in ids:
@@ -127,14 +132,13 @@ def _unfinished_jobs(
             set_aside(job_id, str(error))
 
 
-def _unfinished(connection: sqlite3.Connection, record: JobRecord) -> UnfinishedJob:
+def _unfinished(connection: TableConnection, record: JobRecord) -> UnfinishedJob:
     """Counts a job's tasks and collects the gaps between them, keeping nothing else in memory."""
     counts = dict.fromkeys(range(len(STATES)), 0)
     unfinished: list[int] = []
     bad: list[int] = []
     beyond = 0
-    walk = "SELECT idx, state FROM tasks WHERE job_id = ? ORDER BY idx"
-    for index, state in connection.execute(walk, (record.job_id,)):
+    for index, state in _walk(connection, record.job_id):
         counts[state] += 1
         if index != beyond:
             if not beyond < index < record.spec.count:
@@ -185,6 +189,17 @@ def _unfinished(connection: sqlite3.Connection, record: JobRecord) -> Unfinished
     )
 
 
+def _walk(connection: TableConnection, job_id: int) -> Iterator[tuple[int, int]]:
+    """Index and state of each stored task of a job, in order. Never all of them are in memory."""
+    page = "SELECT idx, state FROM tasks WHERE job_id = ? AND idx > ? ORDER BY idx LIMIT ?"
+    after = _BEFORE_ALL
+    while found := connection.execute(page, (job_id, after, WALK_ROWS)).fetchall():
+        yield from found
+        if len(found) < WALK_ROWS:
+            return
+        after = found[-1][0]
+
+
 class Which(NamedTuple):
     """The jobs that are meant, as for `Store.jobs`."""
 
@@ -210,7 +225,7 @@ class Which(NamedTuple):
             conditions.append("owner = ?")
             values.append(self.owner)
         if self.name:
-            conditions.append(_NAME_FITS)
+            conditions.append(NAME_FITS)
             values.append(re.sub(r"\[!", "[^", self.name))
         if self.before is not None:
             conditions.append("job_id < ?")
@@ -224,7 +239,7 @@ class Which(NamedTuple):
         return " AND ".join(conditions), values
 
 
-def job_ids(connection: sqlite3.Connection, which: Which) -> list[int]:
+def job_ids(connection: TableConnection, which: Which) -> list[int]:
     """Implements `Store.job_ids`."""
     condition, values = which.condition()
     heads = " LEFT JOIN heads USING (job_id)" if which.name else ""
@@ -233,7 +248,7 @@ def job_ids(connection: sqlite3.Connection, which: Which) -> list[int]:
 
 
 def jobs(
-    connection: sqlite3.Connection, which: Which, limit: int, set_aside: SetAside
+    connection: TableConnection, which: Which, limit: int, set_aside: SetAside
 ) -> list[JobRecord]:
     """Implements `Store.jobs`."""
     condition, values = which.condition()
@@ -243,27 +258,27 @@ def jobs(
     return list(_readable_jobs(reversed(rows), set_aside))
 
 
-def untold(connection: sqlite3.Connection, limit: int, set_aside: SetAside) -> list[JobRecord]:
+def untold(connection: TableConnection, limit: int, set_aside: SetAside) -> list[JobRecord]:
     """Implements `Store.untold`."""
     rows = connection.execute(f"{_HEADS} WHERE untold ORDER BY job_id")
     return _first_readable(rows, limit, set_aside)
 
 
 def unmailed(
-    connection: sqlite3.Connection, owner: str, limit: int, set_aside: SetAside
+    connection: TableConnection, owner: str, limit: int, set_aside: SetAside
 ) -> list[JobRecord]:
     """Implements `Store.unmailed`."""
     select = f"{_HEADS} WHERE unmailed AND owner = ? ORDER BY job_id"
     return _first_readable(connection.execute(select, (owner,)), limit, set_aside)
 
 
-def unmailed_owners(connection: sqlite3.Connection) -> list[str]:
+def unmailed_owners(connection: TableConnection) -> list[str]:
     """Implements `Store.unmailed_owners`. It reads an index alone."""
     rows = connection.execute("SELECT DISTINCT owner FROM jobs WHERE unmailed ORDER BY owner")
     return [str(owner) for (owner,) in rows]
 
 
-def _first_readable(cursor: sqlite3.Cursor, limit: int, set_aside: SetAside) -> list[JobRecord]:
+def _first_readable(cursor: Rows, limit: int, set_aside: SetAside) -> list[JobRecord]:
     # Rows that cannot be read do not count: they stay, and must not hide the ones after them.
     with closing(cursor) as rows:
         return list(islice(_readable_jobs(rows, set_aside), max(limit, 0)))
@@ -279,7 +294,7 @@ def _readable_jobs(rows: Iterable[tuple[Any, ...]], set_aside: SetAside) -> Iter
             yield found
 
 
-def ended_before(connection: sqlite3.Connection, before: float, keep: int, limit: int) -> list[int]:
+def ended_before(connection: TableConnection, before: float, keep: int, limit: int) -> list[int]:
     """Implements `Store.ended_before`. It walks along an index."""
     if keep:
         [ended] = connection.execute(
@@ -294,25 +309,25 @@ def ended_before(connection: sqlite3.Connection, before: float, keep: int, limit
     return [job_id for (job_id,) in rows]
 
 
-def has_forgotten(connection: sqlite3.Connection) -> bool:
+def has_forgotten(connection: TableConnection) -> bool:
     """Implements `Store.has_forgotten`."""
     return connection.execute("SELECT 1 FROM forgotten LIMIT 1").fetchone() is not None
 
 
 def job_of_key(
-    connection: sqlite3.Connection, owner: str, key: str, set_aside: SetAside
+    connection: TableConnection, owner: str, key: str, set_aside: SetAside
 ) -> JobRecord | None:
     """Implements `Store.job_of_key`."""
     return _whole(connection, "owner = ? AND submission_key = ?", (owner, key), set_aside)
 
 
-def job(connection: sqlite3.Connection, job_id: int, set_aside: SetAside) -> JobRecord | None:
+def job(connection: TableConnection, job_id: int, set_aside: SetAside) -> JobRecord | None:
     """Implements `Store.job`."""
     return _whole(connection, "job_id = ?", (job_id,), set_aside)
 
 
 def _whole(
-    connection: sqlite3.Connection, condition: str, values: tuple[Any, ...], set_aside: SetAside
+    connection: TableConnection, condition: str, values: tuple[Any, ...], set_aside: SetAside
 ) -> JobRecord | None:
     """The one job that fits.
 
@@ -331,7 +346,7 @@ def _whole(
         raise KestrelError(f"job {row[0]} cannot be read in the store", cause=str(error)) from error
 
 
-def items(connection: sqlite3.Connection, job_id: int, index: int) -> ItemWindow | None:
+def items(connection: TableConnection, job_id: int, index: int) -> ItemWindow | None:
     """Reads what `CoreStore.items` promises."""
     try:
         with readable("its items"):
@@ -342,7 +357,7 @@ def items(connection: sqlite3.Connection, job_id: int, index: int) -> ItemWindow
         ) from error
 
 
-def program(connection: sqlite3.Connection, job_id: int, set_aside: SetAside) -> Program | None:
+def program(connection: TableConnection, job_id: int, set_aside: SetAside) -> Program | None:
     """Reads what `CoreStore.program` promises."""
     try:
         with readable("its program"):
@@ -358,7 +373,7 @@ def program(connection: sqlite3.Connection, job_id: int, set_aside: SetAside) ->
 
 
 def tasks(
-    connection: sqlite3.Connection,
+    connection: TableConnection,
     job_id: int,
     states: Sequence[TaskState],
     after: int,
@@ -382,7 +397,7 @@ def tasks(
 
 
 def ended_badly(
-    connection: sqlite3.Connection, job_id: int, indexes: Sequence[int]
+    connection: TableConnection, job_id: int, indexes: Sequence[int]
 ) -> list[tuple[int, str]]:
     """Implements `Store.ended_badly`."""
     bad = (TaskState.FAILED, TaskState.LOST, TaskState.CANCELLED)
@@ -392,7 +407,7 @@ def ended_badly(
     return [(index, STATES[state].value) for index, state in rows]
 
 
-def used(connection: sqlite3.Connection, job_ids: Sequence[int]) -> dict[int, Used]:
+def used(connection: TableConnection, job_ids: Sequence[int]) -> dict[int, Used]:
     """Implements `Store.used`."""
     rows = connection.execute(
         f"SELECT job_id, {', '.join(USED_COLUMNS)} FROM jobs"
@@ -402,7 +417,7 @@ def used(connection: sqlite3.Connection, job_ids: Sequence[int]) -> dict[int, Us
     return {job_id: _used(columns) for job_id, *columns in rows}
 
 
-def spread(connection: sqlite3.Connection, job_id: int) -> Spread:
+def spread(connection: TableConnection, job_id: int) -> Spread:
     """Implements `Store.spread`."""
     where, values = _of_job(job_id, (), -1, ())
     [last] = connection.execute(f"SELECT max(idx) FROM tasks WHERE {where}", values).fetchone()
@@ -425,17 +440,21 @@ def spread(connection: sqlite3.Connection, job_id: int) -> Spread:
 
 
 def used_by_owner(
-    connection: sqlite3.Connection, since_day: int, owner: str | None
+    connection: TableConnection, since_day: int, owner: str | None
 ) -> dict[str, Used]:
     """Implements `Store.used_by_owner`."""
     columns = ", ".join(
         f"max({name})" if name.startswith(("longest_", "peak_")) else f"sum({name})"
         for name in USED_COLUMNS
     )
+    condition = "day >= ?"
+    values: list[int | str] = [since_day]
+    if owner is not None:
+        condition += " AND owner = ?"
+        values.append(owner)
     rows = connection.execute(
-        f"SELECT owner, {columns} FROM usage WHERE day >= ? AND (? IS NULL OR owner = ?)"
-        " GROUP BY owner ORDER BY owner",
-        (since_day, owner, owner),
+        f"SELECT owner, {columns} FROM usage WHERE {condition} GROUP BY owner ORDER BY owner",
+        values,
     )
     return {whose: _used(found) for whose, *found in rows}
 
@@ -445,7 +464,7 @@ def _used(columns: Iterable[Any]) -> Used:
 
 
 def happenings(
-    connection: sqlite3.Connection, job_id: int, indexes: Sequence[int], limit: int
+    connection: TableConnection, job_id: int, indexes: Sequence[int], limit: int
 ) -> list[Happening]:
     """Implements `Store.happenings`."""
     where = _HAPPENED
@@ -460,7 +479,7 @@ def happenings(
     return [happening(row) for row in reversed(rows)]
 
 
-def count_happenings(connection: sqlite3.Connection, job_id: int) -> int:
+def count_happenings(connection: TableConnection, job_id: int) -> int:
     """Implements `Store.count_happenings`."""
     [found] = connection.execute(
         f"SELECT count(*) FROM happenings WHERE {_HAPPENED}", (job_id, job_id)
@@ -483,7 +502,7 @@ def _of_job(
         values.append(after)
     if states:
         codes = ", ".join(str(STATE_CODES[state]) for state in states if state in STATE_CODES)
-        conditions.append(f"state IN ({codes})")
+        conditions.append(f"state IN ({codes or 'NULL'})")
         if codes and TaskState.DONE not in states:
             conditions.append(_NOT_DONE)
     return " AND ".join(conditions), values

@@ -1,9 +1,8 @@
-"""Handlers' messages to come, and the times when triggers fired, as rows of the SQLite store."""
+"""Handlers' messages to come, and the times when triggers fired, as rows of a store."""
 
 from __future__ import annotations
 
 import logging
-import sqlite3
 
 import msgspec
 
@@ -11,6 +10,7 @@ from kestrelctl.core.membership.handler_records import HandlerAwaits, HandlerSet
 from kestrelctl.core.membership.handler_words import ToldEvent
 from kestrelctl.core.triggers.fired import MOST_DROPPED, FiredDropped, TriggerFired
 from kestrelctl.core.triggers.recorded_moment import MomentRecorded
+from kestrelctl.store.connection import TableConnection
 from kestrelctl.store.store_record import RuleRecord
 
 log = logging.getLogger(__name__)
@@ -20,12 +20,13 @@ _DROP = """
     DELETE FROM triggers_fired WHERE number IN (
         SELECT number FROM (
             SELECT number, at FROM triggers_fired
-            WHERE number < (SELECT max(number) FROM triggers_fired) ORDER BY number LIMIT ?)
+            WHERE number < (SELECT max(number) FROM triggers_fired) ORDER BY number LIMIT ?) AS old
         WHERE at < ? OR number <= ?)
 """
 _COURSE = """
     INSERT INTO trigger_courses (trigger_name, fired_at, times) VALUES (?, ?, 1)
-    ON CONFLICT (trigger_name) DO UPDATE SET fired_at = excluded.fired_at, times = times + 1
+    ON CONFLICT (trigger_name) DO UPDATE SET fired_at = excluded.fired_at,
+        times = trigger_courses.times + 1
 """
 
 _encoder = msgspec.json.Encoder()
@@ -33,7 +34,7 @@ _told = msgspec.json.Decoder(ToldEvent)
 _texts = msgspec.json.Decoder(tuple[str, ...])
 
 
-def write_rules(connection: sqlite3.Connection, record: RuleRecord) -> None:
+def write_rules(connection: TableConnection, record: RuleRecord) -> None:
     """Writes a record."""
     if isinstance(record, HandlerAwaits):
         put = "INSERT OR REPLACE INTO handler_lines (handler, number, told) VALUES (?, ?, ?)"
@@ -59,7 +60,7 @@ def write_rules(connection: sqlite3.Connection, record: RuleRecord) -> None:
         connection.execute("DELETE FROM trigger_moments WHERE number <= ?", (record.up_to,))
 
 
-def awaited(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:
+def awaited(connection: TableConnection) -> dict[str, tuple[int, int]]:
     """Implements `Store.awaited`."""
     rows = connection.execute(
         "SELECT handler, min(number), max(number) FROM handler_lines GROUP BY handler"
@@ -68,7 +69,7 @@ def awaited(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:
 
 
 def awaits(
-    connection: sqlite3.Connection, handler: str, after: int, limit: int
+    connection: TableConnection, handler: str, after: int, limit: int
 ) -> list[HandlerAwaits]:
     """Implements `Store.awaits`."""
     found: list[HandlerAwaits] = []
@@ -86,19 +87,26 @@ def awaits(
 
 
 def fired(
-    connection: sqlite3.Connection, trigger: str, before: int | None, limit: int
+    connection: TableConnection, trigger: str, before: int | None, limit: int
 ) -> list[TriggerFired]:
     """Implements `Store.fired`."""
+    conditions = ["true"]
+    values: list[str | int] = []
+    if trigger:
+        conditions.append("trigger_name = ?")
+        values.append(trigger)
+    if before is not None:
+        conditions.append("number < ?")
+        values.append(before)
     rows = connection.execute(
-        f"SELECT {_FIRED_COLUMNS} FROM triggers_fired"
-        " WHERE (:trigger = '' OR trigger_name = :trigger)"
-        " AND (:before IS NULL OR number < :before) ORDER BY number DESC LIMIT :limit",
-        {"trigger": trigger, "before": before, "limit": max(limit, 0)},
+        f"SELECT {_FIRED_COLUMNS} FROM triggers_fired WHERE {' AND '.join(conditions)}"
+        " ORDER BY number DESC LIMIT ?",
+        (*values, max(limit, 0)),
     )
     return [_fired(row) for row in rows][::-1]
 
 
-def first_fired(connection: sqlite3.Connection) -> TriggerFired | None:
+def first_fired(connection: TableConnection) -> TriggerFired | None:
     """Implements `Store.first_fired`."""
     row = connection.execute(
         f"SELECT {_FIRED_COLUMNS} FROM triggers_fired ORDER BY number LIMIT 1"
@@ -122,7 +130,7 @@ def _texts_of(encoded: bytes, number: int) -> tuple[str, ...]:
         return ()
 
 
-def trigger_courses(connection: sqlite3.Connection) -> dict[str, tuple[float, int]]:
+def trigger_courses(connection: TableConnection) -> dict[str, tuple[float, int]]:
     """Implements `Store.trigger_courses`."""
     rows = connection.execute(
         "SELECT trigger_name, fired_at, times FROM trigger_courses ORDER BY trigger_name"
@@ -130,13 +138,13 @@ def trigger_courses(connection: sqlite3.Connection) -> dict[str, tuple[float, in
     return {str(trigger): (float(at), int(times)) for trigger, at, times in rows}
 
 
-def moments_kept(connection: sqlite3.Connection) -> list[tuple[int, float]]:
+def moments_kept(connection: TableConnection) -> list[tuple[int, float]]:
     """Implements `Store.moments_kept`."""
     rows = connection.execute("SELECT number, at FROM trigger_moments ORDER BY number")
     return [(int(number), float(at)) for number, at in rows]
 
 
-def moments(connection: sqlite3.Connection, after: int, limit: int) -> list[MomentRecorded]:
+def moments(connection: TableConnection, after: int, limit: int) -> list[MomentRecorded]:
     """Implements `Store.moments`."""
     rows = connection.execute(
         "SELECT number, at, packed FROM trigger_moments WHERE number > ? ORDER BY number LIMIT ?",

@@ -1,9 +1,8 @@
-"""Settings of all kinds as rows of the SQLite store, and back."""
+"""Settings of all kinds as rows of a store, and back."""
 
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +11,7 @@ import msgspec
 from kestrelctl.core.model.setting import Setting, SettingGone
 from kestrelctl.core.settings.kind import AnyKind
 from kestrelctl.core.settings.table import BY_STRUCT, KINDS
+from kestrelctl.store.connection import TableConnection
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ _PUT = "INSERT OR REPLACE INTO settings (kind, name, about, value) VALUES (?, ?,
 _encoder = msgspec.json.Encoder()
 
 
-def write_setting(connection: sqlite3.Connection, record: Setting | SettingGone) -> None:
+def write_setting(connection: TableConnection, record: Setting | SettingGone) -> None:
     """Writes a record."""
     if isinstance(record, SettingGone):
         row = (BY_STRUCT[record.kind].word, record.name)
@@ -31,14 +31,14 @@ def write_setting(connection: sqlite3.Connection, record: Setting | SettingGone)
     connection.execute(_PUT, (kind.word, record.name, kind.about(record), value))
 
 
-def stored_settings(connection: sqlite3.Connection) -> list[Setting]:
+def stored_settings(connection: TableConnection) -> list[Setting]:
     """Every setting, by kind in the order of `KINDS` and by name, with what its kind puts in place
     of those that cannot be read.
     """
     return [setting for kind in KINDS for setting in _of_kind(connection, kind)]
 
 
-def _of_kind(connection: sqlite3.Connection, kind: AnyKind) -> Iterator[Setting]:
+def _of_kind(connection: TableConnection, kind: AnyKind) -> Iterator[Setting]:
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind.struct)
     rows = connection.execute(
         "SELECT name, about, value FROM settings WHERE kind = ? ORDER BY name", (kind.word,)

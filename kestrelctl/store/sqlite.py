@@ -13,35 +13,31 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from kestrelctl import clock
-from kestrelctl.core.membership.event import MembershipEvent
-from kestrelctl.core.membership.handler_records import HandlerAwaits
 from kestrelctl.core.model.job.program import Program
-from kestrelctl.core.model.job.task_state import TaskState
-from kestrelctl.core.model.plural import plural
-from kestrelctl.core.model.records import Happening, JobRecord, Snapshot, TaskRecord
+from kestrelctl.core.model.records import Snapshot
 from kestrelctl.core.model.seal import SECRET_BYTES
-from kestrelctl.core.triggers.fired import TriggerFired
-from kestrelctl.core.triggers.recorded_moment import MomentRecorded
 from kestrelctl.errors import StoreUnusable
-from kestrelctl.store import event_rows, reading, rule_rows
+from kestrelctl.store import reading
 from kestrelctl.store.at_hand import at_hand
 from kestrelctl.store.directory import check_path, claim, create_private, unusable
-from kestrelctl.store.edges import Edge, edges
 from kestrelctl.store.item_window import ItemWindow
 from kestrelctl.store.mark import Mark, Reached, read_mark
 from kestrelctl.store.migrations import migrate
 from kestrelctl.store.opening import Gap, begin_epoch, gaps, must_be_ours, must_be_whole
-from kestrelctl.store.port import Statistics
+from kestrelctl.store.port import Reads, Statistics
 from kestrelctl.store.sqlite_errors import explained
 from kestrelctl.store.store_record import StoreRecord
-from kestrelctl.store.sums import Spread, Used
+from kestrelctl.store.table_reads import TableReads
 from kestrelctl.store.writing import delete_forgotten, write
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -49,9 +45,6 @@ DATABASE = "kestrel.db"
 
 #: A commit waits for the disk. https://www.sqlite.org/pragma.html#pragma_synchronous
 SYNCHRONOUS = "FULL"
-
-#: The most jobs that cannot be read and are named at once.
-MOST_NAMED = 20
 
 _COUNT_COMMIT = """
     UPDATE pool SET commits = commits + 1 WHERE epoch = ? RETURNING commits, epoch, last_job_id
@@ -66,7 +59,7 @@ def _text(raw: bytes) -> str:
     return raw.decode(errors="replace")
 
 
-class SqliteStore:
+class SqliteStore(TableReads):
     """Keeps the promises of `Store`, also if the process is killed or the machine loses power."""
 
     def __init__(self, data_dir: Path, now: Callable[[], float] | None = None) -> None:
@@ -76,6 +69,7 @@ class SqliteStore:
             data_dir: this manager's alone, on a local disk; `open` makes it if there is none.
             now: seconds since the epoch; None for the clock of the machine.
         """
+        super().__init__()
         self._now = now or (lambda: clock.wall())
         self.path = data_dir / DATABASE
         self._lock: int | None = None
@@ -87,7 +81,6 @@ class SqliteStore:
         self._mark: Mark | None = None
         self._epoch = 0
         self._gaps: list[Gap] = []
-        self._damaged: dict[int, str] = {}
         self._commits = 0
         self._records = 0
         self._commit_seconds = 0.0
@@ -135,24 +128,14 @@ class SqliteStore:
             raise unusable(data_dir, error) from error
         return reached
 
-    def _set_aside(self, job_id: int, why: str) -> None:
-        """Notes a job that cannot be read; it stays in the tables as it is."""
-        if job_id not in self._damaged:
-            log.error("job %s cannot be read in the store, and is set aside: %s", job_id, why)
-            self._damaged[job_id] = why
+    def _explained(self) -> AbstractContextManager[None]:
+        return explained(self.path)
 
-    @property
-    def damaged(self) -> Mapping[int, str]:
-        return self._damaged
+    async def ask(self, question: Callable[[Reads], T]) -> T:
+        return question(self)
 
     def notes(self) -> list[str]:
-        found = [gap.told() for gap in self._gaps]
-        if self._damaged:
-            some = ", ".join(map(str, sorted(self._damaged)[:MOST_NAMED]))
-            found.append(
-                f"{plural(len(self._damaged), 'job')} cannot be read and set aside: {some}"
-            )
-        return found
+        return [*(gap.told() for gap in self._gaps), *super().notes()]
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -205,65 +188,6 @@ class SqliteStore:
         with suppress(OSError):  # The commit counts; the mark lags behind, which harms nothing.
             self._mark.write(Reached(*counted[0]))
 
-    def jobs(
-        self,
-        *,
-        ids: Sequence[int] | None = None,
-        states: Sequence[str] = (),
-        owner: str | None = None,
-        name: str = "",
-        before: int | None = None,
-        ended_since: float | None = None,
-        ended_of: str | None = None,
-        limit: int = 100,
-    ) -> list[JobRecord]:
-        which = reading.Which(ids, states, owner, name, before, ended_since, ended_of)
-        with explained(self.path):
-            found = reading.jobs(self._reader, which, limit, self._set_aside)
-        return [job for job in found if job.job_id not in self._damaged]
-
-    def untold(self, limit: int) -> list[JobRecord]:
-        with explained(self.path):
-            return reading.untold(self._reader, limit, self._set_aside)
-
-    def unmailed(self, owner: str, limit: int) -> list[JobRecord]:
-        with explained(self.path):
-            return reading.unmailed(self._reader, owner, limit, self._set_aside)
-
-    def unmailed_owners(self) -> list[str]:
-        with explained(self.path):
-            return reading.unmailed_owners(self._reader)
-
-    def ended_before(self, before: float, *, keep: int = 0, limit: int) -> list[int]:
-        with explained(self.path):
-            return reading.ended_before(self._reader, before, keep, limit)
-
-    def has_forgotten(self) -> bool:
-        with explained(self.path):
-            return reading.has_forgotten(self._reader)
-
-    def job_ids(
-        self,
-        *,
-        ids: Sequence[int] | None = None,
-        states: Sequence[str] = (),
-        owner: str | None = None,
-        name: str = "",
-        ended_since: float | None = None,
-        ended_of: str | None = None,
-    ) -> list[int]:
-        with explained(self.path):
-            which = reading.Which(ids, states, owner, name, None, ended_since, ended_of)
-            return reading.job_ids(self._reader, which)
-
-    def job(self, job_id: int) -> JobRecord | None:
-        with explained(self.path):
-            return reading.job(self._reader, job_id, self._set_aside)
-
-    def job_of_key(self, owner: str, key: str) -> JobRecord | None:
-        with explained(self.path):
-            return reading.job_of_key(self._reader, owner, key, self._set_aside)
-
     def items(self, job_id: int, index: int) -> asyncio.Future[ItemWindow | None]:
         def read() -> ItemWindow | None:
             with explained(self.path):
@@ -277,94 +201,6 @@ class SqliteStore:
                 return reading.program(self._reader, job_id, self._set_aside)
 
         return at_hand(read)
-
-    def tasks(
-        self,
-        job_id: int,
-        *,
-        states: Sequence[TaskState] = (),
-        after: int = -1,
-        limit: int = 1000,
-        indexes: Sequence[int] = (),
-    ) -> list[TaskRecord]:
-        with explained(self.path):
-            return reading.tasks(self._reader, job_id, states, after, limit, indexes)
-
-    def edges(
-        self, *, ids: Sequence[int] | None = None, above: int = 0, limit: int | None = None
-    ) -> list[Edge]:
-        with explained(self.path):
-            return edges(self._reader, ids, above, limit)
-
-    def ended_badly(self, job_id: int, indexes: Sequence[int] = ()) -> list[tuple[int, str]]:
-        with explained(self.path):
-            return reading.ended_badly(self._reader, job_id, indexes)
-
-    def used(self, job_ids: Sequence[int]) -> dict[int, Used]:
-        with explained(self.path):
-            return reading.used(self._reader, job_ids)
-
-    def spread(self, job_id: int) -> Spread:
-        with explained(self.path):
-            return reading.spread(self._reader, job_id)
-
-    def used_by_owner(self, since_day: int, owner: str | None = None) -> dict[str, Used]:
-        with explained(self.path):
-            return reading.used_by_owner(self._reader, since_day, owner)
-
-    def happenings(
-        self, job_id: int, *, indexes: Sequence[int] = (), limit: int = 1000
-    ) -> list[Happening]:
-        with explained(self.path):
-            return reading.happenings(self._reader, job_id, indexes, limit)
-
-    def count_happenings(self, job_id: int) -> int:
-        with explained(self.path):
-            return reading.count_happenings(self._reader, job_id)
-
-    def member_events(
-        self, *, after: int = 0, since: float = 0.0, limit: int
-    ) -> list[MembershipEvent]:
-        with explained(self.path):
-            return event_rows.stored_events(self._reader, after, since, limit)
-
-    def last_member_event(self) -> int:
-        with explained(self.path):
-            return event_rows.last_event_number(self._reader)
-
-    def members(self) -> list[str]:
-        with explained(self.path):
-            return event_rows.present_members(self._reader)
-
-    def awaited(self) -> dict[str, tuple[int, int]]:
-        with explained(self.path):
-            return rule_rows.awaited(self._reader)
-
-    def awaits(self, handler: str, *, after: int = 0, limit: int) -> list[HandlerAwaits]:
-        with explained(self.path):
-            return rule_rows.awaits(self._reader, handler, after, limit)
-
-    def fired(
-        self, *, trigger: str = "", before: int | None = None, limit: int
-    ) -> list[TriggerFired]:
-        with explained(self.path):
-            return rule_rows.fired(self._reader, trigger, before, limit)
-
-    def first_fired(self) -> TriggerFired | None:
-        with explained(self.path):
-            return rule_rows.first_fired(self._reader)
-
-    def trigger_courses(self) -> dict[str, tuple[float, int]]:
-        with explained(self.path):
-            return rule_rows.trigger_courses(self._reader)
-
-    def moments_kept(self) -> list[tuple[int, float]]:
-        with explained(self.path):
-            return rule_rows.moments_kept(self._reader)
-
-    def moments(self, *, after: int, limit: int) -> list[MomentRecorded]:
-        with explained(self.path):
-            return rule_rows.moments(self._reader, after, limit)
 
     def statistics(self) -> Statistics:
         files = (self.path, self.path.with_name(self.path.name + "-wal"))

@@ -1,12 +1,11 @@
-"""Records into the tables of the SQLite store. The caller holds a transaction."""
+"""Records into the tables of a store. The caller holds a transaction."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from msgspec.structs import astuple
 
@@ -26,6 +25,7 @@ from kestrelctl.core.model.records import (
     WorkerRecord,
 )
 from kestrelctl.core.model.setting import Setting, SettingGone
+from kestrelctl.store.connection import TableConnection
 from kestrelctl.store.edges import put_edges
 from kestrelctl.store.event_rows import write_members
 from kestrelctl.store.flock_rows import write_flock
@@ -68,7 +68,7 @@ _UPDATE_JOB = """
     WHERE job_id = ?
 """
 
-_OWNER_TOLD = "UPDATE jobs SET untold = 0 WHERE job_id = ? AND ended_at IS ?"
+_OWNER_TOLD = "UPDATE jobs SET untold = false WHERE job_id = ? AND ended_at IS ?"
 _OWNER_MAILED = _OWNER_TOLD.replace("untold", "unmailed")
 
 _INSERT_JOB = """
@@ -81,7 +81,7 @@ _INSERT_JOB = """
 _DELETE_SOME_TASKS = """
     DELETE FROM tasks WHERE job_id = :job_id AND idx <= (
         SELECT max(idx) FROM (
-            SELECT idx FROM tasks WHERE job_id = :job_id ORDER BY idx LIMIT :limit))
+            SELECT idx FROM tasks WHERE job_id = :job_id ORDER BY idx LIMIT :limit) AS first_ones)
 """
 _DELETE_SOME_HAPPENINGS = """
     DELETE FROM happenings WHERE rowid IN (
@@ -89,17 +89,14 @@ _DELETE_SOME_HAPPENINGS = """
 """
 
 
-#: How a column of `sums.Used` grows: the longest and the peak are a maximum.
-_GROWN = {
-    name: f"max({name}, excluded.{name})"
-    if name.startswith(("longest_", "peak_"))
-    else f"{name} + excluded.{name}"
-    for name in USED_COLUMNS
-}
+def _grown(name: str, before: str, more: str) -> str:
+    """Makes a column of `sums.Used` grow: the longest and the peak are a maximum."""
+    longest = name.startswith(("longest_", "peak_"))
+    return f"{name} = max({before}, {more})" if longest else f"{name} = {before} + {more}"
+
+
 _ADD_TO_JOB = "UPDATE jobs SET {} WHERE job_id = ?".format(
-    ", ".join(
-        f"{name} = {grown.replace(f'excluded.{name}', '?')}" for name, grown in _GROWN.items()
-    )
+    ", ".join(_grown(name, name, "?") for name in USED_COLUMNS)
 )
 _ADD_TO_OWNER = """
     INSERT INTO usage (day, owner, {}) VALUES (?, ?, {})
@@ -107,15 +104,29 @@ _ADD_TO_OWNER = """
 """.format(
     ", ".join(USED_COLUMNS),
     ", ".join("?" for _ in USED_COLUMNS),
-    ", ".join(f"{name} = {grown}" for name, grown in _GROWN.items()),
+    ", ".join(_grown(name, f"usage.{name}", f"excluded.{name}") for name in USED_COLUMNS),
 )
 
 
-def write(connection: sqlite3.Connection, records: Sequence[StoreRecord], now: float) -> None:
+class KnownJob(NamedTuple):
+    """The part of a stored job that no record of it changes."""
+
+    owner: str
+    submitted_at: float
+
+
+def write(
+    connection: TableConnection,
+    records: Sequence[StoreRecord],
+    now: float,
+    known: dict[int, KnownJob] | None = None,
+) -> None:
     """Writes a batch. The hot path: nearly all records of a busy pool are those of tasks.
 
     Args:
         now: seconds since the epoch.
+        known: those of the batch's jobs that are stored, by id, so that nothing has to be asked for
+            each of them; new ones are added. None where asking takes no time.
     """
     tasks: list[tuple[Any, ...]] = []
     ended: list[TaskRecord] = []
@@ -134,7 +145,7 @@ def write(connection: sqlite3.Connection, records: Sequence[StoreRecord], now: f
             stored[record.owner, record.hour] = record.size_bytes
         elif isinstance(record, JobRecord):
             cursors.pop(record.job_id, None)
-            _put_job(connection, record)
+            _put_job(connection, record, known)
         elif isinstance(record, OwnerTold):
             told = _OWNER_MAILED if record.by_mail else _OWNER_TOLD
             connection.execute(told, (record.job_id, record.ended_at))
@@ -159,6 +170,8 @@ def write(connection: sqlite3.Connection, records: Sequence[StoreRecord], now: f
             write_rules(connection, record)
         elif isinstance(record, JobForgotten):
             _forget_job(connection, record.job_id)
+            if known is not None:
+                known.pop(record.job_id, None)
         elif isinstance(record, Swept):
             connection.execute("DELETE FROM usage WHERE day < ?", (day_of(now) - USAGE_DAYS,))
     if tasks:
@@ -173,10 +186,10 @@ def write(connection: sqlite3.Connection, records: Sequence[StoreRecord], now: f
             [(cursor, job_id) for job_id, cursor in cursors.items()],
         )
     if ended:
-        _add_up(connection, by_job(ended), day_of(now))
+        _add_up(connection, by_job(ended), day_of(now), known)
 
 
-def _put_stored(connection: sqlite3.Connection, sums: dict[tuple[str, int], int]) -> None:
+def _put_stored(connection: TableConnection, sums: dict[tuple[str, int], int]) -> None:
     """Writes what users have stored, by user and hour; deletes what counts no more."""
     for hour_of_owner, size_bytes in sums.items():
         if size_bytes:
@@ -185,17 +198,32 @@ def _put_stored(connection: sqlite3.Connection, sums: dict[tuple[str, int], int]
             connection.execute("DELETE FROM stored WHERE owner = ? AND hour = ?", hour_of_owner)
 
 
-def _add_up(connection: sqlite3.Connection, records: dict[int, list[TaskRecord]], day: int) -> None:
-    """Adds what was used to the sums of jobs and of their owners."""
-    known = connection.execute(
+def known_jobs(connection: TableConnection, ids: Iterable[int]) -> dict[int, KnownJob]:
+    """Reads which of these jobs are stored."""
+    rows = connection.execute(
         "SELECT job_id, owner, submitted_at FROM jobs"
         " WHERE job_id IN (SELECT value FROM json_each(?))",
-        (json.dumps(list(records)),),
-    ).fetchall()
+        (json.dumps(list(ids)),),
+    )
+    return {job_id: KnownJob(owner, submitted_at) for job_id, owner, submitted_at in rows}
+
+
+def _add_up(
+    connection: TableConnection,
+    records: dict[int, list[TaskRecord]],
+    day: int,
+    known: dict[int, KnownJob] | None,
+) -> None:
+    """Adds what was used to the sums of jobs and of their owners."""
+    if known is None:
+        known = known_jobs(connection, records)
     of_jobs: list[tuple[Any, ...]] = []
     of_owners: dict[str, Used] = {}
-    for job_id, owner, submitted_at in known:
-        used = summed(records[job_id], submitted_at)
+    for job_id, of_job in records.items():
+        if job_id not in known:
+            continue
+        owner, submitted_at = known[job_id]
+        used = summed(of_job, submitted_at)
         of_jobs.append((*astuple(used), job_id))
         before = of_owners.get(owner)
         of_owners[owner] = used if before is None else before.plus(used)
@@ -205,7 +233,9 @@ def _add_up(connection: sqlite3.Connection, records: dict[int, list[TaskRecord]]
     )
 
 
-def _put_job(connection: sqlite3.Connection, record: JobRecord) -> None:
+def _put_job(
+    connection: TableConnection, record: JobRecord, known: dict[int, KnownJob] | None
+) -> None:
     """Writes a job. The spec of a stored one is left alone: it may be long, and the record has a
     light one. Only how many copies a service has ever changes.
     """
@@ -228,7 +258,7 @@ def _put_job(connection: sqlite3.Connection, record: JobRecord) -> None:
         record.resumed,
         record.job_id,
     )
-    if connection.execute(_UPDATE_JOB, changing).rowcount:
+    if _is_updated(connection, record.job_id, changing, known):
         if record.spec.service:
             _put_count(connection, record)
         return
@@ -244,9 +274,11 @@ def _put_job(connection: sqlite3.Connection, record: JobRecord) -> None:
     )
     put_edges(connection, record.job_id, record.spec)
     connection.execute("UPDATE pool SET last_job_id = max(last_job_id, ?)", (record.job_id,))
+    if known is not None:
+        known[record.job_id] = KnownJob(record.owner, record.submitted_at)
 
 
-def _put_count(connection: sqlite3.Connection, record: JobRecord) -> None:
+def _put_count(connection: TableConnection, record: JobRecord) -> None:
     """Writes how many copies a service has."""
     for table, column in (("specs", "spec"), ("heads", "head")):
         found = connection.execute(
@@ -258,7 +290,21 @@ def _put_count(connection: sqlite3.Connection, record: JobRecord) -> None:
         )
 
 
-def _forget_job(connection: sqlite3.Connection, job_id: int) -> None:
+def _is_updated(
+    connection: TableConnection,
+    job_id: int,
+    changing: tuple[Any, ...],
+    known: dict[int, KnownJob] | None,
+) -> bool:
+    """Updates a job if it is stored; returns whether it is."""
+    if known is None:
+        return connection.execute(_UPDATE_JOB, changing).rowcount > 0
+    if job_id in known:
+        connection.execute(_UPDATE_JOB, changing)
+    return job_id in known
+
+
+def _forget_job(connection: TableConnection, job_id: int) -> None:
     """Makes a job invisible; this and later commits delete its tasks and happenings."""
     connection.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,))
     connection.execute("DELETE FROM specs WHERE job_id = ?", (job_id,))
@@ -268,7 +314,7 @@ def _forget_job(connection: sqlite3.Connection, job_id: int) -> None:
     connection.execute("INSERT OR IGNORE INTO forgotten (job_id) VALUES (?)", (job_id,))
 
 
-def delete_forgotten(connection: sqlite3.Connection) -> None:
+def delete_forgotten(connection: TableConnection) -> None:
     """Deletes some tasks and happenings of forgotten jobs."""
     until = time.perf_counter() + FORGET_SECONDS
     left = FORGET_ROWS

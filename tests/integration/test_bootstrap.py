@@ -191,13 +191,14 @@ def test_all_that_the_tests_need_is_named(machine: Machine) -> None:
     install = refused.stderr.splitlines()[-1]
     assert install.endswith(
         " bubblewrap prometheus chromium profanity tmux openmpi-bin gcc libc6-dev libvirt-clients"
-        " parallel"
+        " parallel postgresql"
     )
 
 
 #: In the place of each tool that the tests need.
 TESTERS = (
     "bwrap", "promtool", "chromium", "profanity", "tmux", "mpirun", "cc", "virsh", "parallel",
+    "postgres",
 )  # fmt: skip
 
 

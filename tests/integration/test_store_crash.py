@@ -9,7 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+from postgresqlkit import PostgresqlServer, running_server
 
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
@@ -23,6 +27,7 @@ from kestrelctl.core.model.records import (
     TaskRecord,
 )
 from kestrelctl.core.model.result import Result
+from kestrelctl.store.postgresql.store import PostgresqlStore
 from kestrelctl.store.sqlite import SqliteStore
 
 ROUNDS = 25
@@ -48,9 +53,14 @@ def batch(n: int) -> list[Record]:
     return records
 
 
-async def commit_for_ever(data_dir: Path) -> None:
+def store_in(data_dir: Path, conninfo: str) -> SqliteStore | PostgresqlStore:
+    """The store in PostgreSQL if it is said how to connect, otherwise SQLite."""
+    return PostgresqlStore(data_dir, conninfo, "pool") if conninfo else SqliteStore(data_dir)
+
+
+async def commit_for_ever(data_dir: Path, conninfo: str) -> None:
     """The life of the process that is killed: says each batch's number once it is durable."""
-    store = SqliteStore(data_dir)
+    store = store_in(data_dir, conninfo)
     snapshot = store.open()
     if snapshot.next_job_id == 1:
         spec = JobSpec(program=Program(argv=("true",)), count=1_000_000)
@@ -63,10 +73,10 @@ async def commit_for_ever(data_dir: Path) -> None:
         print("durable", n, flush=True)
 
 
-def run_and_kill(data_dir: Path, batches: int, delay_seconds: float) -> int:
+def run_and_kill(data_dir: Path, conninfo: str, batches: int, delay_seconds: float) -> int:
     """Kills the process after so many batches and a bit; returns the last it said to be durable."""
     process = subprocess.Popen(
-        [sys.executable, __file__, str(data_dir)],
+        [sys.executable, __file__, str(data_dir), conninfo],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -83,7 +93,7 @@ def run_and_kill(data_dir: Path, batches: int, delay_seconds: float) -> int:
     return int(whole[-1][1])
 
 
-def check(store: SqliteStore, durable: int) -> int:
+def check(store: SqliteStore | PostgresqlStore, durable: int) -> int:
     """Finds each batch up to the last durable one whole, and at most one more, whole too."""
     found = store.jobs(ids=[1])[0].cursor
     assert found in (durable, durable + 1)
@@ -102,14 +112,27 @@ def check(store: SqliteStore, durable: int) -> int:
     return found
 
 
-def test_what_was_acknowledged_before_a_kill_is_there(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresqlServer]:
+    """A database that waits for its disk."""
+    with running_server(fsync=True) as found:
+        yield found
+
+
+@pytest.mark.parametrize("where", ["sqlite", "postgresql"])
+def test_what_was_acknowledged_before_a_kill_is_there(
+    tmp_path: Path, request: pytest.FixtureRequest, where: str
+) -> None:
+    conninfo = ""
+    if where == "postgresql":
+        conninfo = request.getfixturevalue("server").new_database()
     chance = random.Random(2009)
     found = 0
     for round_number in range(ROUNDS):
         batches, delay = chance.randrange(12), chance.random() * 0.005
-        durable = run_and_kill(tmp_path, batches, delay)
+        durable = run_and_kill(tmp_path, conninfo, batches, delay)
         assert durable >= found + batches
-        store = SqliteStore(tmp_path)
+        store = store_in(tmp_path, conninfo)
         snapshot = store.open()
         assert snapshot.epoch == 2 * round_number + 2
         assert not any(job.unfinished for job in snapshot.jobs[1:])
@@ -119,4 +142,4 @@ def test_what_was_acknowledged_before_a_kill_is_there(tmp_path: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(commit_for_ever(Path(sys.argv[1])))
+    asyncio.run(commit_for_ever(Path(sys.argv[1]), sys.argv[2]))

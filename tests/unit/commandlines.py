@@ -106,6 +106,7 @@ WITHOUT_POOL = {
     "manager run",
     "manager backup",
     "manager restore",
+    "manager migrate",
     "fleet bundle",
     "fleet logs",
     "fleet restart",

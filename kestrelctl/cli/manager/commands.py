@@ -119,7 +119,7 @@ def manager() -> None:
     cls=CliCommand,
     talks=False,
     option_sections={
-        "The server": "domain secret-file host port tls ca-file data-dir",
+        "The server": "domain secret-file host port tls ca-file data-dir postgresql",
         "Accounts": "user-host worker-host user admin share-jobs max-account-cpus max-queued-size",
         "What is kept": "keep-jobs keep-jobs-for keep-logs files-kept max-stored events-kept",
         "Scheduling": "usage-half-life starving-after usage-interval",
@@ -167,6 +167,13 @@ def manager() -> None:
     type=Path,
     metavar="DIR",
     help="Directory of the store.  [default: $XDG_STATE_HOME/kestrel/manager]",
+)
+@click.option(
+    "--postgresql",
+    default="",
+    metavar="CONNINFO",
+    help="Keep the store in this PostgreSQL, as postgresql://USER@HOST/DATABASE or service=NAME, "
+    "without a password.  [default: SQLite in --data-dir]",
 )
 @click.option(
     "--worker-host",
@@ -436,6 +443,29 @@ def restore(invocation: Invocation, file: Path, data_dir: Path | None, dry_run: 
     _show_copy(invocation, backup.restore(file, data_dir, set_aside), "now holds")
     if set_aside.exists():
         invocation.screen.say(f"what was there before is in {set_aside}")
+
+
+@manager.command("migrate", cls=CliCommand)
+@_copied_data_dir
+@click.option(
+    "--postgresql",
+    required=True,
+    metavar="CONNINFO",
+    help="PostgreSQL to move the store into, as for `manager run`.",
+)
+@pass_invocation
+def migrate(invocation: Invocation, data_dir: Path | None, postgresql: str) -> None:
+    """Move the store from SQLite into PostgreSQL. Stop the manager first; repeat what was
+    interrupted.
+    """
+    from kestrelctl.manager.store_of import must_have_psycopg
+
+    must_have_psycopg()
+    from kestrelctl.store.postgresql.moving import move
+
+    moved = move(_store_of(invocation, data_dir), postgresql, invocation.screen.say)
+    summary = f"{moved.database} now holds {plural(moved.jobs, 'job')}; {moved.kept} is left"
+    asyncio.run(invocation.show(Record(moved.database, moved, [summary])))
 
 
 def _show_copy(invocation: Invocation, copy: Copy, verb: str) -> None:

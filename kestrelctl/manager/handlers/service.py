@@ -85,22 +85,25 @@ class HandlerQueue:
         told_at = loop.time() - BETWEEN_SECONDS
         while True:
             self._woken.clear()
-            if not self._waiting(1):
+            if not await self._waiting(1):
                 await self._woken.wait()
                 continue
             if self._way.together > 1:
                 rest_seconds = told_at + BETWEEN_SECONDS - loop.time()
                 await asyncio.sleep(max(GATHER_SECONDS, rest_seconds))
-            waiting = self._waiting(self._way.together)
+            waiting = await self._waiting(self._way.together)
             if waiting:
                 await self._tell([each.told for each in waiting])
                 self._settle(waiting[-1].number)
                 told_at = loop.time()
 
-    def _waiting(self, limit: int) -> list[HandlerAwaits]:
+    async def _waiting(self, limit: int) -> list[HandlerAwaits]:
         if self._settled >= self._last:
             return []
-        return self._service.store.awaits(self._name, after=self._settled, limit=limit)
+        after = self._settled
+        return await self._service.store.ask(
+            lambda read: read.awaits(self._name, after=after, limit=limit)
+        )
 
     def _settle(self, up_to: int) -> None:
         self._settled = max(self._settled, up_to)

@@ -21,6 +21,7 @@ from kestrelctl.errors import KestrelError
 from kestrelctl.manager.mail.letter import letter
 from kestrelctl.manager.mail.server import NotNow, NotToHim, Post
 from kestrelctl.manager.service import Service
+from kestrelctl.store.port import Reads
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +111,7 @@ class Mails:
 
     async def _serve(self, owner: str) -> None:
         """Sends one user one mail, with as many of his jobs as it takes."""
-        records = self._service.store.unmailed(owner, MOST_JOBS)
+        records = await self._service.store.ask(lambda read: read.unmailed(owner, MOST_JOBS))
         if not records:
             return
         sharer = self._service.pool.sharers.find(owner)
@@ -119,10 +120,10 @@ class Mails:
             if self._post is None:
                 log.warning("%s of %s not mailed: there is no --smtp", _jobs(records), owner)
             await self._settle(records)
-            self._go_on(owner, self._service.now())
+            await self._go_on(owner, self._service.now())
             return
         try:
-            await self._post.send(self._letter(records, self._post.sender, to))
+            await self._post.send(await self._letter(records, self._post.sender, to))
         except NotToHim as refusal:
             await self._not_taken(owner, records, refusal)
         except NotNow as error:
@@ -133,15 +134,12 @@ class Mails:
             self._away_pause = 0.0
             self._latest[owner] = self._service.now()
             await self._settle(records)
-            self._go_on(owner, self._latest[owner] + BETWEEN_SECONDS)
+            await self._go_on(owner, self._latest[owner] + BETWEEN_SECONDS)
 
-    def _letter(self, records: Sequence[JobRecord], sender: str, to: str) -> EmailMessage:
+    async def _letter(self, records: Sequence[JobRecord], sender: str, to: str) -> EmailMessage:
         bad = [each for each in records if each.counts.failed or each.counts.lost]
-        tasks: dict[int, TaskRecord] = {}
-        for record in bad[:MOST_LOOKED_UP]:
-            with contextlib.suppress(KestrelError):  # unreadable: who asks for the tasks hears it
-                for task in self._service.store.tasks(record.job_id, states=_BAD, limit=1):
-                    tasks[record.job_id] = task
+        some = [record.job_id for record in bad[:MOST_LOOKED_UP]]
+        tasks = await self._service.store.ask(lambda read: _first_bad(read, some))
         return letter(
             records,
             tasks,
@@ -158,7 +156,7 @@ class Mails:
             self._pauses.pop(owner, None)
             log.warning("%s of %s not mailed: %s", _jobs(records), owner, refusal)
             await self._settle(records)
-            self._go_on(owner, now + BETWEEN_SECONDS)
+            await self._go_on(owner, now + BETWEEN_SECONDS)
             return
         self._counts.delayed += 1
         pause = self._pauses[owner] = _next_pause(self._pauses.get(owner, 0.0))
@@ -179,7 +177,9 @@ class Mails:
     async def _give_up_old(self) -> None:
         too_old = self._service.now() - GIVE_UP_SECONDS
         for owner in list(self._due):
-            found = self._service.store.unmailed(owner, MOST_JOBS)
+            found = await self._service.store.ask(
+                lambda read, owner=owner: read.unmailed(owner, MOST_JOBS)  # type: ignore[misc]
+            )
             records = [each for each in found if (each.ended_at or 0.0) < too_old]
             if records:
                 self._counts.given_up += 1
@@ -194,12 +194,21 @@ class Mails:
         self._service.handle(ev.OwnersTold(at=now, cause="mail", ends=ends, by_mail=True))
         await self._settled.wait()
 
-    def _go_on(self, owner: str, at: float) -> None:
+    async def _go_on(self, owner: str, at: float) -> None:
         """Plans the next mail to a user at a moment, if there is more to send to him."""
-        if self._service.store.unmailed(owner, 1):
+        self._due.pop(owner, None)  # what ends while the store is asked is planned by itself
+        if await self._service.store.ask(lambda read: read.unmailed(owner, 1)):
             self._due[owner] = at
-        else:
-            self._due.pop(owner, None)
+
+
+def _first_bad(read: Reads, job_ids: Sequence[int]) -> dict[int, TaskRecord]:
+    """The first task of each job that did not go well, by job."""
+    found: dict[int, TaskRecord] = {}
+    for job_id in job_ids:
+        with contextlib.suppress(KestrelError):  # unreadable: who asks for the tasks hears it
+            for task in read.tasks(job_id, states=_BAD, limit=1):
+                found[job_id] = task
+    return found
 
 
 def _next_pause(pause_seconds: float) -> float:

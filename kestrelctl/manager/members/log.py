@@ -89,14 +89,14 @@ class MemberLog:
         self.on_event(event, ad)
         self._after(MemberEvents(events=(event,), members=(ad,)))
 
-    def tidy(self, now: float, kept_seconds: float) -> bool:
+    async def tidy(self, now: float, kept_seconds: float) -> bool:
         """Has events deleted that are too old or too many, some at a time.
 
         Returns:
             Whether there was anything to delete.
         """
         before, up_to = now - kept_seconds, self._last - MOST_EVENTS
-        oldest = self._store.member_events(limit=2)
+        oldest = await self._store.ask(lambda read: read.member_events(limit=2))
         if len(oldest) < 2 or (oldest[0].at >= before and oldest[0].number > up_to):
             return False
         self._write([EventsDropped(before, up_to)])

@@ -27,11 +27,13 @@ class MemberService:
         if query.kind:
             must_be_kind(query.kind)
         if request.after < 0:
-            last = self._service.store.last_member_event()
+            last = await self._service.store.ask(lambda read: read.last_member_event())
             caller.reply(EventPage(id=request.id, events=[], after=last))
             return
-        looked_at = self._service.store.member_events(
-            after=request.after, since=query.since, limit=MOST_LOOKED_AT
+        looked_at = await self._service.store.ask(
+            lambda read: read.member_events(
+                after=request.after, since=query.since, limit=MOST_LOOKED_AT
+            )
         )
         meant = [event for event in looked_at if query.means(event)]
         page = first_that_fit(meant[: max(1, request.limit)])

@@ -12,13 +12,13 @@ from kestrelctl.core.model.index_ranges import IndexRanges
 from kestrelctl.core.model.job.after import EACH, After, IfParentFails, WantedEnd, ids_of
 from kestrelctl.core.model.records import EndedTasks, JobRecord, ended_tasks
 from kestrelctl.store.edges import Edge
-from kestrelctl.store.port import CoreStore
+from kestrelctl.store.port import CoreReads, CoreStore
 
 #: The edges that are read at once; others are served in between.
 _EDGES_AT_ONCE = 5_000
 
 
-def ended_parents(store: CoreStore, owner: str | None, after: Iterable[After]) -> dict[int, str]:
+def ended_parents(store: CoreReads, owner: str | None, after: Iterable[After]) -> dict[int, str]:
     """Returns the final states of the jobs that are the owner's and have ended, among these.
 
     Args:
@@ -33,7 +33,7 @@ def ended_parents(store: CoreStore, owner: str | None, after: Iterable[After]) -
 
 
 def stopped_in_vain_no_more(
-    store: CoreStore, ids: Sequence[int], active: Callable[[int], object | None]
+    store: CoreReads, ids: Sequence[int], active: Callable[[int], object | None]
 ) -> list[JobRecord]:
     """Finds jobs that a parent stopped, and of which no parent that has failed is left.
 
@@ -61,7 +61,7 @@ def stopped_in_vain_no_more(
     return stopped
 
 
-def ended_pairs(store: CoreStore, owner: str | None, ids: Iterable[int]) -> dict[int, EndedTasks]:
+def ended_pairs(store: CoreReads, owner: str | None, ids: Iterable[int]) -> dict[int, EndedTasks]:
     """Finds the jobs that are the owner's and have ended, with their tasks that are not done.
 
     Args:
@@ -77,7 +77,7 @@ def ended_pairs(store: CoreStore, owner: str | None, ids: Iterable[int]) -> dict
 
 
 def in_vain_no_more(
-    store: CoreStore, record: JobRecord, parent_bad: IndexRanges
+    store: CoreReads, record: JobRecord, parent_bad: IndexRanges
 ) -> list[tuple[int, str]] | None:
     """Finds tasks of an ended job that wait again, because those they wait for were brought back.
 
@@ -107,7 +107,9 @@ async def below(store: CoreStore, jobs: Iterable[int]) -> AsyncIterator[int]:
     seen = set(reached)
     last = reached[0]
     while True:
-        page = store.edges(above=last, limit=_EDGES_AT_ONCE)
+        page = await store.ask(
+            lambda read, last=last: read.edges(above=last, limit=_EDGES_AT_ONCE)  # type: ignore[misc]
+        )
         whole = _whole_children(page)
         for edge in whole:
             if edge.child not in seen and _meets(reached, edge):

@@ -228,7 +228,7 @@ class RequestDispatcher:
             serve = self._serve.get(type(request))
             if serve is None:
                 raise _not_here(request)
-            await serve(caller, request, *self._rights.check(caller, request))
+            await serve(caller, request, *await self._rights.check(caller, request))
         except KestrelError as error:
             caller.reply(failed(request.id, error))
         except Exception:

@@ -16,15 +16,17 @@ from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.validate import problem_with_job, problem_with_waiting_each
 from kestrelctl.errors import UsageError
 from kestrelctl.manager.caller import Caller
-from kestrelctl.manager.requests.descent import below, ended_pairs, ended_parents
+from kestrelctl.manager.requests.descent import below
 from kestrelctl.manager.requests.environments import no_environments, with_environment
 from kestrelctl.manager.requests.parent_files import check_parent, check_parents
 from kestrelctl.manager.requests.pending_answers import PendingAnswers
+from kestrelctl.manager.requests.steady_reads import SteadyReads
 from kestrelctl.manager.selection import MAX_RECORDS, Selected, Selection
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.answers import GraphEdge, GraphJob, GraphNode, GraphSubmitted, JobGraph
 from kestrelctl.protocol.handout import problem_with_size
+from kestrelctl.store.edges import Edge
 
 #: The most jobs that are submitted as one.
 MOST_JOBS = 20_000
@@ -55,6 +57,7 @@ class GraphRequests:
         self._selection = selection
         self._pending = pending
         self._uploaded = uploaded
+        self._steady_reads = SteadyReads(service)
         #: Fills in what the tasks of a job run inside; set where there are classes of environments.
         self.inside: Callable[[TaskEnvironment], TaskEnvironment] = no_environments
 
@@ -62,13 +65,11 @@ class GraphRequests:
         lines = self._uploaded(caller, request.upload)
         jobs = _jobs(lines, self.inside)
         for job in jobs:
-            check_parents(self._service, job.spec)
+            await check_parents(self._service, job.spec)
         head = GraphHead(len(jobs), hashlib.sha256("\n".join(lines).encode()).hexdigest())
         specs = [job.spec for job in jobs]
         specs[0] = msgspec.structs.replace(specs[0], graph=head)
-        store = self._service.store
-        earlier = store.job_of_key(caller.user, request.key) if request.key else None
-        named = {each for spec in specs for each in spec.after}
+        known = await self._steady_reads.for_submission(caller.user, request.key, specs)
         answer = await self._pending.answer_to(
             lambda token: ev.SubmitGraph(
                 at=self._service.now(),
@@ -79,9 +80,9 @@ class GraphRequests:
                 after=[job.after for job in jobs],
                 after_each=[job.after_each for job in jobs],
                 key=request.key,
-                earlier=earlier,
-                ended=ended_parents(store, caller.user, named),
-                paired=ended_pairs(store, caller.user, (spec.after_each for spec in specs)),
+                earlier=known.earlier,
+                ended=known.ended,
+                paired=known.paired,
             )
         )
         caller.reply(
@@ -95,7 +96,7 @@ class GraphRequests:
         )
 
     async def draw(self, caller: Caller, request: rq.DrawGraph, selected: Selected) -> None:
-        records = self._selection.records(selected, request.jobs)
+        records = await self._selection.records(selected, request.jobs)
         store = self._service.store
         found = {record.job_id: record for record in records}
         more = False
@@ -103,32 +104,35 @@ class GraphRequests:
         while level and not more:
             parents = {
                 each
-                for edge in store.edges(ids=level)
+                for edge in await self._edges_of(level)
                 for each in range(edge.first, edge.last + 1)
                 if each not in found
             }
             more = len(found) + len(parents) > MOST_DRAWN
-            level = [] if more else self._take(found, parents)
+            level = [] if more else await self._take(found, parents)
         async for child in below(store, list(found)):
             if len(found) >= MOST_DRAWN:
                 more = True
                 break
-            self._take(found, [child])
+            await self._take(found, [child])
         ids = sorted(found)
-        edges = [GraphEdge(*edge) for edge in store.edges(ids=ids)]
+        edges = [GraphEdge(*edge) for edge in await self._edges_of(ids)]
         nodes = [self._node(found[job_id]) for job_id in ids]
         caller.reply(JobGraph(id=request.id, nodes=nodes, edges=edges, more=more))
 
-    def _take(self, found: dict[int, JobRecord], ids: Iterable[int]) -> list[int]:
+    async def _edges_of(self, ids: list[int]) -> list[Edge]:
+        return await self._service.store.ask(lambda read: read.edges(ids=ids))
+
+    async def _take(self, found: dict[int, JobRecord], ids: Iterable[int]) -> list[int]:
         """Adds the records of jobs; returns the ids of those that are kept."""
         wanted = sorted(ids)
-        records = [
-            record
-            for start in range(0, len(wanted), MAX_RECORDS)
-            for record in self._service.store.jobs(
-                ids=wanted[start : start + MAX_RECORDS], limit=MAX_RECORDS
-            )
-        ]
+        records = await self._service.store.ask(
+            lambda read: [
+                record
+                for start in range(0, len(wanted), MAX_RECORDS)
+                for record in read.jobs(ids=wanted[start : start + MAX_RECORDS], limit=MAX_RECORDS)
+            ]
+        )
         found.update((record.job_id, record) for record in records)
         return [record.job_id for record in records]
 

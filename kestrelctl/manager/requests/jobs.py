@@ -34,6 +34,7 @@ from kestrelctl.manager.requests.descent import (
 from kestrelctl.manager.requests.environments import no_environments, with_environment
 from kestrelctl.manager.requests.parent_files import check_parents
 from kestrelctl.manager.requests.pending_answers import PendingAnswers
+from kestrelctl.manager.requests.steady_reads import SteadyReads
 from kestrelctl.manager.requests.where import listed_job, where_jobs
 from kestrelctl.manager.selection import MAX_RECORDS, Selected, Selection, check_glob
 from kestrelctl.manager.service import Service
@@ -235,6 +236,7 @@ class JobRequests:
         self._service = service
         self._selection = selection
         self._pending = pending
+        self._steady_reads = SteadyReads(service)
         self._uploads = Uploads()
         self._looks_at_uploads = False
         self._watchers: Watchers[Caller] = Watchers()
@@ -267,10 +269,8 @@ class JobRequests:
         if objection is not None:
             cause, hint = objection
             raise UsageError("the job cannot be accepted", cause=cause, hint=hint)
-        check_parents(self._service, spec)
-        earlier = None
-        if request.key:
-            earlier = self._service.store.job_of_key(caller.user, request.key)
+        await check_parents(self._service, spec)
+        known = await self._steady_reads.for_submission(caller.user, request.key, [spec])
         answer = await self._pending.answer_to(
             lambda token: ev.Submit(
                 at=self._service.now(),
@@ -279,9 +279,9 @@ class JobRequests:
                 owner=caller.user,
                 spec=spec,
                 key=request.key,
-                earlier=earlier,
-                ended=ended_parents(self._service.store, caller.user, spec.after),
-                paired=ended_pairs(self._service.store, caller.user, [spec.after_each]),
+                earlier=known.earlier,
+                ended=known.ended,
+                paired=known.paired,
             )
         )
         job = self._service.pool.job(answer.job_id)
@@ -329,7 +329,7 @@ class JobRequests:
     async def cancel(self, caller: Caller, request: rq.CancelJobs, selected: Selected) -> None:
         indexes: list[int] = []
         if request.task_ids:
-            record = self._selection.one(selected, request.jobs)
+            record = await self._selection.one(selected, request.jobs)
             indexes = self._selection.indexes(record, request.task_ids)
         ids = selected.ids
         found = await self._pending.answers_to(
@@ -345,7 +345,7 @@ class JobRequests:
         tasks = sum(answer.tasks for answer in found)
         if indexes and not tasks:
             ids = []
-        self._selection.refuse_others(selected, len(ids))
+        await self._selection.refuse_others(selected, len(ids))
         caller.reply(
             an.Changed(
                 id=request.id,
@@ -369,7 +369,7 @@ class JobRequests:
             )
             for job_id in selected.ids
         )
-        self._selection.refuse_others(selected, len(found))
+        await self._selection.refuse_others(selected, len(found))
         caller.reply(_changed(request.id, found, selected))
 
     async def release(self, caller: Caller, request: rq.ReleaseJobs, selected: Selected) -> None:
@@ -382,13 +382,13 @@ class JobRequests:
             )
             for job_id in selected.ids
         )
-        self._selection.refuse_others(selected, len(found))
+        await self._selection.refuse_others(selected, len(found))
         caller.reply(_changed(request.id, found, selected))
 
     async def retry(self, caller: Caller, request: rq.RetryJobs, selected: Selected) -> None:
         done: list[str] = []
         tasks = 0
-        records = self._selection.records(selected, request.jobs)
+        records = await self._selection.records(selected, request.jobs)
         ids = {record.job_id for record in records}
         for record in records:
             if record.spec.after_each not in ids:  # otherwise its tasks come back with those
@@ -465,7 +465,7 @@ class JobRequests:
         """
         store = self._service.store
         active = self._service.pool.job(job_id) is not None
-        record = None if active else self._selection.whole(job_id)
+        record = None if active else self._selection.whole_at_once(job_id)
         after = record.spec.after if record is not None else ()
         parent = record.spec.after_each if record is not None else 0
         ended = ended_tasks(record, store.ended_badly(job_id)) if record is not None else None
@@ -484,7 +484,7 @@ class JobRequests:
         )
 
     async def _retry(self, caller: Caller, job_id: int, task_ids: list[int]) -> int:
-        record = self._selection.record(job_id)
+        record = await self._selection.record(job_id)
         bad = self._bad_of(record, task_ids)
         whole = not task_ids
         answer = await self._pending.answer_to(
@@ -544,7 +544,7 @@ class JobRequests:
                 for record in self._service.store.jobs(ids=ids, limit=len(ids))
             )
             what += [str(answer.job_id) for answer in found]
-        self._selection.refuse_others(selected, len(what))
+        await self._selection.refuse_others(selected, len(what))
         caller.reply(
             an.Changed(
                 id=request.id,
@@ -576,7 +576,9 @@ class JobRequests:
     async def list_jobs(self, caller: Caller, request: rq.ListJobs) -> None:
         store = self._service.store
         check_glob(request.name)
-        ids = self._selection.jobs(caller, request.jobs).ids if request.jobs else None
+        ids: list[int] | None = None
+        if request.jobs:
+            ids = (await self._selection.jobs(caller, request.jobs)).ids
         owner = self._account(caller, request.owner) if request.owner else None
         if request.name and not caller.sees(owner or ""):
             # Whoever may not know a name may not find it out by asking for it.
@@ -591,21 +593,23 @@ class JobRequests:
         since = request.ended_since
         if since is not None:
             since = self._service.wall.steady(since)
-        records = store.jobs(
-            ids=ids,
-            owner=owner,
-            states=request.states,
-            name=request.name,
-            before=request.before,
-            ended_since=since,
-            ended_of=ended_of,
-            limit=limit,
+        records = await store.ask(
+            lambda read: read.jobs(
+                ids=ids,
+                owner=owner,
+                states=request.states,
+                name=request.name,
+                before=request.before,
+                ended_since=since,
+                ended_of=ended_of,
+                limit=limit,
+            )
         )
-        found = self._views(caller, records)
+        found = await self._views(caller, records)
         if request.used:
-            found = self._with_used(caller, found)
+            found = await self._with_used(caller, found)
         if request.details and len(found) == 1 and caller.owns(records[0].owner):
-            found = [self._detailed(records[0], found[0])]
+            found = [await self._detailed(records[0], found[0])]
         if request.where:
             where = where_jobs(request.where, found)
             fitting = [
@@ -623,8 +627,8 @@ class JobRequests:
         if request.before is None:
             total = len(found)
             if before is not None:
-                total = len(
-                    store.job_ids(
+                all_ids = await store.ask(
+                    lambda read: read.job_ids(
                         ids=ids,
                         owner=owner,
                         states=request.states,
@@ -633,17 +637,22 @@ class JobRequests:
                         ended_of=ended_of,
                     )
                 )
+                total = len(all_ids)
         caller.reply(an.Jobs(id=request.id, jobs=page, before=before, total=total))
 
     async def watch(self, caller: Caller, request: rq.Watch) -> None:
-        selected = self._selection.jobs(caller, request.jobs)
-        records = self._selection.records(selected, request.jobs)
+        selected = await self._selection.jobs(caller, request.jobs)
+        ids = self._selection.for_one_answer(selected, request.jobs)
+        # Whoever is shown as active here is active below, so that its end is told.
+        records = await self._steady_reads.ask(
+            lambda read: read.jobs(ids=ids, limit=len(ids)), lambda ended: ended.job_id in ids
+        )
         for record in records:
             if self._service.pool.job(record.job_id):
                 self._watchers.add(record.job_id, caller, self._service.now())
-        caller.reply(an.Jobs(id=request.id, jobs=self._views(caller, records)))
+        caller.reply(an.Jobs(id=request.id, jobs=await self._views(caller, records)))
 
-    def _views(self, caller: Caller, records: list[JobRecord]) -> list[an.JobView]:
+    async def _views(self, caller: Caller, records: list[JobRecord]) -> list[an.JobView]:
         find, unstored = self._service.pool.job, self._service.unstored()
         found = [
             _as_seen(
@@ -654,42 +663,47 @@ class JobRequests:
         ]
         if len(found) != 1:
             return [views.abridged(view) for view in found]
-        return [self._in_full(records[0], found[0])]
+        return [await self._in_full(records[0], found[0])]
 
-    def _detailed(self, record: JobRecord, view: an.JobView) -> an.JobView:
+    async def _detailed(self, record: JobRecord, view: an.JobView) -> an.JobView:
         """A job with what only the spec and the tasks tell."""
         job = self._service.pool.job(record.job_id)
-        spec = self._spec(record.job_id)
-        store = self._service.store
-        used = store.used([record.job_id]).get(record.job_id, Used())
-        view = views.with_spread(views.with_used(view, used), used, store.spread(record.job_id))
+        spec = await self._spec(record.job_id)
+        store, job_id = self._service.store, record.job_id
+        used_by, spread = await store.ask(lambda read: (read.used([job_id]), read.spread(job_id)))
+        used = used_by.get(job_id, Used())
+        view = views.with_spread(views.with_used(view, used), used, spread)
         if spec.program.stages:
-            rows = store.tasks(record.job_id, states=FINAL_STATES, limit=MOST_TASKS)
+            rows = await store.ask(
+                lambda read: read.tasks(job_id, states=FINAL_STATES, limit=MOST_TASKS)
+            )
             view = msgspec.structs.replace(view, stage_sums=stage_sums(rows))
         if job is not None:
             running = views.running_use(self._service.pool, job)
             view = msgspec.structs.replace(view, running_use=running)
         return views.detailed(view, spec)
 
-    def _with_used(self, caller: Caller, found: list[an.JobView]) -> list[an.JobView]:
+    async def _with_used(self, caller: Caller, found: list[an.JobView]) -> list[an.JobView]:
         """Jobs with what they took, as far as they are the caller's to see."""
         seen = [view.job_id for view in found if caller.sees(view.owner)]
-        used = self._service.store.used(seen)
+        used = await self._service.store.ask(lambda read: read.used(seen))
         return [
             views.with_used(view, used[view.job_id]) if view.job_id in used else view
             for view in found
         ]
 
-    def _in_full(self, record: JobRecord, view: an.JobView) -> an.JobView:
+    async def _in_full(self, record: JobRecord, view: an.JobView) -> an.JobView:
         """A job that is alone in an answer, with its command and its requirements uncut."""
         if record.spec.shows_all() or not view.whole:
             return view
-        return views.uncut(view, self._spec(record.job_id))
+        return views.uncut(view, await self._spec(record.job_id))
 
-    def _spec(self, job_id: int) -> JobSpec:
+    async def _spec(self, job_id: int) -> JobSpec:
         """The spec of a job with its whole program, perhaps without its items."""
         job = self._service.pool.job(job_id)
-        return self._selection.whole(job_id).spec if job is None or job.is_long else job.spec
+        if job is None or job.is_long:
+            return (await self._selection.whole(job_id)).spec
+        return job.spec
 
     async def explain(self, caller: Caller, request: rq.ExplainJob, record: JobRecord) -> None:
         job = self._service.pool.job(record.job_id)

@@ -47,6 +47,8 @@ class Overviews:
         self._latest: Overview | None = None
         #: By user, None for all who see everybody's jobs: when they were read, and the jobs.
         self._ended: dict[str | None, tuple[float, list[JobLine]]] = {}
+        #: How many jobs have ended.
+        self._ends = 0
         service.listen(JobEnded, self._on_job_ended)
 
     def latest(self, now: float) -> Overview:
@@ -92,7 +94,7 @@ class Overviews:
             store_error_since=service.store_error_since,
         )
 
-    def ended_lately(self, caller: Caller, now: float) -> list[JobLine]:
+    async def ended_lately(self, caller: Caller, now: float) -> list[JobLine]:
         """The jobs that ended last among those that the caller sees whole, the newest first."""
         owner = None if caller.sees_all else caller.user
         self._ended = {
@@ -101,13 +103,19 @@ class Overviews:
             if 0 <= now - read_at < ENDED_FRESH_SECONDS
         }
         if owner not in self._ended:
-            records = self._service.store.jobs(owner=owner, states=ENDED_STATES, limit=MOST_ENDED)
+            ends = self._ends
+            records = await self._service.store.ask(
+                lambda read: read.jobs(owner=owner, states=ENDED_STATES, limit=MOST_ENDED)
+            )
             lines = [_over(record) for record in reversed(records)]
             lines.sort(key=lambda line: -(line.ended_at or 0.0))
+            if ends != self._ends:  # a job that ended meanwhile may not be among them
+                return lines
             self._ended[owner] = (now, lines)
         return self._ended[owner][1]
 
     def _on_job_ended(self, ended: JobEnded) -> None:
+        self._ends += 1
         self._ended.pop(None, None)
         self._ended.pop(ended.record.owner, None)
 

@@ -76,14 +76,16 @@ class ParentFileAnswers:
         )
 
 
-def check_parents(service: Service, spec: JobSpec) -> None:
+async def check_parents(service: Service, spec: JobSpec) -> None:
     """Refuses a job that wants files of one which leaves none.
 
     Raises:
         UsageError: there is such a parent.
     """
     wanted = [each.job_id for each in spec.program.parent_files if not each.placed]
-    for record in service.store.jobs(ids=wanted, limit=len(wanted)) if wanted else ():
+    if not wanted:
+        return
+    for record in await service.store.ask(lambda read: read.jobs(ids=wanted, limit=len(wanted))):
         check_parent(record.spec, f"job {record.job_id}")
 
 

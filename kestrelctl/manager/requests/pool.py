@@ -229,6 +229,6 @@ class PoolRequests:
                 found,
                 id=request.id,
                 jobs=as_seen(found.jobs[: max(0, request.jobs)], caller),
-                ended=self._overviews.ended_lately(caller, now),
+                ended=await self._overviews.ended_lately(caller, now),
             )
         )

@@ -43,12 +43,14 @@ class TaskFileRequests:
         if len(request.ids) > MOST_TASKS:
             raise UsageError(f"at most {MOST_TASKS:,} tasks are told of at once")
         indexes = self._selection.indexes(record, request.ids)
-        rows = self._service.store.tasks(
-            record.job_id,
-            states=(TaskState.DONE,),
-            after=request.after,
-            limit=MOST_TASKS,
-            indexes=tuple(indexes),
+        rows = await self._service.store.ask(
+            lambda read: read.tasks(
+                record.job_id,
+                states=(TaskState.DONE,),
+                after=request.after,
+                limit=MOST_TASKS,
+                indexes=tuple(indexes),
+            )
         )
         told = [row for row in rows if row.result is not None and row.result.outputs is not None]
         page = views.first_that_fit(

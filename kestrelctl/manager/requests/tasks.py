@@ -76,7 +76,7 @@ class TaskRequests:
         after: int | None = None
         if request.ids:
             indexes: Iterable[int] = self._selection.indexes(record, request.ids[:limit])
-            rows = self._rows(record, indexes=indexes)
+            rows = await self._rows(record, indexes=indexes)
         elif (
             states
             and TaskState.WAITING not in states
@@ -85,7 +85,7 @@ class TaskRequests:
             )
         ):
             # Only tasks with an object or a row can be in these states, so all others are skipped.
-            rows = self._rows(record, states=states, after=request.after, limit=limit)
+            rows = await self._rows(record, states=states, after=request.after, limit=limit)
             live = () if job is None else (i for i in job.live if i > request.after)
             indexes = sorted({*rows, *live})
             if len(indexes) > limit or len(rows) == limit:
@@ -94,8 +94,12 @@ class TaskRequests:
         else:
             end = min(request.after + 1 + limit, record.spec.count)
             indexes = range(request.after + 1, end)
-            rows = self._rows(record, after=request.after, limit=limit)
+            rows = await self._rows(record, after=request.after, limit=limit)
             after = end - 1 if end < record.spec.count else None
+        # What ended while the store was asked is in neither of the two.
+        missing = () if job is None else _between(job, rows, indexes)
+        if missing:
+            rows = rows | await self._rows(record, indexes=missing)
         found = [self._view(record, job, rows, index) for index in indexes]
         if request.items:
             longest = views.LONGEST_ITEM if len(request.ids) == 1 else views.LONGEST_COMMAND
@@ -120,7 +124,7 @@ class TaskRequests:
             found[index] = window.items[index - window.first]
         return found
 
-    def _rows(
+    async def _rows(
         self,
         record: JobRecord,
         *,
@@ -129,8 +133,9 @@ class TaskRequests:
         limit: int = MAX_TASKS,
         indexes: Iterable[int] = (),
     ) -> dict[int, TaskRecord]:
-        found = self._service.store.tasks(
-            record.job_id, states=tuple(states), after=after, limit=limit, indexes=tuple(indexes)
+        job_id, meant, only = record.job_id, tuple(states), tuple(indexes)
+        found = await self._service.store.ask(
+            lambda read: read.tasks(job_id, states=meant, after=after, limit=limit, indexes=only)
         )
         return {row.index: row for row in found}
 
@@ -184,7 +189,7 @@ class TaskRequests:
         alone = [record.spec.first] if record.spec.count == 1 else []
         indexes = self._selection.indexes(record, request.task_ids or alone)
         job = self._service.pool.job(record.job_id)
-        rows = self._rows(record, indexes=indexes) if indexes else {}
+        rows = await self._rows(record, indexes=indexes) if indexes else {}
         asked = [
             job_story.Asked(
                 index=index,
@@ -193,8 +198,8 @@ class TaskRequests:
             )
             for index in dict.fromkeys(indexes)
         ]
-        happenings = self._service.store.happenings(
-            record.job_id, indexes=indexes, limit=MAX_HAPPENINGS + 1
+        happenings = await self._service.store.ask(
+            lambda read: read.happenings(record.job_id, indexes=indexes, limit=MAX_HAPPENINGS + 1)
         )
         view = views.abridged(
             views.job_view(record, job, self._service.unstored().get(record.job_id))
@@ -222,10 +227,10 @@ class TaskRequests:
         if request.ids:
             asked = self._selection.indexes(record, request.ids[:MAX_TASKS])
             indexes = sorted({index for index in asked if index > request.after})
-            rows = self._rows(record, indexes=indexes) if indexes else {}
+            rows = await self._rows(record, indexes=indexes) if indexes else {}
             whole = True
         else:
-            rows = self._rows(record, after=request.after, limit=MAX_TASKS)
+            rows = await self._rows(record, after=request.after, limit=MAX_TASKS)
             indexes = sorted({*rows, *(index for index in live if index > request.after)})
             whole = len(indexes) <= MAX_TASKS and len(rows) < MAX_TASKS
         page: list[TaskOutput] = []
@@ -266,7 +271,7 @@ class TaskRequests:
         task_id = record.spec.task_id(index)
         job = self._service.pool.job(record.job_id)
         live = job.live.get(index) if job is not None else None
-        row = self._rows(record, indexes=[index]).get(index)
+        row = (await self._rows(record, indexes=[index])).get(index)
         attempt = live.attempt if live is not None else None
         ended = job is not None and live is None and index < job.cursor
         if ended and (row is None or row.state is TaskState.WAITING):
@@ -301,7 +306,7 @@ class TaskRequests:
         index = self._index(record, request)
         job = self._service.pool.job(record.job_id)
         live = job.live.get(index) if job is not None else None
-        row = self._rows(record, indexes=[index]).get(index)
+        row = (await self._rows(record, indexes=[index])).get(index)
         state = _state(record, job, index, row)
         if state is None:
             raise Busy(f"the end of task {request.task_id} is being written", hint="try again")
@@ -365,6 +370,12 @@ class TaskRequests:
             size_bytes=output.size_bytes,
             next_offset=end if request.offset < end < output.size_bytes else None,
         )
+
+
+def _between(job: Job, rows: Mapping[int, TaskRecord], indexes: Iterable[int]) -> list[int]:
+    """Finds those of these tasks that have ended without a row that is known."""
+    ended = (index for index in indexes if index < job.cursor and index not in job.live)
+    return [index for index in ended if index not in rows]
 
 
 def _state(

@@ -32,7 +32,8 @@ class UserRequests:
         everybody = caller.sees("")
         if request.by == "group" and not everybody:
             raise NotAllowed("what groups have used is not yours to see")
-        found = self._service.store.used_by_owner(day, None if everybody else caller.user)
+        whose = None if everybody else caller.user
+        found = await self._service.store.ask(lambda read: read.used_by_owner(day, whose))
         for account in self._service.pool.queued_bytes.by_account:
             if everybody or account == caller.user:  # also of whom nothing has run yet
                 found.setdefault(account, Used())

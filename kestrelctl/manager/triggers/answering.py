@@ -46,7 +46,7 @@ class TriggerRequests:
         caller.reply(TriggerList(id=request.id, triggers=views))
 
     async def list_fired(self, caller: Caller, request: ListFired) -> None:
-        found = self._desk.log.latest(request.name, MOST_SHOWN)
+        found = await self._desk.log.latest(request.name, MOST_SHOWN)
         if not found and request.name:
             self._desk.trigger(request.name)
         latest_first = [

@@ -49,13 +49,13 @@ class TriggerLog:
         if self._last % TIDY_EACH == 0:
             self.tidy()
 
-    def latest(self, trigger: str, limit: int) -> list[TriggerFired]:
+    async def latest(self, trigger: str, limit: int) -> list[TriggerFired]:
         """The latest times that triggers fired, in order.
 
         Args:
             trigger: the one that fired; empty for all.
         """
-        return self._service.store.fired(trigger=trigger, limit=limit)
+        return await self._service.store.ask(lambda read: read.fired(trigger=trigger, limit=limit))
 
     def tidy(self) -> None:
         """Has what is too old or too much deleted, some at a time."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 
 import msgspec
 
@@ -63,10 +63,12 @@ class MomentLog:
         if up_to:
             self._service.commits.write([MomentsDropped(up_to)])
 
-    def moments(self) -> Iterator[PoolSnapshot]:
+    async def moments(self) -> AsyncIterator[PoolSnapshot]:
         """Yields all moments that are kept, the oldest first, read as they are asked for."""
         after = 0
-        while page := self._service.store.moments(after=after, limit=_PAGE):
+        while page := await self._service.store.ask(
+            lambda read, after=after: read.moments(after=after, limit=_PAGE)  # type: ignore[misc]
+        ):
             for each in page:
                 after = each.number
                 try:

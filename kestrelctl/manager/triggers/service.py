@@ -197,7 +197,7 @@ class TriggerService:
             ExpressionError: at one of them it could not have been evaluated.
         """
         course, found = TriggerState(definition), list[float]()
-        for moment in self.history.moments():
+        async for moment in self.history.moments():
             if course.fires(bool(definition.expression.evaluate(moment.views())), moment.at):
                 found.append(moment.at)
             await asyncio.sleep(0)

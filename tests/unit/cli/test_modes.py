@@ -185,6 +185,7 @@ def test_every_command_has_the_common_options() -> None:
         "pool traffic",
         "manager backup",
         "manager restore",
+        "manager migrate",
     }
     talks_to_a_pool = {*LEAVES} - WITHOUT_POOL | by_name
     assert LEAVES

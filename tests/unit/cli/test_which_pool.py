@@ -23,6 +23,7 @@ from kestrelctl.errors import KestrelError, NotFound, UsageError
 from kestrelctl.local import control
 from kestrelctl.local.pool_state import PoolState, manager_directory, pool_directory, write_state
 from kestrelctl.store import backup
+from kestrelctl.store.postgresql import moving
 
 #: Commands that start, stop, copy or ask a pool, and that the table of `test_cli_modes` lacks.
 ABOUT_A_POOL = {
@@ -30,6 +31,7 @@ ABOUT_A_POOL = {
     "down": "down --delete --yes",
     "manager backup": "manager backup copy",
     "manager restore": "manager restore copy",
+    "manager migrate": "manager migrate --postgresql service=kestrel",
     "map": "map -- echo :::",
     "job fetch": "job fetch 7 --to files",
     "pool chat": "pool chat",
@@ -158,8 +160,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     async def running_tasks(name: str) -> int:
         return 0
 
-    def copied(*paths: Path) -> None:
-        directory = next(path for path in paths if path.name == "manager")
+    def copied(*paths: Any) -> None:
+        directory = next(path for path in paths if getattr(path, "name", "") == "manager")
         found.reached.add(directory.parent.name)
         raise Reached("copied")
 
@@ -175,6 +177,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     monkeypatch.setattr(control, "running_tasks", running_tasks)
     monkeypatch.setattr(backup, "back_up", copied)
     monkeypatch.setattr(backup, "restore", copied)
+    monkeypatch.setattr(moving, "move", copied)
     monkeypatch.setattr(bench_run, "bench", bench)
     monkeypatch.setattr(traffic, "watch", watch)
     return found

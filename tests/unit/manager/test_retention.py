@@ -47,13 +47,13 @@ async def test_jobs_go_when_they_have_been_kept_for_long_enough(
     manager = PlayedManager(tmp_path, store=quick_store)
     await manager.ask(ADA, rq.SubmitJob(spec=JobSpec(program=Program(argv=("x",)))))
     retention = Retention(manager.service, 90 * DAY, None)
-    assert retention.look()
+    assert await retention.look()
     await settled()
     assert kept(manager) == [2, 4, 5]
     assert manager.service.pool.totals.jobs_expired == 2
-    assert not retention.look()
+    assert not await retention.look()
     manager.now += DAY * 1.5
-    retention.look()
+    await retention.look()
     await settled()
     assert kept(manager) == [4, 5]
 
@@ -64,7 +64,7 @@ async def test_of_too_many_jobs_those_go_that_ended_first(
     for job_id in range(1, 8):
         await ended(quick_store, job_id, float(job_id))
     manager = PlayedManager(tmp_path, store=quick_store)
-    Retention(manager.service, None, 3).look()
+    await Retention(manager.service, None, 3).look()
     await settled()
     assert kept(manager) == [1, 2, 3]
 
@@ -72,7 +72,7 @@ async def test_of_too_many_jobs_those_go_that_ended_first(
 async def test_nothing_goes_if_all_is_to_be_kept(tmp_path: Path, quick_store: QuickStore) -> None:
     await ended(quick_store, 1, 10_000.0)
     manager = PlayedManager(tmp_path, store=quick_store)
-    assert not Retention(manager.service, None, None).look()
+    assert not await Retention(manager.service, None, None).look()
     await settled()
     assert kept(manager) == [1]
 
@@ -84,11 +84,11 @@ async def test_whoever_waits_for_a_job_has_a_minute_to_learn_how_it_ended(
         await ended(quick_store, job_id, (LEAST_SECONDS - job_id) / DAY)
     manager = PlayedManager(tmp_path, store=quick_store)
     retention = Retention(manager.service, 1e-9, 1)
-    retention.look()
+    await retention.look()
     await settled()
     assert kept(manager) == [1, 2, 3]
     manager.now += LEAST_SECONDS
-    retention.look()
+    await retention.look()
     await settled()
     assert kept(manager) == []
 
@@ -100,7 +100,7 @@ async def test_a_job_whose_owner_is_still_to_be_told_stays_and_keeps_no_other(
     await ended(quick_store, 2, 200.0)
     await ended(quick_store, 3, 1.0)
     manager = PlayedManager(tmp_path, store=quick_store)
-    Retention(manager.service, 90 * DAY, None).look()
+    await Retention(manager.service, 90 * DAY, None).look()
     await settled()
     assert kept(manager) == [1, 3]
 
@@ -111,7 +111,7 @@ async def test_they_go_in_small_pieces(tmp_path: Path, quick_store: QuickStore) 
     manager = PlayedManager(tmp_path, store=quick_store)
     retention = Retention(manager.service, 90 * DAY, None)
     left = []
-    while retention.look():
+    while await retention.look():
         await settled()
         left.append(len(kept(manager)))
     assert left == [MOST_AT_ONCE + 7, 7, 0]
@@ -137,7 +137,7 @@ async def test_a_job_that_was_brought_back_stays(tmp_path: Path, quick_store: Qu
     manager = PlayedManager(tmp_path, store=quick_store)
     answer = codec.answers.decode(await manager.ask(ADA, rq.RetryJobs(jobs="1")))
     assert isinstance(answer, an.Changed)
-    Retention(manager.service, 90 * DAY, 0).look()
+    await Retention(manager.service, 90 * DAY, 0).look()
     await settled()
     assert kept(manager) == [1]
 
@@ -147,7 +147,7 @@ async def test_who_asks_for_a_forgotten_job_is_told_so(
 ) -> None:
     await ended(quick_store, 1, 100.0)
     manager = PlayedManager(tmp_path, store=quick_store)
-    Retention(manager.service, 90 * DAY, None).look()
+    await Retention(manager.service, 90 * DAY, None).look()
     await settled()
     answer = codec.answers.decode(await manager.ask(ADA, rq.ListJobs(jobs="1")))
     assert isinstance(answer, an.Failed)
@@ -170,7 +170,7 @@ async def test_rows_of_forgotten_jobs_go_though_nothing_else_happens(
     manager = PlayedManager(tmp_path, store=quick_store)
     retention = Retention(manager.service, 90 * DAY, None)
     looks = 0
-    while retention.look():
+    while await retention.look():
         looks += 1
         while not manager.service.commits.idle:
             await asyncio.sleep(0)

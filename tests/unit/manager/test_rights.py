@@ -78,16 +78,18 @@ def test_a_request_for_admins_that_does_not_say_what_it_does_cannot_be_defined()
 
 
 @pytest.mark.parametrize("kind", NO_JOBS, ids=lambda kind: str(kind.__struct_config__.tag))
-def test_only_admins_make_what_is_for_admins_and_everybody_what_is_for_users(kind: type) -> None:
+async def test_only_admins_make_what_is_for_admins_and_everybody_what_is_for_users(
+    kind: type,
+) -> None:
     request = examples()[kind]
     rights = Rights(NOBODY)
-    assert rights.check(Caller("root@users.pool/desk", True, no_answer), request) == ()
+    assert await rights.check(Caller("root@users.pool/desk", True, no_answer), request) == ()
     user = Caller("ada@users.pool/desk", False, no_answer)
     if isinstance(request, UserRequest):
-        assert rights.check(user, request) == ()
+        assert await rights.check(user, request) == ()
     else:
         with pytest.raises(NotAllowed, match=r"^only an admin of the pool may \w+ "):
-            rights.check(user, request)
+            await rights.check(user, request)
 
 
 def test_what_a_type_says_of_its_right_does_not_travel() -> None:

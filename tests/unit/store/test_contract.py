@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
 import pytest
 from msgspec.structs import replace
 from store_samples import (
@@ -66,6 +67,7 @@ from kestrelctl.core.pool import Pool
 from kestrelctl.errors import StoreFull
 from kestrelctl.store.edges import Edge
 from kestrelctl.store.port import CoreStore, Store
+from kestrelctl.store.postgresql.store import PostgresqlStore
 
 
 def reopened(store: CoreStore) -> Snapshot:
@@ -81,12 +83,27 @@ def without_space(store: Any) -> Iterator[None]:
         store.full = True
         yield
         store.full = False
+    elif isinstance(store, PostgresqlStore):
+        with psycopg.connect(store._conninfo, autocommit=True) as link:
+            link.execute(NO_SPACE)
+            yield
+            link.execute("DROP TRIGGER no_space ON tasks")
     else:
         [pages] = store._writer.execute("PRAGMA page_count").fetchone()
         store._writer.execute(f"PRAGMA max_page_count = {pages}")
         yield
         store._writer.execute("PRAGMA max_page_count = 1000000")
 
+
+#: As PostgreSQL says it when its disk is full.
+NO_SPACE = """
+    CREATE FUNCTION no_space() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full';
+    END
+    $$;
+    CREATE TRIGGER no_space BEFORE INSERT ON tasks EXECUTE FUNCTION no_space();
+"""
 
 OK, FAILED = WantedEnd.OK, WantedEnd.FAILED
 

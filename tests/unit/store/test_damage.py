@@ -74,7 +74,7 @@ DAMAGES = [
 
 
 @pytest.mark.parametrize("statement", DAMAGES)
-def test_a_damaged_job_is_set_aside_and_all_others_go_on(
+async def test_a_damaged_job_is_set_aside_and_all_others_go_on(
     data_dir: Path, statement: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     damage(data_dir, statement)
@@ -91,7 +91,7 @@ def test_a_damaged_job_is_set_aside_and_all_others_go_on(
     assert note.endswith(": 2")
     assert "job 2 cannot be read" in caplog.text
     with pytest.raises(KestrelError, match="set aside") as caught:
-        select_jobs("2", "ada", pool, store)
+        await select_jobs("2", "ada", pool, store)
     assert not isinstance(caught.value, NotFound)
     assert caught.value.cause
     assert caught.value.hint

@@ -1,4 +1,4 @@
-"""Items and long programs lie in the SQLite store once, as long as a job names them."""
+"""Items and long programs lie in a store once, as long as a job names them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from kestrelctl.core.model.records import JobForgotten
 from kestrelctl.errors import KestrelError
 from kestrelctl.store import migrations, sqlite
 from kestrelctl.store.long_parts import PIECE_CHARACTERS, PIECE_ITEMS
+from kestrelctl.store.postgresql.store import PostgresqlStore
 from kestrelctl.store.sqlite import SqliteStore
 
 ITEMS = tuple(f"item {n}" for n in range(2_500))
@@ -24,14 +25,14 @@ WORDS = ("word",) * 1_000
 LONG = JobSpec(program=Program(argv=("run", "{}", *WORDS)), count=len(ITEMS), items=ITEMS)
 
 
-def texts(store: SqliteStore) -> int:
+def texts(store: SqliteStore | PostgresqlStore) -> int:
     """How many different lists and programs it has."""
     [found] = store._reader.execute("SELECT count(DISTINCT digest) FROM texts").fetchone()
     assert isinstance(found, int)
     return found
 
 
-async def test_equal_ones_are_stored_once(whole: SqliteStore) -> None:
+async def test_equal_ones_are_stored_once(whole: SqliteStore | PostgresqlStore) -> None:
     await whole.commit([job(1, spec=LONG)])
     before = whole._reader.execute("SELECT sum(length(body)) FROM texts").fetchone()
     await whole.commit([job(n, spec=replace(LONG, name=f"run {n}")) for n in range(2, 20)])
@@ -41,7 +42,9 @@ async def test_equal_ones_are_stored_once(whole: SqliteStore) -> None:
     assert found.spec == replace(LONG, name="run 7")
 
 
-async def test_they_go_with_the_last_job_that_has_them(whole: SqliteStore) -> None:
+async def test_they_go_with_the_last_job_that_has_them(
+    whole: SqliteStore | PostgresqlStore,
+) -> None:
     other = replace(LONG, items=ITEMS[::-1])
     await whole.commit([job(1, spec=LONG), job(2, spec=LONG), job(3, spec=other)])
     assert texts(whole) == 3
@@ -57,7 +60,7 @@ async def test_they_go_with_the_last_job_that_has_them(whole: SqliteStore) -> No
     assert whole._reader.execute("SELECT count(*) FROM apart").fetchone() == (0,)
 
 
-async def test_pieces_are_neither_many_nor_large(whole: SqliteStore) -> None:
+async def test_pieces_are_neither_many_nor_large(whole: SqliteStore | PostgresqlStore) -> None:
     items = (*ITEMS, *("x" * 40_000 for _ in range(9)))
     await whole.commit([job(spec=replace(LONG, items=items, count=len(items)))])
     rows = whole._reader.execute(
@@ -73,34 +76,35 @@ async def test_pieces_are_neither_many_nor_large(whole: SqliteStore) -> None:
     assert max(sum(map(len, piece[:-1])) for piece in pieces) < PIECE_CHARACTERS
 
 
-async def test_items_are_found_without_a_walk(whole: SqliteStore) -> None:
-    await whole.commit([job(n, spec=replace(LONG, items=ITEMS[n:], count=2_500 - n))
-                        for n in range(1, 40)])  # fmt: skip
+async def test_items_are_found_without_a_walk(in_sqlite: SqliteStore) -> None:
+    await in_sqlite.commit(
+        [job(n, spec=replace(LONG, items=ITEMS[n:], count=2_500 - n)) for n in range(1, 40)]
+    )
     steps = 0
 
     def count() -> None:
         nonlocal steps
         steps += 10
 
-    whole._reader.set_progress_handler(count, 10)
-    assert await whole.items(20, 2_000) is not None
+    in_sqlite._reader.set_progress_handler(count, 10)
+    assert await in_sqlite.items(20, 2_000) is not None
     assert steps < 200
 
 
-async def test_a_start_reads_no_items(whole: SqliteStore) -> None:
-    await whole.commit([job(spec=LONG)])
-    whole.close()
+async def test_a_start_reads_no_items(in_sqlite: SqliteStore) -> None:
+    await in_sqlite.commit([job(spec=LONG)])
+    in_sqlite.close()
     read: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        connect = whole._connect
+        connect = in_sqlite._connect
 
         def traced() -> sqlite3.Connection:
             found = connect()
             found.set_trace_callback(read.append)
             return found
 
-        patch.setattr(whole, "_connect", traced)
-        [found] = whole.open().jobs
+        patch.setattr(in_sqlite, "_connect", traced)
+        [found] = in_sqlite.open().jobs
     assert found.record.spec.items is None
     assert read
     assert not any("texts" in statement for statement in read)
@@ -115,31 +119,31 @@ DAMAGES = [
 
 @pytest.mark.parametrize("statement", DAMAGES)
 async def test_what_is_damaged_is_said_by_whoever_reads_it(
-    whole: SqliteStore, statement: str
+    in_sqlite: SqliteStore, statement: str
 ) -> None:
-    await whole.commit([job(1, spec=LONG), job(2)])
-    whole._writer.execute(statement)
+    await in_sqlite.commit([job(1, spec=LONG), job(2)])
+    in_sqlite._writer.execute(statement)
     with pytest.raises(KestrelError, match="job 1 cannot be read"):
-        whole.job(1)
+        in_sqlite.job(1)
     with pytest.raises(KestrelError, match="the program of job 1 cannot be read"):
-        await whole.program(1)
+        await in_sqlite.program(1)
     if "ff" in statement:
         with pytest.raises(KestrelError, match="items of job 1 cannot be read"):
-            await whole.items(1, 0)
+            await in_sqlite.items(1, 0)
     else:
-        assert await whole.items(1, 0) is None
-    assert whole.job(2) == job(2)
+        assert await in_sqlite.items(1, 0) is None
+    assert in_sqlite.job(2) == job(2)
 
 
 @pytest.mark.parametrize("change", ["item_count = 7", "spec_bytes = 'many'", "spec_bytes = -1"])
 async def test_a_job_that_cannot_be_so_is_set_aside_at_the_start(
-    whole: SqliteStore, change: str
+    in_sqlite: SqliteStore, change: str
 ) -> None:
-    await whole.commit([job(1, spec=LONG), job(2)])
-    whole._writer.execute(f"UPDATE apart SET {change}")
-    whole.close()
-    assert [found.record.job_id for found in whole.open().jobs] == [2]
-    assert list(whole.damaged) == [1]
+    await in_sqlite.commit([job(1, spec=LONG), job(2)])
+    in_sqlite._writer.execute(f"UPDATE apart SET {change}")
+    in_sqlite.close()
+    assert [found.record.job_id for found in in_sqlite.open().jobs] == [2]
+    assert list(in_sqlite.damaged) == [1]
 
 
 # -- stores of before ------------------------------------------------------------------------------

@@ -19,7 +19,8 @@ def talks(command: click.Command) -> bool:
 
 #: Whose `--pool` is about something else: which of those on this machine, or what to measure.
 OWN_MEANING = {
-    "up", "down", "worker run", "worker service", "manager backup", "manager restore", "bench",
+    "up", "down", "worker run", "worker service", "manager backup", "manager restore",
+    "manager migrate", "bench",
 }  # fmt: skip
 
 

@@ -254,10 +254,10 @@ class TestKeeping:
         played.now += 100.0
         await played.joins(W2)
         retention = Retention(played.service, None, None, events_kept_seconds=50.0)
-        assert retention.look()
+        assert await retention.look()
         await settled()
         assert played.told() == [("join", W2)]
-        assert not retention.look()
+        assert not await retention.look()
 
     async def test_there_are_not_more_than_so_many(
         self, played: Played, monkeypatch: pytest.MonkeyPatch
@@ -265,6 +265,6 @@ class TestKeeping:
         monkeypatch.setattr(log, "MOST_EVENTS", 2)
         for n in range(4):
             await played.joins(f"w{n}@hosts.pool/a")
-        assert Retention(played.service, None, None).look()
+        assert await Retention(played.service, None, None).look()
         await settled()
         assert [e.number for e in played.store.member_events(limit=9)] == [3, 4]

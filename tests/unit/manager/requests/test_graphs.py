@@ -213,9 +213,9 @@ async def test_a_job_is_not_forgotten_while_tasks_wait_for_its_tasks(
     assert isinstance(changed, an.Changed), changed
     assert (changed.what, changed.kept) == (["3"], 1)
     manager.now += 10_000.0
-    assert not Retention(manager.service, 100.0, None).look()
+    assert not await Retention(manager.service, 100.0, None).look()
     await asked(manager, rq.CancelJobs(jobs="2"))
-    assert Retention(manager.service, 100.0, None).look()
+    assert await Retention(manager.service, 100.0, None).look()
     await settled()
     assert 1 not in manager.store.job_ids()
 

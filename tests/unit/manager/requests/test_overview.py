@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import flockkit
 from managerkit import NOW, PlayedManager
@@ -53,12 +55,15 @@ class Watched:
         self.reads += 1
         return self.driver.store().jobs(**how)  # type: ignore[arg-type]
 
+    async def ask(self, question: Callable[[Any], Any]) -> Any:
+        return question(self)
+
     def look(self, after_seconds: float = 1.0, caller: Caller = ROOT) -> Overview:
         for ended in self.driver.of(fx.JobEnded):
             for listener in self._listeners:
                 listener(ended)
         self.driver.now += after_seconds
-        ended_lately = self._overviews.ended_lately(caller, self.driver.now)
+        ended_lately = asyncio.run(self._overviews.ended_lately(caller, self.driver.now))
         return replace(self._overviews.latest(self.driver.now), ended=ended_lately)
 
 

@@ -303,7 +303,7 @@ class Counter:
         requests = TaskRequests(service, selection, Outputs())
         caller = Caller(f"{who}/home", admin, self.replies.append)
         request = TellStory(id="7", job=job, task_ids=list(task_ids), limit=limit)
-        record = Rights(selection).job(caller, request)
+        record = await Rights(selection).job(caller, request)
         await requests.story(caller, request, record)
         found = self.replies[-1]
         assert isinstance(found, Story)

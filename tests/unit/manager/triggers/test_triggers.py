@@ -407,7 +407,7 @@ async def test_so_many_moments_are_kept_and_one_that_cannot_be_read_is_left_out(
     assert [each.at for each in kept] == times[2:]
     assert pool.desk.history.since == times[2]
     await pool.played.store.commit([MomentRecorded(kept[0].number, kept[0].at, b"rubbish")])
-    assert [each.at for each in pool.desk.history.moments()] == times[3:]
+    assert [each.at async for each in pool.desk.history.moments()] == times[3:]
 
 
 async def test_the_pool_goes_on_while_a_trigger_is_tested(pool: Pool) -> None:
