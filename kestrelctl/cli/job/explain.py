@@ -100,7 +100,7 @@ def _row(obstacle: Obstacle) -> list[str]:
     return [
         f"{obstacle.workers:,}",
         short_address(obstacle.example),
-        refusal.reason.value,
+        refusal.reason,
         refusal.wanted,
         refusal.found,
     ]

@@ -582,7 +582,7 @@ def busy(*reasons: Reason) -> an.JobExplanation:
             None,
         ),
         (
-            replace(RUNNABLE, job_reasons=[Refusal(Reason.MAX_RUNNING, "at most 1", "1")]),
+            replace(RUNNABLE, job_reasons=[Refusal("max-running", "at most 1", "1")]),
             "as many of its tasks run as --max-running allows (wanted at most 1, found 1)",
             None,
         ),
