@@ -17,7 +17,7 @@ from kestrelctl.grammar.described_job import checked_job, checked_key, job_of
 from kestrelctl.grammar.job_options import FORMER_KEEP, JOB_FILE_SUFFIXES, OPTIONS
 from kestrelctl.grammar.nearest import did_you_mean
 from kestrelctl.grammar.option import Choice, Decimal, Flag, Option, Whole
-from kestrelctl.protocol.requests import SubmitJob
+from kestrelctl.protocol.job_requests import SubmitJob
 
 _TERMINAL = "it is about a terminal, and this is a chat"
 #: The options of `submit` that chats understand.

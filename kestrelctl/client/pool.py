@@ -38,15 +38,18 @@ from kestrelctl.grammar.id_ranges import LAST
 from kestrelctl.grammar.job_options import OPTIONS
 from kestrelctl.grammar.option_values import option_values
 from kestrelctl.grammar.parent_file_words import of_this_machine, parse_parent_files, waiting_for
-from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.channels import TaskWrote
+from kestrelctl.protocol import job_answers as an
+from kestrelctl.protocol import job_requests as rq
+from kestrelctl.protocol.request import Changed
 
 if TYPE_CHECKING:
     from kestrelctl.client.fetch import Fetched
     from kestrelctl.client.graph import Graph
     from kestrelctl.client.inputs import JobFiles, SentFiles
     from kestrelctl.client.notebook import JobTable
+    from kestrelctl.protocol.answers import PoolSummary
+    from kestrelctl.protocol.channels import TaskWrote
+    from kestrelctl.protocol.requests import AnyRequest
     from kestrelctl.protocol.upload_slots import Slot
 
 log = logging.getLogger(__name__)
@@ -287,8 +290,8 @@ class AsyncJob:
         """Runs the tasks again that ended badly, or only these."""
         await self._change(rq.RetryJobs(jobs=str(self.id), task_ids=list(task_ids)))
 
-    async def _change(self, request: rq.AnyRequest) -> None:
-        await self._client.ask(request, an.Changed)
+    async def _change(self, request: AnyRequest) -> None:
+        await self._client.ask(request, Changed)
 
     async def story(self, task_ids: Iterable[int] = ()) -> an.Story:
         """Tells what happened to the job, or to these tasks of it, in order of time."""
@@ -359,7 +362,7 @@ class AsyncClient:
         """Returns what is set when the end of a watched job was told."""
         return self._ends.setdefault(job_id, asyncio.Event())
 
-    async def ask(self, request: rq.AnyRequest, kind: type[A]) -> A:
+    async def ask(self, request: AnyRequest, kind: type[A]) -> A:
         """Returns the answer of the pool to a request of its protocol.
 
         Raises:
@@ -367,7 +370,7 @@ class AsyncClient:
         """
         return await ask(self._connection, request, kind)
 
-    async def ask_patiently(self, request: rq.AnyRequest, kind: type[A]) -> A:
+    async def ask_patiently(self, request: AnyRequest, kind: type[A]) -> A:
         """Returns the answer to a request that may be made twice, also if the pool is away for a
         while: it may only be restarting.
 
@@ -576,9 +579,12 @@ class AsyncClient:
 
         return JobTable((await self.ask(rq.ListJobs(limit=limit), an.Jobs)).jobs)
 
-    async def status(self) -> an.PoolSummary:
+    async def status(self) -> PoolSummary:
         """Returns how the pool is: its workers, its jobs, its manager."""
-        return await self.ask(rq.PoolStatus(), an.PoolSummary)
+        from kestrelctl.protocol.answers import PoolSummary
+        from kestrelctl.protocol.requests import PoolStatus
+
+        return await self.ask(PoolStatus(), PoolSummary)
 
 
 def _no_last() -> int:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.refusal import Reason, Refusal
-from kestrelctl.core.model.validate import MOST_TOKENS, is_of_workers
+from kestrelctl.core.model.worker.asset_rules import MOST_TOKENS, is_of_workers
 from kestrelctl.core.model.worker.isolation import TAG_PREFIX, is_reserved, without_isolation
 from kestrelctl.core.model.worker.own_tags import OwnTag, first_own
 from kestrelctl.grammar.job_options import OPTIONS
 from kestrelctl.grammar.quantities import duration, short_address
-from kestrelctl.protocol.answers import JobExplanation
+from kestrelctl.protocol.job_answers import JobExplanation
 
 _OF_OPTIONS = {option.name: option.holds_back for option in OPTIONS if option.holds_back}
 #: The sentence for each reason; what is found stands where `{found}` is, or behind it.

@@ -13,7 +13,7 @@ from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.views import TaskOutput
+from kestrelctl.protocol.job_answers import TaskOutput
 
 
 class Exit(NamedTuple):

@@ -18,7 +18,7 @@ from kestrelctl.cli.show.terminal_text import TerminalText
 from kestrelctl.client.pool import EndedTask
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.grammar.quantities import short_address
-from kestrelctl.protocol.answers import TaskView
+from kestrelctl.protocol.job_answers import TaskView
 
 #: The exit value of a task that has not come to its end.
 _NO_END = -1

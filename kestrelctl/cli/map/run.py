@@ -13,8 +13,9 @@ from kestrelctl.core.model.job.placeholders import bytes_in
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.objection import MOST_ITEM_BYTES
 from kestrelctl.errors import OverQuota, UsageError
-from kestrelctl.protocol.answers import Changed, Jobs
-from kestrelctl.protocol.requests import CancelJobs, HoldJobs, ListJobs
+from kestrelctl.protocol.job_answers import Jobs
+from kestrelctl.protocol.job_requests import CancelJobs, HoldJobs, ListJobs
+from kestrelctl.protocol.request import Changed
 
 #: The job of these arguments and items.
 MakeJob: TypeAlias = Callable[[tuple[str, ...], tuple[str, ...]], JobSpec]

@@ -23,8 +23,8 @@ from kestrelctl.manager.requests.pending_answers import PendingAnswers
 from kestrelctl.manager.selection import MAX_RECORDS, Selected, Selection
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.answers import GraphEdge, GraphJob, GraphNode, GraphSubmitted, JobGraph
 from kestrelctl.protocol.handout import problem_with_size
+from kestrelctl.protocol.job_answers import GraphEdge, GraphJob, GraphNode, GraphSubmitted, JobGraph
 
 #: The most jobs that are submitted as one.
 MOST_JOBS = 20_000

@@ -35,7 +35,8 @@ from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.grammar.why_waiting import conclusion
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.views import QuarantineView, SaturatedClass, TaskOutput, UnmetShape
+from kestrelctl.protocol.job_answers import TaskOutput
+from kestrelctl.protocol.views import QuarantineView, SaturatedClass, UnmetShape
 
 replace = msgspec.structs.replace
 
