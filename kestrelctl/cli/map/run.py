@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from kestrelctl.cli.map.reading import InputFeed
 from kestrelctl.cli.map.replacement import MappedCommand, MappedInput
@@ -36,6 +36,14 @@ _HALT = "no more, as --halt says"
 _FAREWELL_SECONDS = 10.0
 
 
+class EndedInput(NamedTuple):
+    """An input with its task, which has ended."""
+
+    input: MappedInput
+    ended: EndedTask
+    job_id: int
+
+
 class MapRun:
     """The jobs of one map.
 
@@ -63,12 +71,12 @@ class MapRun:
         self._submissions: set[asyncio.Task[None]] = set()
         self._work: set[asyncio.Task[None]] = set()
         self._error: BaseException | None = None
-        self._arrived: asyncio.Queue[tuple[MappedInput, EndedTask] | None] = asyncio.Queue()
+        self._arrived: asyncio.Queue[EndedInput | None] = asyncio.Queue()
         self._progress = asyncio.Event()
         self._under_way = 0
         self._submitting: asyncio.Task[None] | None = None
 
-    async def ends(self) -> AsyncIterator[tuple[MappedInput, EndedTask]]:
+    async def ends(self) -> AsyncIterator[EndedInput]:
         """Yields each input with its task, when that has ended.
 
         Raises:
@@ -148,7 +156,7 @@ class MapRun:
 
     async def _follow(self, job: AsyncJob, inputs: list[MappedInput]) -> None:
         async for ended in job.outputs():
-            self._arrived.put_nowait((inputs[ended.task.index], ended))
+            self._arrived.put_nowait(EndedInput(inputs[ended.task.index], ended, job.id))
         del self._jobs[job.id]
         self._progress.set()
 
