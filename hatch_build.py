@@ -1,6 +1,7 @@
 """Writes the version into what is built: it has no git any more where it is installed.
 
-Builds the programs in C for each kind of processor, too, if the compiler is here that can.
+Builds the programs in C for each kind of processor, too, if the compiler is here that can, and adds
+manual pages to a wheel, if there is what commands need.
 """
 
 from __future__ import annotations
@@ -30,6 +31,11 @@ class VersionHook(BuildHookInterface):
         (self.made / "__init__.py").write_text(text, encoding="utf-8")
         build_data["force_include"][str(self.made / "__init__.py")] = PLACE
         sys.path.insert(0, self.root)
+        self._add_programs(build_data)
+        if self.target_name == "wheel":
+            self._add_manual(build_data)
+
+    def _add_programs(self, build_data: dict[str, Any]) -> None:
         from kestrelctl.worker.launch import native_program
 
         if not native_program.builds_for_all():
@@ -40,6 +46,16 @@ class VersionHook(BuildHookInterface):
                 made = native_program.build(program, machine, self.made)
                 place = f"kestrelctl/worker/launch/compiled/{made.name}"
                 build_data["force_include"][str(made)] = place
+
+    def _add_manual(self, build_data: dict[str, Any]) -> None:
+        try:
+            from kestrelctl.cli.man_pages import man_pages
+        except ModuleNotFoundError as error:
+            self.app.display_warning(f"without {error.name} there are no manual pages")
+            return
+        for name, page in man_pages(self.metadata.version).items():
+            (self.made / name).write_text(page, encoding="utf-8")
+            build_data["shared_data"][str(self.made / name)] = f"share/man/man1/{name}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         if version != "editable":

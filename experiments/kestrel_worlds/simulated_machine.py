@@ -16,7 +16,7 @@ from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.model.job.stage import Stage
 from kestrelctl.core.model.worker.ad import GPUS, AssetChange, WorkerAd, changed
 from kestrelctl.core.model.worker.assets import MILLI, amounts
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import directions, workers
 from kestrelctl.worker.connection.environments import SessionEnvironments
 from kestrelctl.worker.process import WorkerProcess
 from kestrelctl.worker.run.executor import Completion, Executor
@@ -170,7 +170,7 @@ class SimulatedMachine(SimulatedProcess):
         self.clock.tell(self.name, "says", to, payload)
         if not payload.startswith(_REPORT):
             return
-        report = codec.from_worker.decode(payload)
+        report = directions.from_worker.decode(payload)
         assert isinstance(report, workers.Report)
         for result in report.results:
             self.audit.kept(result)

@@ -40,7 +40,7 @@ from kestrelctl.manager.other_pools import NO_OTHER_POOLS, OtherPools
 from kestrelctl.manager.requests.dispatch import RequestDispatcher
 from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.service import Service
-from kestrelctl.protocol import answers, codec, requests, workers
+from kestrelctl.protocol import answers, directions, requests, workers
 from kestrelctl.protocol.workers import Join, ToJoiner
 from kestrelctl.store.port import Store
 
@@ -170,7 +170,7 @@ class SimulatedManager(SimulatedProcess):
 
     def said(self, payload: str, to: str) -> None:
         if self.is_worker(to):
-            message = codec.to_worker.decode(payload)
+            message = directions.to_worker.decode(payload)
             self.clock.tell(self.pool_name, "says", to, payload)
             if isinstance(message, workers.Ack):
                 self.audit.acknowledged(message.numbers)
@@ -182,7 +182,7 @@ class SimulatedManager(SimulatedProcess):
             if isinstance(message, workers.Refused):
                 self.on_refused(to, message)
             return
-        answer = codec.answers.decode(payload)
+        answer = directions.answers.decode(payload)
         self.clock.tell(self.pool_name, "answers", to, payload)
         if isinstance(answer, answers.Submitted):
             self.audit.answered_submission(answer.job_id, repeated=answer.repeated)

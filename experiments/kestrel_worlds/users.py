@@ -25,7 +25,7 @@ from kestrelctl.core.model.job.after import After
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.errors import StoreFull
-from kestrelctl.protocol import answers, codec, requests
+from kestrelctl.protocol import answers, codec, directions, requests
 from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
 
 #: How long a user waits for an answer, or after an error, before asking again.
@@ -89,7 +89,7 @@ class User(SimulatedProcess):
     # -- Listener ----------------------------------------------------------------------------------
 
     def on_payload(self, sender: str, to: str, payload: str) -> None:
-        answer = codec.answers.decode(payload)
+        answer = directions.answers.decode(payload)
         if isinstance(answer, answers.Ended):
             return
         question = self.open.get(answer.id)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kestrelctl.access.context import Context, find_context, read_password
 from kestrelctl.errors import KestrelError, Unreachable, Untrusted
-from kestrelctl.protocol.answers import AnyAnswer, Ended
-from kestrelctl.protocol.channels import TaskWrote
-from kestrelctl.protocol.requests import AnyRequest
 
 if TYPE_CHECKING:
+    from kestrelctl.protocol.channels import TaskWrote
+    from kestrelctl.protocol.job_answers import Ended
+    from kestrelctl.protocol.request import Reply
+    from kestrelctl.protocol.requests import AnyRequest
     from kestrelctl.protocol.upload_slots import Slot
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ class Connection(Protocol):
 
     async def ask(
         self, request: AnyRequest, timeout_seconds: float = 30.0, *, waits: bool = True
-    ) -> AnyAnswer:
+    ) -> Reply:
         """Returns the answer to a request, which needs no `id`: the connection gives it one.
 
         Args:

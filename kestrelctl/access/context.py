@@ -6,7 +6,7 @@ all users of the machine, `/etc/kestrel/config.toml`:
     default = "lab"
     [context.lab]
     jid = "ada@example.org"
-    password_file = "lab.password"      # relative to this file
+    password_file = "lab.password"      # relative to this file; or keyring = true
     pool = "pool.example.org"
     ca_file = "ca.pem"                  # relative to this file, too
 
@@ -31,10 +31,14 @@ SYSTEM_CONFIG = Path("/etc/kestrel/config.toml")
 
 
 class Account(msgspec.Struct, frozen=True):
-    """An account at the XMPP server; the password is the first line of a file."""
+    """An account at the XMPP server.
+
+    Attributes:
+        password_file: its first line is the password; None if the system's keyring has that.
+    """
 
     jid: str
-    password_file: Path
+    password_file: Path | None
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +72,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Configured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     jid: str
-    password_file: str
+    password_file: str = ""
+    keyring: bool = False
     pool: str
     host: str = ""
     port: int = 5222
@@ -205,8 +210,13 @@ def read_password(account: Account) -> str:
     """Reads the password of an account.
 
     Raises:
-        UsageError: its file cannot be read or is empty.
+        UsageError: its file cannot be read or is empty, or the keyring has none.
+        MissingTool: it is in the keyring, and what reads that is not installed.
     """
+    if account.password_file is None:
+        from kestrelctl.access.keyring_password import stored_password
+
+        return stored_password(account.jid)
     try:
         password = account.password_file.read_text().partition("\n")[0].strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -298,7 +308,16 @@ def _configured(name: str, found: _Configured, file: Path) -> Context:
     def path(text: str) -> Path:
         return file.parent / Path(text).expanduser()
 
-    if bool(found.admin_jid) != bool(found.admin_password_file):
+    def account(jid: str, password_file: str) -> Account:
+        return Account(jid, path(password_file) if password_file else None)
+
+    if bool(found.password_file) == found.keyring:
+        raise UsageError(
+            f"{file} is wrong",
+            cause=f"context.{name} has {'both' if found.keyring else 'none'} of password_file and "
+            "keyring = true",
+        )
+    if bool(found.admin_jid) != bool(found.admin_password_file) and not found.keyring:
         raise UsageError(
             f"{file} is wrong",
             cause=f"context.{name} has only one of admin_jid and admin_password_file",
@@ -310,10 +329,8 @@ def _configured(name: str, found: _Configured, file: Path) -> Context:
         port=found.port,
         tls=found.tls,
         ca_file=path(found.ca_file) if found.ca_file else None,
-        user=Account(found.jid, path(found.password_file)),
-        admin=Account(found.admin_jid, path(found.admin_password_file))
-        if found.admin_jid
-        else None,
+        user=account(found.jid, found.password_file),
+        admin=account(found.admin_jid, found.admin_password_file) if found.admin_jid else None,
         hint=f"see [context.{name}] in {file}",
     )
 

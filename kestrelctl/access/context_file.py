@@ -8,12 +8,13 @@ import re
 from pathlib import Path
 
 from kestrelctl.access.context import check_config, own_config, read_own_config
+from kestrelctl.access.keyring_password import store_password
 from kestrelctl.core.model.names import NAME_RULE, is_name
 from kestrelctl.errors import UsageError
 
 #: What a context may be given, in the order in which it is written.
 FIELDS = (
-    "jid", "password_file", "pool", "host", "port", "tls", "ca_file", "admin_jid",
+    "jid", "password_file", "keyring", "pool", "host", "port", "tls", "ca_file", "admin_jid",
     "admin_password_file",
 )  # fmt: skip
 _DEFAULT = re.compile(r"^default\s*=.*$", re.MULTILINE)
@@ -26,14 +27,16 @@ def add_context(name: str, fields: dict[str, str | int | bool], password: str = 
 
     Args:
         fields: by their names in the file; those of `FIELDS`.
-        password: is written to a file of the user's own, beside the configuration, which
-            `password_file` then names; empty if there is such a file.
+        password: is stored in the system's keyring if `fields` say so, else in a file of the user's
+            own, beside the configuration, which `password_file` then names; empty if it is there
+            already.
 
     Returns:
         The configuration.
 
     Raises:
         UsageError: there is one of that name, or something about it is wrong.
+        MissingTool: the package that reaches the keyring is not installed.
     """
     if not is_name(name):
         raise UsageError(f"{name[:80]!r} cannot be the name of a context", cause=NAME_RULE)
@@ -42,7 +45,8 @@ def add_context(name: str, fields: dict[str, str | int | bool], password: str = 
         raise UsageError(
             f"there is a context {name} already", hint=f"kestrelctl context remove {name}"
         )
-    if password:
+    in_file = bool(password) and not fields.get("keyring")
+    if in_file:
         fields = fields | {"password_file": f"{name}.password"}
     lines = [f"{key} = {_toml(fields[key])}" for key in FIELDS if key in fields]
     text = file.read_text() if file.exists() else ""
@@ -51,8 +55,10 @@ def add_context(name: str, fields: dict[str, str | int | bool], password: str = 
         text = _with_default(text, name)
     text = text.lstrip("\n")
     check_config(text, file)
-    if password:
+    if in_file:
         _write(file.with_name(f"{name}.password"), f"{password}\n")
+    elif password:
+        store_password(str(fields["jid"]), password)
     _write(file, text)
     return file
 

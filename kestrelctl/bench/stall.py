@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelctl.protocol.answers import JobView
+from kestrelctl.protocol.job_answers import JobView
 
 #: A run hangs if no task has ended for this long beyond the length of the longest task. A slow or
 #: busy machine needs no more between two ends, however long it needs for all tasks.

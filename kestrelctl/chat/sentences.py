@@ -17,17 +17,10 @@ from kestrelctl.grammar.flock_words import neighbour_words
 from kestrelctl.grammar.one_line import one_line
 from kestrelctl.grammar.quantities import duration, size, told_apart
 from kestrelctl.grammar.why_waiting import conclusion
-from kestrelctl.protocol.answers import (
-    Changed,
-    JobExplanation,
-    JobView,
-    Log,
-    PoolSummary,
-    Submitted,
-    TaskView,
-    WorkerView,
-)
+from kestrelctl.protocol.answers import PoolSummary, WorkerView
 from kestrelctl.protocol.chat import ChatKind
+from kestrelctl.protocol.job_answers import JobExplanation, JobView, Log, Submitted, TaskView
+from kestrelctl.protocol.request import Changed
 from kestrelctl.protocol.views import FlockView
 
 #: The most lines of jobs or workers in one answer.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kestrelctl.chat.sentences import problem
 from kestrelctl.errors import KestrelError, NotAllowed
-from kestrelctl.protocol.answers import Failed, Reply
+from kestrelctl.protocol.request import Failed, Reply
 from kestrelctl.protocol.requests import AnyRequest
 
 

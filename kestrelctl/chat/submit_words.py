@@ -17,9 +17,11 @@ from kestrelctl.grammar.described_job import checked_job, checked_key, job_of
 from kestrelctl.grammar.job_options import FORMER_KEEP, JOB_FILE_SUFFIXES, OPTIONS
 from kestrelctl.grammar.nearest import did_you_mean
 from kestrelctl.grammar.option import Choice, Decimal, Flag, Option, Whole
-from kestrelctl.protocol.requests import SubmitJob
+from kestrelctl.protocol.job_requests import SubmitJob
 
 _TERMINAL = "it is about a terminal, and this is a chat"
+#: What options have in a chat if they are not given, and mean something else elsewhere.
+_UNSET = {"notify": Notify.ALWAYS.value}
 #: The options of `submit` that chats understand.
 _UNDERSTOOD = [option for option in OPTIONS if not option.not_in_chat]
 #: Options that are refused: their names, whether a value follows, and why.
@@ -64,7 +66,7 @@ def _refused(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command("submit", add_help_option=False)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
-@click_options(_UNDERSTOOD, notify=Notify.ALWAYS.value)
+@click_options(_UNDERSTOOD, **_UNSET)
 @click.option(f"--{FORMER_KEEP}", FORMER_KEEP, multiple=True, hidden=True)
 @_refused
 def _submit() -> None:
@@ -151,5 +153,5 @@ def _value(option: Option) -> str:
 
 
 def _what(option: Option) -> str:
-    default = Notify.ALWAYS.value if option.name == "notify" else option.unset
+    default = _UNSET.get(option.dest, option.unset)
     return option.text.partition("  [")[0] + (f" [{default}]" if option.says_default else "")

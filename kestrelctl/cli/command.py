@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kestrelctl.access.share import Share
     from kestrelctl.cli.redial import Redial
     from kestrelctl.cli.show.command_output import CommandOutput
-    from kestrelctl.protocol.answers import Changed
+    from kestrelctl.protocol.request import Changed
     from kestrelctl.protocol.requests import AnyRequest
 
 
@@ -129,7 +129,7 @@ class Invocation:
             counts_workers: whether the answer says how many workers it concerns.
         """
         from kestrelctl.cli.show.command_output import Record
-        from kestrelctl.protocol.request import RemoveSetting
+        from kestrelctl.protocol.setting_requests import RemoveSetting
 
         async def work(redial: Redial) -> CommandOutput:
             done = await redial.change(request, twice=not isinstance(request, RemoveSetting))

@@ -36,13 +36,16 @@ def context() -> None:
     "input, and kept beside the configuration]",
 )
 @click.option(
+    "--keyring", is_flag=True, help="Keep the password in the system's keyring, not in a file."
+)
+@click.option(
     "--host", metavar="HOST", help="Host of the server.  [default: domain of the account]"
 )
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the server.  [default: 5222]")
 @click.option("--no-tls", is_flag=True, help="Talk in the clear; on one machine only.")
 @click.option("--ca-file", metavar="FILE", help="Certificates (PEM) of whom to trust alone.")
 @pass_invocation
-def add(invocation: Invocation, name: str, no_tls: bool, **given: Any) -> None:
+def add(invocation: Invocation, name: str, no_tls: bool, keyring: bool, **given: Any) -> None:
     """Add a context; the first one is used from then on."""
     fields: dict[str, str | int | bool] = {k: v for k, v in given.items() if v is not None}
     for key in ("password_file", "ca_file"):
@@ -50,6 +53,10 @@ def add(invocation: Invocation, name: str, no_tls: bool, **given: Any) -> None:
             fields[key] = str(Path(str(fields[key])).expanduser().absolute())
     if no_tls:
         fields["tls"] = False
+    if keyring and "password_file" in fields:
+        raise UsageError("--keyring and --password-file exclude each other")
+    if keyring:
+        fields["keyring"] = True
     password = "" if "password_file" in fields else _password(str(fields["jid"]))
     file = add_context(name, fields, password)
     invocation.screen.say(f"context {name} is in {file}")
@@ -83,7 +90,7 @@ def use(invocation: Invocation, name: str) -> None:
 @click.argument("name")
 @pass_invocation
 def remove(invocation: Invocation, name: str) -> None:
-    """Take a context out of your configuration; its password file stays."""
+    """Take a context out of your configuration; its password stays where it is."""
     remove_context(name)
     invocation.screen.say(f"{own_config()} has no context {name} any more")
 
@@ -123,7 +130,7 @@ def show(invocation: Invocation, name: str | None) -> None:
     blocks = [
         ("pool", found.pool),
         ("account", found.user.jid),
-        ("password file", str(found.user.password_file)),
+        ("password file", str(found.user.password_file or "none: the system's keyring has it")),
         ("admin's account", found.admin.jid if found.admin else ""),
         ("server", f"{found.host}:{found.port}"),
         ("encryption", "TLS" if found.tls else "none: the server is on this machine"),

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from kestrelctl.access.connection import Connection, ask
-from kestrelctl.access.context import Account, Context
+from kestrelctl.access.context import Account, Context, read_password
 from kestrelctl.checkout import own_version
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.show.command_output import Listing
@@ -106,6 +106,12 @@ async def checks(invocation: Invocation) -> AsyncIterator[Check]:
 def password(account: Account) -> Check:
     """Checks that the password is there, and is nobody else's."""
     file = account.password_file
+    if file is None:
+        try:
+            read_password(account)
+        except KestrelError as error:
+            return Check("password", BAD, error.message, error.hint or "")
+        return Check("password", GOOD, "in the system's keyring")
     try:
         state = file.stat()
         readable = bool(file.read_text().partition("\n")[0].strip())

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.errors import KestrelError, NotFound, TimedOut, Undelivered, Unreachable
-from kestrelctl.protocol.answers import Changed
-from kestrelctl.protocol.requests import AnyRequest
+from kestrelctl.protocol.request import Changed
+
+if TYPE_CHECKING:
+    from kestrelctl.protocol.requests import AnyRequest
 
 T = TypeVar("T")
 

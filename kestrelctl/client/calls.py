@@ -34,6 +34,7 @@ from kestrelctl.client.interpreter import BOOTSTRAP, FILE_BYTES, PICKLED, RAISED
 from kestrelctl.client.parcels import Key, Parcels
 from kestrelctl.client.pool import AsyncClient, AsyncJob
 from kestrelctl.core.model.files.stored_file import StoredFile
+from kestrelctl.core.model.job.channel_rules import SOCKET
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.files.share import PIECE_BYTES
@@ -435,9 +436,8 @@ class Calls:
             count = min(self._slots - self._coming(), len(self._pending))
             if count < 1:
                 return
-            spec = await self._client.described(
-                (*self._argv, "-c", BOOTSTRAP), None, self._options | {"array": f"1-{count}"}
-            )
+            argv = (*self._argv, "-c", BOOTSTRAP % SOCKET)
+            spec = await self._client.described(argv, None, self._options | {"array": f"1-{count}"})
             program = replace(spec.program, channel=True)
             spec = replace(
                 spec,

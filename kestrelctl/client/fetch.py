@@ -30,9 +30,8 @@ from kestrelctl.errors import (
 )
 from kestrelctl.files.archive import add_file, add_link, members, unpack
 from kestrelctl.grammar.quantities import size
-from kestrelctl.protocol.answers import JobView
-from kestrelctl.protocol.requests import ListOutputs
-from kestrelctl.protocol.views import OutputPage, TaskFiles
+from kestrelctl.protocol.job_answers import JobView, OutputPage, TaskFiles
+from kestrelctl.protocol.job_requests import ListOutputs
 
 _NOTES = ".kestrel"
 

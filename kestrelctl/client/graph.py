@@ -29,9 +29,9 @@ from kestrelctl.grammar.parent_file_words import (
     parse_parent_files,
     waiting_for,
 )
-from kestrelctl.protocol.answers import GraphJob, GraphSubmitted
-from kestrelctl.protocol.handout import MAX_ITEM_BYTES
-from kestrelctl.protocol.requests import SubmitJobs, UploadItems
+from kestrelctl.protocol.codec import MAX_ITEM_BYTES
+from kestrelctl.protocol.job_answers import GraphJob, GraphSubmitted
+from kestrelctl.protocol.job_requests import SubmitJobs, UploadItems
 
 #: The most jobs that a pool takes as one.
 MOST_JOBS = 20_000

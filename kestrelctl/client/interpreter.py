@@ -46,14 +46,14 @@ TIMED_OUT = 75
 
 VALUE, PICKLED, RAISED = 0, 1, 2
 
-#: Python of a task that connects its channel and runs the first frame of it.
+#: Python of a task that connects its channel, a socket of the name `%r`, and runs the first frame.
 BOOTSTRAP = """import os, socket, time
 here = os.getcwd()
 os.chdir(os.environ["KESTREL_SCRATCH"])
 channel = socket.socket(socket.AF_UNIX)
 for wait in range(5000):
     try:
-        channel.connect("kestrel-channel")
+        channel.connect(%r)
         break
     except OSError:
         time.sleep(0.002)

@@ -38,15 +38,18 @@ from kestrelctl.grammar.id_ranges import LAST
 from kestrelctl.grammar.job_options import OPTIONS
 from kestrelctl.grammar.option_values import option_values
 from kestrelctl.grammar.parent_file_words import of_this_machine, parse_parent_files, waiting_for
-from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.channels import TaskWrote
+from kestrelctl.protocol import job_answers as an
+from kestrelctl.protocol import job_requests as rq
+from kestrelctl.protocol.request import Changed
 
 if TYPE_CHECKING:
     from kestrelctl.client.fetch import Fetched
     from kestrelctl.client.graph import Graph
     from kestrelctl.client.inputs import JobFiles, SentFiles
     from kestrelctl.client.notebook import JobTable
+    from kestrelctl.protocol.answers import PoolSummary
+    from kestrelctl.protocol.channels import TaskWrote
+    from kestrelctl.protocol.requests import AnyRequest
     from kestrelctl.protocol.upload_slots import Slot
 
 log = logging.getLogger(__name__)
@@ -268,8 +271,11 @@ class AsyncJob:
         Returns:
             What came, and what did not: its `missing` says why, by task.
         """
+        from kestrelctl.client.fetch import fetch_files
+
         place = Path(directory if directory is not None else f"job-{self.id}")
-        return await self._client.fetch_of(await self.info(), place, list(task_ids))
+        client, view = self._client, await self.info()
+        return await fetch_files(client.share, client.connection, view, place, list(task_ids))
 
     async def cancel(self, task_ids: Iterable[int] = ()) -> None:
         """Stops the job, or only these tasks of it. A job that has ended stays as it is."""
@@ -287,8 +293,8 @@ class AsyncJob:
         """Runs the tasks again that ended badly, or only these."""
         await self._change(rq.RetryJobs(jobs=str(self.id), task_ids=list(task_ids)))
 
-    async def _change(self, request: rq.AnyRequest) -> None:
-        await self._client.ask(request, an.Changed)
+    async def _change(self, request: AnyRequest) -> None:
+        await self._client.ask(request, Changed)
 
     async def story(self, task_ids: Iterable[int] = ()) -> an.Story:
         """Tells what happened to the job, or to these tasks of it, in order of time."""
@@ -311,6 +317,7 @@ class AsyncClient:
         opens, finds, opens_share: stand in for the ways to a pool in tests.
 
     Attributes:
+        connection: the session itself, once it is open.
         hears: called with the frames of tasks, by the job whose channels were opened.
     """
 
@@ -335,8 +342,8 @@ class AsyncClient:
 
     async def __aenter__(self) -> AsyncClient:
         opened = self._opens(self._pool, as_admin=self._as_admin)
-        self._connection = await self._stack.enter_async_context(opened)
-        self._submissions = Submissions(self._connection)
+        self.connection = await self._stack.enter_async_context(opened)
+        self._submissions = Submissions(self.connection)
         self._stack.callback(self._submissions.close)
         for listen in (self._hear_ends, self._hear_tasks):
             listening = asyncio.create_task(listen())
@@ -347,11 +354,11 @@ class AsyncClient:
         await self._stack.aclose()
 
     async def _hear_ends(self) -> None:
-        async for ended in self._connection.pushed():
+        async for ended in self.connection.pushed():
             self.end_of(ended.job.job_id).set()
 
     async def _hear_tasks(self) -> None:
-        async for frame in self._connection.task_frames():
+        async for frame in self.connection.task_frames():
             if (hear := self.hears.get(frame.job)) is not None:
                 hear(frame)
 
@@ -359,15 +366,15 @@ class AsyncClient:
         """Returns what is set when the end of a watched job was told."""
         return self._ends.setdefault(job_id, asyncio.Event())
 
-    async def ask(self, request: rq.AnyRequest, kind: type[A]) -> A:
+    async def ask(self, request: AnyRequest, kind: type[A]) -> A:
         """Returns the answer of the pool to a request of its protocol.
 
         Raises:
             KestrelError: the pool refused it, or cannot be reached; its class says which.
         """
-        return await ask(self._connection, request, kind)
+        return await ask(self.connection, request, kind)
 
-    async def ask_patiently(self, request: rq.AnyRequest, kind: type[A]) -> A:
+    async def ask_patiently(self, request: AnyRequest, kind: type[A]) -> A:
         """Returns the answer to a request that may be made twice, also if the pool is away for a
         while: it may only be restarting.
 
@@ -452,7 +459,7 @@ class AsyncClient:
         lines = lines_of([each.job for each in described])  # too large: known before files go
         if files:
             lines = lines_of(await files.sent_with(described, self._send))
-        answer = await self._until_answered(lambda: send_graph(self._connection, lines, key))
+        answer = await self._until_answered(lambda: send_graph(self.connection, lines, key))
         return {
             each.job.spec.name: AsyncJob(self, job_id)
             for job_id, each in enumerate(described, answer.job_id)
@@ -514,7 +521,7 @@ class AsyncClient:
         """Sends a job until there is an answer; under its key it is one job, however often."""
 
         async def send() -> an.Submitted:
-            request = await submission_of(self._connection, spec, key, watch=True, explain=False)
+            request = await submission_of(self.connection, spec, key, watch=True, explain=False)
             return await self._submissions.send(request)
 
         return await self._until_answered(send)
@@ -539,7 +546,7 @@ class AsyncClient:
     def share(self) -> Share:
         """The pool's file share."""
         if self._share is None:
-            self._share = self._opens_share(self._connection, self.context)
+            self._share = self._opens_share(self.connection, self.context)
             self._stack.callback(self._share.close)
         return self._share
 
@@ -549,13 +556,7 @@ class AsyncClient:
         Raises:
             KestrelError: there is no file share, or this account gets no place.
         """
-        return await self._connection.request_slot(size_bytes, "piece")
-
-    async def fetch_of(self, view: an.JobView, place: Path, task_ids: list[int]) -> Fetched:
-        """Copies files of a job into a directory; see `AsyncJob.fetch`."""
-        from kestrelctl.client.fetch import fetch_files
-
-        return await fetch_files(self.share, self._connection, view, place, task_ids)
+        return await self.connection.request_slot(size_bytes, "piece")
 
     def job(self, job_id: int) -> AsyncJob:
         """Returns the job of an id; nothing is asked until it is used."""
@@ -576,9 +577,12 @@ class AsyncClient:
 
         return JobTable((await self.ask(rq.ListJobs(limit=limit), an.Jobs)).jobs)
 
-    async def status(self) -> an.PoolSummary:
+    async def status(self) -> PoolSummary:
         """Returns how the pool is: its workers, its jobs, its manager."""
-        return await self.ask(rq.PoolStatus(), an.PoolSummary)
+        from kestrelctl.protocol.answers import PoolSummary
+        from kestrelctl.protocol.requests import PoolStatus
+
+        return await self.ask(PoolStatus(), PoolSummary)
 
 
 def _no_last() -> int:

@@ -14,8 +14,8 @@ from kestrelctl.access.connection import Connection, ask
 from kestrelctl.client.upload import ANSWER_SECONDS
 from kestrelctl.errors import Busy, KestrelError, UsageError
 from kestrelctl.protocol import codec
-from kestrelctl.protocol.answers import Submitted, SubmittedEach
-from kestrelctl.protocol.requests import MOST_TOGETHER, SubmitEach, SubmitJob
+from kestrelctl.protocol.job_answers import Submitted, SubmittedEach
+from kestrelctl.protocol.job_requests import MOST_TOGETHER, SubmitEach, SubmitJob
 
 #: The most messages that are unanswered at a time: what they submit fits into the line of an
 #: account at the manager (`manager.sending.turns.USER_LINES`).

@@ -12,9 +12,9 @@ from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.quantities import size
 from kestrelctl.protocol import codec
-from kestrelctl.protocol.answers import Submitted
-from kestrelctl.protocol.handout import MAX_ITEM_BYTES, item_bytes
-from kestrelctl.protocol.requests import SubmitJob, UploadItems
+from kestrelctl.protocol.codec import MAX_ITEM_BYTES, item_bytes
+from kestrelctl.protocol.job_answers import Submitted
+from kestrelctl.protocol.job_requests import SubmitJob, UploadItems
 
 #: Items that are larger than this are sent ahead of the job, in pieces.
 INLINE_BYTES = 100_000

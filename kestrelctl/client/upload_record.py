@@ -76,8 +76,8 @@ class UploadRecord:
 
 def upload_record(context: Context, now: Callable[[], float]) -> UploadRecord:
     """The record of the user of a context."""
-    of_pool = context.user.password_file.parent
-    if of_pool.is_relative_to(pools_directory()):
-        return UploadRecord(of_pool / "uploads.json", now)
+    file = context.user.password_file
+    if file is not None and file.is_relative_to(pools_directory()):
+        return UploadRecord(file.with_name("uploads.json"), now)
     directory = pools_directory().parent / "uploads" / quote(context.pool, safe="")
     return UploadRecord(directory / f"{quote(context.user.jid, safe='@')}.json", now)

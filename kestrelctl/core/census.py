@@ -9,6 +9,7 @@ from operator import attrgetter
 import msgspec
 
 from kestrelctl.core.attempts.endings import in_backoff
+from kestrelctl.core.features.table import GATES
 from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.gates import passing, takeable
 from kestrelctl.core.jobs.tokens import TokensLeft
@@ -25,7 +26,13 @@ from kestrelctl.core.state import State
 
 #: Reasons that hold back no task by themselves, so that there is nothing to count.
 _NOTHING_WAITS_FOR = (Reason.ALL_STARTED, Reason.MORE_MEMORY)
-WAITING_REASONS = tuple(reason.value for reason in Reason if reason not in _NOTHING_WAITS_FOR)
+#: The words that are counted: reasons that several rooms speak of, then those of single features.
+WAITING_REASONS = tuple(
+    dict.fromkeys(
+        [reason.value for reason in Reason if reason not in _NOTHING_WAITS_FOR]
+        + [str(gate.reason) for gate in GATES]
+    )
+)
 
 
 class WorkerNumbers(msgspec.Struct, frozen=True):
@@ -155,7 +162,7 @@ def _waiting(state: State, states: dict[ClassSupply, Counter[str]], now: float) 
         held_back = Reason.RECOVERING
 
     @cache
-    def reason_for(shape: Shape) -> Reason:
+    def reason_for(shape: Shape) -> str:
         return shape_reason(shape, state.supply, states, now)
 
     tokens = TokensLeft(state.tokens)

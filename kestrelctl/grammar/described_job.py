@@ -20,7 +20,7 @@ from kestrelctl.grammar.asset_words import asked_assets
 from kestrelctl.grammar.job_options import NAMED_ASSETS, OPTIONS
 from kestrelctl.grammar.quantities import split_words
 from kestrelctl.grammar.stage_words import stages_of
-from kestrelctl.protocol.requests import MAX_KEY_CHARACTERS
+from kestrelctl.protocol.job_requests import MAX_KEY_CHARACTERS
 
 
 def job_of(

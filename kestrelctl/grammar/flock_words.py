@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kestrelctl.core.model.plural import plural
-from kestrelctl.protocol.views import LentClassView, NeighbourAnswer
+from kestrelctl.protocol.job_answers import NeighbourAnswer
+from kestrelctl.protocol.views import LentClassView
 
 #: Reasons as sentences about a neighbour; others are shown as they are.
 _SENTENCES = {

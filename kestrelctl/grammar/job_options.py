@@ -280,6 +280,7 @@ HOW_MUCH = Section(
             lands="max_running",
             text="Number of tasks of the job that may run at once.  [default: no limit]",
             row=Row(lambda spec: str(spec.max_running or "")),
+            holds_back="as many of its tasks run as --max-running allows",
         ),
         Option(
             name="disk",
@@ -412,6 +413,7 @@ WHEN = Section(
             text="Start nothing of the job before: 2030-12-24T18:00, now+1hour, 2h (from now).  "
             "[default: at once]",
             row=Row(_begin),
+            holds_back="it begins {found}",
         ),
         Option(
             name="deadline",

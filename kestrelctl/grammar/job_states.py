@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kestrelctl.protocol.requests import ENDED_STATES, JOB_STATES
+from kestrelctl.protocol.job_requests import ENDED_STATES, JOB_STATES
 
 #: States of active jobs -> the expression that is true of the jobs that are shown so.
 _OF_ACTIVE = {

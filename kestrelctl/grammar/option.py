@@ -143,6 +143,9 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
         repeats: it may be given more than once, and its value is all that was given.
         also: other names.
         row: how it is shown.
+        holds_back: what people are told while it holds tasks of a job back, if a feature's gate has
+            its name as the reason. `{found}` stands for what the gate has found; without it what is
+            wanted and found follows.
         in_file: job files may say it.
         not_in_chat: why it means nothing in a chat; empty if it does.
     """
@@ -156,6 +159,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     repeats: bool = False
     also: tuple[str, ...] = ()
     row: Row | None = None
+    holds_back: str = ""
     in_file: bool = True
     not_in_chat: str = ""
 

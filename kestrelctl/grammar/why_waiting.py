@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.refusal import Reason, Refusal
-from kestrelctl.core.model.validate import MOST_TOKENS, is_of_workers
+from kestrelctl.core.model.worker.asset_rules import MOST_TOKENS, is_of_workers
 from kestrelctl.core.model.worker.isolation import TAG_PREFIX, is_reserved, without_isolation
 from kestrelctl.core.model.worker.own_tags import OwnTag, first_own
+from kestrelctl.grammar.job_options import OPTIONS
 from kestrelctl.grammar.quantities import duration, short_address
-from kestrelctl.protocol.answers import JobExplanation
+from kestrelctl.protocol.job_answers import JobExplanation
 
-_SENTENCES = {
-    Reason.HELD: "it is on hold",
-    Reason.PARENTS: "it waits",
-    Reason.BEGIN: "it begins",
-    Reason.MAX_RUNNING: "as many of its tasks run as --max-running allows",
+_OF_OPTIONS = {option.name: option.holds_back for option in OPTIONS if option.holds_back}
+#: The sentence for each reason; what is found stands where `{found}` is, or behind it.
+_SENTENCES: dict[str, str] = _OF_OPTIONS | {
+    Reason.HELD: "it is on hold {found}",
+    Reason.PARENTS: "it waits {found}",
     Reason.MAX_STORED: "its user has as much in the file share as is set for him",
     Reason.TOGETHER: "its tasks start together or not at all",
     Reason.TOKENS: "too few of the pool's own are free",
@@ -28,7 +29,7 @@ _SENTENCES = {
     Reason.RESERVED: "it has waited so long that a worker is kept for it until it fits",
     Reason.STORE_FAILING: "the manager cannot write its store, so nothing is handed out",
 }
-_STATES = {
+_STATES: dict[str, str] = {
     Reason.BUSY: "busy",
     Reason.RESERVED: "kept for a job that waited long",
     Reason.OFFLINE: "offline",
@@ -37,18 +38,18 @@ _STATES = {
 }
 #: Every machine has some; only a simple worker may not say how much.
 _OF_EVERY_MACHINE = ("memory", "disk")
-_OUTCOMES = {Reason.UNDEFINED: "undefined", Reason.ERROR: "an error"}
+_OUTCOMES: dict[str, str] = {Reason.UNDEFINED: "undefined", Reason.ERROR: "an error"}
 
 
 def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
     """One clause that says why, and what to do about it if anything."""
     job_id = explanation.job.job_id
-    pauses = any(reason.reason is Reason.BACKOFF for reason in explanation.job_reasons)
+    pauses = any(reason.reason == Reason.BACKOFF for reason in explanation.job_reasons)
     if not explanation.waiting and not pauses:
         return "nothing waits", None
     for reason in explanation.job_reasons:
         if reason.reason not in (Reason.NO_WORKERS, Reason.MORE_MEMORY):
-            hints = {
+            hints: dict[str, str] = {
                 Reason.BACKOFF: f"kestrelctl job tasks {job_id} --state failed",
                 Reason.HELD: f"kestrelctl job release {job_id}",
                 Reason.PARENTS: f"kestrelctl job graph {job_id}",
@@ -56,7 +57,7 @@ def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
                 Reason.MAX_STORED: "it goes on when the share has deleted older files, or when an"
                 f" admin says: kestrelctl user set {explanation.job.owner} --max-stored SIZE",
             }
-            if reason.reason is Reason.TOKENS and not explanation.ever:
+            if reason.reason == Reason.TOKENS and not explanation.ever:
                 number, _, name = reason.wanted.replace(",", "").rpartition(" ")
                 cancel = f"kestrelctl job cancel {job_id}"
                 if float(number) > MOST_TOKENS:
@@ -130,7 +131,7 @@ def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
 
 def _missing_tags(refusal: Refusal) -> tuple[list[OwnTag], list[str]]:
     """The tags that a worker lacks: those that workers give themselves, and the others."""
-    if refusal.reason is not Reason.MISSING_TAGS:
+    if refusal.reason != Reason.MISSING_TAGS:
         return [], []
     own: list[OwnTag] = []
     others: list[str] = []
@@ -151,42 +152,42 @@ def _next_start(seconds: float | None) -> str:
 
 
 def _lack(refusal: Refusal) -> str:
-    if refusal.reason is Reason.STAYS_HOME:
+    if refusal.reason == Reason.STAYS_HOME:
         return "a neighbour lends: it stays on the pool's own"
-    if refusal.reason is Reason.UNWILLING:
+    if refusal.reason == Reason.UNWILLING:
         return "a neighbour lends, and which has nothing for this pool now"
-    if refusal.reason is Reason.MISSING_TAGS:
+    if refusal.reason == Reason.MISSING_TAGS:
         own, others = _missing_tags(refusal)
         rungs = [tag.lower().removeprefix(TAG_PREFIX) for tag in others if is_reserved(tag)]
         tags = without_isolation(others)
         lacks = [f"lacks {' '.join(tags)}"] if tags or not (own or rungs) else []
         lacks += [f"isolates tasks less than {rung} does" for rung in rungs]
         return " and ".join(lacks + [f"does not {each.does}" for each in own])
-    if refusal.reason is Reason.MISSING_ASSET:
+    if refusal.reason == Reason.MISSING_ASSET:
         asset, _, by_policy = refusal.wanted.partition(" ")
         if asset in _OF_EVERY_MACHINE and not by_policy:
             return f"does not say how much {asset} it has"
         return f"has no {refusal.wanted}"
-    if refusal.reason is Reason.TOO_SMALL:
+    if refusal.reason == Reason.TOO_SMALL:
         return f"has {refusal.found} where {refusal.wanted} are wanted"
-    if refusal.reason is Reason.START:
+    if refusal.reason == Reason.START:
         return f"takes only jobs with {refusal.wanted} (here {refusal.found})"
-    if refusal.reason is Reason.REQUIREMENTS:
+    if refusal.reason == Reason.REQUIREMENTS:
         return f"has {refusal.found} where {refusal.wanted} is wanted"
     if refusal.reason in (Reason.UNDEFINED, Reason.ERROR):
         return f"leaves {refusal.wanted} {_OUTCOMES[refusal.reason]} ({refusal.found})"
-    if refusal.reason is Reason.POLICY:
+    if refusal.reason == Reason.POLICY:
         return f"has no price for it: {refusal.found}"
-    if refusal.reason is Reason.LIFETIME:
+    if refusal.reason == Reason.LIFETIME:
         return f"leaves too early: {refusal.found}, where {refusal.wanted} are wanted"
-    return f"is {_STATES.get(refusal.reason, refusal.reason.value)}"
+    return f"is {_STATES.get(refusal.reason, refusal.reason)}"
 
 
 def reason_text(refusal: Refusal) -> str:
     """Explains what holds a job back, or a worker from a task, and what was wanted and found."""
-    sentence = _SENTENCES.get(refusal.reason, refusal.reason.value)
-    if refusal.reason in (Reason.HELD, Reason.PARENTS, Reason.BEGIN):
-        return f"{sentence} {refusal.found}"
+    sentence = _SENTENCES.get(refusal.reason, refusal.reason)
+    if "{found}" in sentence:
+        return sentence.replace("{found}", refusal.found)
     facts = [
         f"{label} {text}"
         for label, text in (("wanted", refusal.wanted), ("found", refusal.found))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kestrelctl.manager.access import Access, bare
-from kestrelctl.protocol.answers import Reply
+from kestrelctl.protocol.request import Reply
 
 #: The owner of what belongs to no user. Admins own it, too.
 THE_POOL = ""

@@ -29,7 +29,7 @@ from kestrelctl.manager.sending.outbox import SMALL_BYTES
 from kestrelctl.manager.sending.turns import TOO_MANY, WORKER_LINES, Turns
 from kestrelctl.manager.service import Service
 from kestrelctl.metrics import stanzas
-from kestrelctl.protocol import answers, codec, profile
+from kestrelctl.protocol import answers, codec, directions, profile
 from kestrelctl.protocol import workers as work
 from kestrelctl.protocol.channels import FromTask
 from kestrelctl.protocol.chat import JUST_TEXT, ChatKind, ChatMarks
@@ -229,13 +229,13 @@ class ManagerListener:
             self._refuse_worker(sender, unread(said.kind), typed=typed)
             return
         try:
-            message: codec.FromAnyWorker
+            message: directions.FromAnyWorker
             if typed:
                 payload = plain_json(payload)
             if self._access.may_work(sender):
-                message = codec.from_worker.decode(payload)
+                message = directions.from_worker.decode(payload)
             else:
-                message = codec.from_loan.decode(payload)
+                message = directions.from_loan.decode(payload)
             self._service.stanzas.received(type(message), len(payload))
             if isinstance(message, profile.Profile | profile.Finish):
                 typed = True
@@ -323,7 +323,7 @@ class ManagerListener:
 
     def _from_joiner(self, sender: str, payload: str) -> None:
         try:
-            message = codec.from_joiner.decode(payload)
+            message = directions.from_joiner.decode(payload)
         except codec.BadMessage as error:
             self._refuse_worker(sender, f"this account can only join the pool: {error}")
             return
@@ -470,7 +470,7 @@ class ManagerListener:
         try:
             if typed is not None:
                 payload = plain_json(payload)
-            request = codec.requests.decode(payload)
+            request = directions.requests.decode(payload)
         except (codec.BadMessage, UsageError) as error:
             self._service.stanzas.received(stanzas.UNREADABLE, len(payload))
             log.warning("refused a request of %s: %s", sender, error)

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.protocol import workers
-from kestrelctl.protocol.answers import Log
-from kestrelctl.protocol.views import TaskOutput
+from kestrelctl.protocol.job_answers import Log, TaskOutput
 
 FETCH_SECONDS = 10.0
 PIECE_BYTES = 65536

@@ -29,7 +29,7 @@ from kestrelctl.metrics.mail_counts import MailCounts
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.protocol import codec, profile, workers
 from kestrelctl.protocol.handout import run_messages
-from kestrelctl.protocol.workers import Message
+from kestrelctl.protocol.message import Message
 from kestrelctl.store.port import Store
 from kestrelctl.timer import Timer
 

@@ -28,29 +28,20 @@ from kestrelctl.core.pool import Pool
 from kestrelctl.core.properties.reading import PropertyReading
 from kestrelctl.core.scheduling.shortage import class_words, shape_words
 from kestrelctl.protocol import codec
-from kestrelctl.protocol.answers import (
+from kestrelctl.protocol.answers import RunningTask, UnitView, UserLine, WorkerView
+from kestrelctl.protocol.job_answers import (
+    CheckpointView,
     JobExplanation,
     JobView,
     Obstacle,
-    RunningTask,
     RunningUse,
     StoryEntry,
+    TaskFiles,
     TaskView,
-    UnitView,
-    UserLine,
-    WorkerView,
 )
 from kestrelctl.protocol.properties import ToldReading
 from kestrelctl.protocol.triggers import FiredView
-from kestrelctl.protocol.views import (
-    AssetView,
-    CheckpointView,
-    GroupView,
-    SaturatedClass,
-    TaskFiles,
-    UnmetShape,
-    UserView,
-)
+from kestrelctl.protocol.views import AssetView, GroupView, SaturatedClass, UnmetShape, UserView
 from kestrelctl.store.sums import Spread, Used
 
 

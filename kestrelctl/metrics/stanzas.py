@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kestrelctl.protocol.workers import Message
+from kestrelctl.protocol.message import Message
 
 #: Kinds of stanzas without a message type: presence, a message that came back, one that cannot be
 #: read, one from an account that may not send any, one too many of an account.

@@ -12,8 +12,8 @@ import msgspec
 
 from kestrelctl.core.model.job.channel_rules import MOST_FRAME_BYTES
 from kestrelctl.core.model.result import Count, Whole
+from kestrelctl.protocol.message import Message
 from kestrelctl.protocol.request import JobRequest, Reply
-from kestrelctl.protocol.workers import Message
 
 #: In JSON a frame is base64.
 Frame = Annotated[bytes, msgspec.Meta(max_length=MOST_FRAME_BYTES)]
@@ -39,22 +39,6 @@ class FromTask(Message, frozen=True, kw_only=True, tag="from_task"):
     data: Frame = b""
 
 
-class OpenChannels(JobRequest, frozen=True, kw_only=True, tag="open_channels"):
-    """Send what tasks of a job write to this session from now on. Answered by `channels`."""
-
-
-class WriteToTask(JobRequest, frozen=True, kw_only=True, tag="write_to_task"):
-    """Write a frame to a task. Answered by `written`.
-
-    Attributes:
-        attempt: the number of the attempt that it is for: no later one gets it.
-    """
-
-    task_id: Whole
-    attempt: Count
-    data: Frame
-
-
 class Channels(Reply, frozen=True, kw_only=True, tag="channels"):
     """(task, number of its attempt) of all tasks of the job that are at workers."""
 
@@ -74,6 +58,27 @@ class TaskWrote(Reply, frozen=True, kw_only=True, tag="task_wrote"):
     task_id: int
     attempt: int
     data: bytes = b""
+
+
+class OpenChannels(JobRequest, frozen=True, kw_only=True, tag="open_channels"):
+    """Send what tasks of a job write to this session from now on. Answered by `channels`."""
+
+    answered_by = (Channels, TaskWrote)
+    repeats = True
+
+
+class WriteToTask(JobRequest, frozen=True, kw_only=True, tag="write_to_task"):
+    """Write a frame to a task. Answered by `written`.
+
+    Attributes:
+        attempt: the number of the attempt that it is for: no later one gets it.
+    """
+
+    answered_by = (Written,)
+
+    task_id: Whole
+    attempt: Count
+    data: Frame
 
 
 ChannelRequest: TypeAlias = OpenChannels | WriteToTask

@@ -3,31 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Generic, TypeAlias, TypeVar, get_args
+from typing import Generic, TypeVar
 
 import msgspec
 
-from kestrelctl.core.model.result import Result
-from kestrelctl.protocol.answers import AnyAnswer
-from kestrelctl.protocol.channels import FromTask, ToTask
-from kestrelctl.protocol.commands import CommandDone, CommandsHere, ReadProperties, RunCommand
-from kestrelctl.protocol.pools import FlockMessage
-from kestrelctl.protocol.profile import FromProfileWorker, ToProfileWorker
-from kestrelctl.protocol.properties import PropertiesHere
-from kestrelctl.protocol.request import RequestId
-from kestrelctl.protocol.requests import AnyRequest
-from kestrelctl.protocol.workers import (
-    EnvironmentsHere,
-    FromLoan,
-    FromWorker,
-    Join,
-    Message,
-    Report,
-    ToHost,
-    ToJoiner,
-    ToLoan,
-    ToWorker,
-)
+from kestrelctl.protocol.message import Message
+from kestrelctl.protocol.request import Reply, RequestId
 
 #: The XEP-0335 container that carries a message in a stanza.
 JSON_NAMESPACE = "urn:xmpp:json:0"
@@ -35,6 +16,8 @@ JSON_NAMESPACE = "urn:xmpp:json:0"
 #: A larger payload, as `text_bytes` counts, is refused unread and never sent. Stanza limits of the
 #: server are set above it: it ends the whole connection at a stanza that is larger.
 MAX_PAYLOAD_BYTES = 512 * 1024
+#: The most that one item of a job may take in a message.
+MAX_ITEM_BYTES = 200_000
 #: A character becomes so many bytes in a stanza at the most: `\uffff`.
 _MOST_BYTES = 6
 #: The most that a refusal tells of its reason: some of it may be quoted from the payload.
@@ -51,6 +34,11 @@ def text_bytes(text: str) -> int:
     """The size of a text inside an XML stanza: UTF-8, with what XML cannot carry escaped."""
     escaped = text.count("<") + text.count(">") + text.count("\ufffe") + text.count("\uffff")
     return len(text.encode()) + 4 * text.count("&") + 3 * escaped
+
+
+def item_bytes(item: str) -> int:
+    """The size of an item in a message: between quotes, with escapes, and a comma."""
+    return text_bytes(msgspec.json.encode(item).decode()) + 1
 
 
 def fits(text: str) -> bool:
@@ -73,7 +61,11 @@ class Codec(Generic[T]):
         return msgspec.json.Decoder(self._union)
 
     def _decoder_of(self, payload: str | bytes) -> msgspec.json.Decoder[T]:
-        """The decoder for a payload."""
+        """The decoder for a payload.
+
+        Raises:
+            BadMessage: there is none.
+        """
         return self._decoder
 
     def decode(self, payload: str | bytes) -> T:
@@ -99,23 +91,29 @@ class _Type(msgspec.Struct):
     type: str = ""
 
 
-class TypeByTypeCodec(Codec[T]):
-    """Decodes each type with a decoder of its own, for a side that hears few of them.
+class CodecOfExpected(Codec[Reply]):
+    """Decodes the types of answers that somebody has come to expect, and refuses all others.
 
-    To make one takes a fifth of the time that it takes for all types of answers together.
+    Who asks for little need not load the rest; and to make the decoder of one type takes a fifth of
+    the time that it takes for all types of answers together.
     """
 
-    def __init__(self, union: object) -> None:
-        super().__init__(union)
-        self._types = {each.__struct_config__.tag: each for each in get_args(union)}
-        self._decoders: dict[str, msgspec.json.Decoder[T]] = {}
+    def __init__(self, *types: type[Reply]) -> None:
+        super().__init__(Reply)
+        self._types: dict[str, type[Reply]] = {}
+        self._decoders: dict[str, msgspec.json.Decoder[Reply]] = {}
+        self.expect(*types)
 
-    def _decoder_of(self, payload: str | bytes) -> msgspec.json.Decoder[T]:
+    def expect(self, *types: type[Reply]) -> None:
+        """Takes these types of answers, too, from now on."""
+        self._types.update((str(each.__struct_config__.tag), each) for each in types)
+
+    def _decoder_of(self, payload: str | bytes) -> msgspec.json.Decoder[Reply]:
         name = msgspec.json.decode(payload, type=_Type).type
-        if name not in self._types:
-            return self._decoder  # which says why it refuses that
         found = self._decoders.get(name)
         if found is None:
+            if name not in self._types:
+                raise BadMessage(f"nobody asked for an answer of type {name[:80]!r}")
             found = self._decoders[name] = msgspec.json.Decoder(self._types[name])
         return found
 
@@ -134,18 +132,12 @@ def id_in(payload: str | bytes) -> str:
 
 _encoder = msgspec.json.Encoder()
 
-_FIELDS = msgspec.structs.fields(Result)
-_ENDING = [field.default for field in _FIELDS[Result.__struct_fields__.index("exit_code") :]]
-#: The end of the result of a task that succeeded in silence: msgspec writes all fields of an array.
-#: It holds empty texts, so no text contains it: quotes are escaped there.
-_SILENT_END = b"," + _encoder.encode(_ENDING).removeprefix(b"[")
-
 
 def encode(message: Message) -> str:
     """The JSON text of a message."""
     text = _encoder.encode(message)
-    if type(message) is Report:
-        text = text.replace(_SILENT_END, b"]")
+    if message.silent_end:
+        text = text.replace(message.silent_end, b"]")
     return text.decode()
 
 
@@ -156,26 +148,3 @@ _NOT_IN_CHAT = {0x7F: "\\u007f", 0xFFFE: "\\ufffe", 0xFFFF: "\\uffff"}
 def encode_for_chat(message: Message) -> str:
     """The JSON text of a message that travels as the body of a chat message."""
     return encode(message).translate(_NOT_IN_CHAT)
-
-
-#: Workers of both kinds: only what they say tells them apart.
-FromAnyWorker: TypeAlias = (
-    FromWorker
-    | FromProfileWorker
-    | EnvironmentsHere
-    | PropertiesHere
-    | CommandsHere
-    | CommandDone
-    | FromTask
-)
-ToAnyWorker: TypeAlias = ToWorker | ToHost | RunCommand | ReadProperties | ToTask
-from_worker: Codec[FromAnyWorker] = Codec(FromAnyWorker)
-to_profile_worker: Codec[ToProfileWorker] = Codec(ToProfileWorker)
-to_worker: Codec[ToAnyWorker] = Codec(ToAnyWorker)
-from_loan: Codec[FromLoan] = Codec(FromLoan)
-to_loan: Codec[ToLoan] = Codec(ToLoan)
-flock: Codec[FlockMessage] = Codec(FlockMessage)
-from_joiner: Codec[Join] = Codec(Join)
-to_joiner: Codec[ToJoiner] = Codec(ToJoiner)
-requests: Codec[AnyRequest] = Codec(AnyRequest)
-answers: Codec[AnyAnswer] = TypeByTypeCodec(AnyAnswer)

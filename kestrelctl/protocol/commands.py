@@ -16,9 +16,9 @@ from kestrelctl.core.properties.command_definition import (
     NAME_PATTERN,
     Parameters,
 )
+from kestrelctl.protocol.message import Message
 from kestrelctl.protocol.properties import Value
 from kestrelctl.protocol.request import AdminRequest, Reply, UserRequest
-from kestrelctl.protocol.workers import Message
 
 #: The most workers that one request has run a command.
 MOST_WORKERS = 1_000
@@ -78,27 +78,6 @@ class ReadProperties(Message, frozen=True, kw_only=True, tag="read_properties"):
     names: list[str] = []
 
 
-class ListCommands(UserRequest, frozen=True, kw_only=True, tag="commands"):
-    """List the commands that may be run at workers. Answered by `commands`."""
-
-
-class RunAtWorkers(AdminRequest, frozen=True, kw_only=True, tag="run_command"):
-    """Run a command at workers (admins only). Answered by `command_results` when all have.
-
-    Attributes:
-        values: those of its parameters, by name, as texts.
-        workers: names of workers; empty for all.
-        group: only workers that are in it; empty for any.
-    """
-
-    only_admins_may = "run commands at workers"
-
-    name: CommandName
-    values: dict[str, Annotated[str, msgspec.Meta(max_length=1_024)]] = {}
-    workers: Annotated[list[str], msgspec.Meta(max_length=MOST_WORKERS)] = []
-    group: Annotated[str, msgspec.Meta(max_length=100)] = ""
-
-
 class CommandView(msgspec.Struct, frozen=True, kw_only=True):
     """A command that workers offer with the same parameters.
 
@@ -132,6 +111,30 @@ class CommandResults(Reply, frozen=True, kw_only=True, tag="command_results"):
     """The results of a command, by worker."""
 
     results: list[CommandResult]
+
+
+class ListCommands(UserRequest, frozen=True, kw_only=True, tag="commands"):
+    """List the commands that may be run at workers. Answered by `commands`."""
+
+    answered_by = (CommandList,)
+
+
+class RunAtWorkers(AdminRequest, frozen=True, kw_only=True, tag="run_command"):
+    """Run a command at workers (admins only). Answered by `command_results` when all have.
+
+    Attributes:
+        values: those of its parameters, by name, as texts.
+        workers: names of workers; empty for all.
+        group: only workers that are in it; empty for any.
+    """
+
+    answered_by = (CommandResults,)
+    only_admins_may = "run commands at workers"
+
+    name: CommandName
+    values: dict[str, Annotated[str, msgspec.Meta(max_length=1_024)]] = {}
+    workers: Annotated[list[str], msgspec.Meta(max_length=MOST_WORKERS)] = []
+    group: Annotated[str, msgspec.Meta(max_length=100)] = ""
 
 
 CommandRequest: TypeAlias = ListCommands | RunAtWorkers

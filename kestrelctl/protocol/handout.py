@@ -13,12 +13,11 @@ from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.seal import Seals
 from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol.codec import MAX_ITEM_BYTES, item_bytes
 
 if TYPE_CHECKING:
     from kestrelctl.core.effects import Run, Span
 
-#: The most that one item of a job may take in a message.
-MAX_ITEM_BYTES = 200_000
 #: Room for all else in a message that hands out one attempt, such as the address of the owner and
 #: the ids of the parents.
 _FRAME_BYTES = 8000
@@ -29,11 +28,6 @@ _MOST_BYTES = 6
 #: The most that a span, a count, an acknowledgement, or a limit takes: six numbers of nineteen
 #: digits.
 _MOST_ENTRY_BYTES = 130
-
-
-def item_bytes(item: str) -> int:
-    """The size of an item in a message: between quotes, with escapes, and a comma."""
-    return codec.text_bytes(msgspec.json.encode(item).decode()) + 1
 
 
 def problem_with_size(spec: JobSpec) -> str | None:

@@ -13,7 +13,7 @@ import msgspec
 
 from kestrelctl.core.model.result import Count
 from kestrelctl.core.model.worker.ad import WorkerAd
-from kestrelctl.protocol.workers import Message
+from kestrelctl.protocol.message import Message
 
 #: Classes of workers that one announcement may name: the largest come first.
 MOST_CLASSES = 32

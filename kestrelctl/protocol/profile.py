@@ -22,7 +22,8 @@ from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.isolation import is_reserved
 from kestrelctl.core.model.worker.own_tags import first_own
 from kestrelctl.errors import UsageError
-from kestrelctl.protocol.workers import Message, Refused, Who
+from kestrelctl.protocol.message import Message
+from kestrelctl.protocol.workers import Refused, Who
 
 if TYPE_CHECKING:
     from kestrelctl.core.agent.agent import LocalAttempt

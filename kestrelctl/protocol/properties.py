@@ -19,8 +19,8 @@ from kestrelctl.core.properties.reading import (
     PropertyReading,
 )
 from kestrelctl.core.properties.summary import PropertySummary
+from kestrelctl.protocol.message import Message
 from kestrelctl.protocol.request import Reply, UserRequest
-from kestrelctl.protocol.workers import Message
 
 #: The most readings in one message: all their texts together are smaller than a payload may be.
 MOST_READINGS = 50
@@ -65,18 +65,6 @@ class PropertiesHere(Message, frozen=True, kw_only=True, tag="properties"):
     anew: bool = False
 
 
-class ListProperties(UserRequest, frozen=True, kw_only=True, tag="properties"):
-    """Tell what the properties of workers add up to. Answered by `properties`.
-
-    Attributes:
-        group: the group of workers; empty for all that are online.
-        names: the properties; empty for all.
-    """
-
-    group: Annotated[str, msgspec.Meta(max_length=100)] = ""
-    names: Annotated[list[Name], msgspec.Meta(max_length=MOST_PROPERTIES)] = []
-
-
 class PropertyView(msgspec.Struct, frozen=True, kw_only=True):
     """One property of a group of workers."""
 
@@ -93,3 +81,17 @@ class PropertyList(Reply, frozen=True, kw_only=True, tag="properties"):
 
     properties: list[PropertyView]
     workers: int
+
+
+class ListProperties(UserRequest, frozen=True, kw_only=True, tag="properties"):
+    """Tell what the properties of workers add up to. Answered by `properties`.
+
+    Attributes:
+        group: the group of workers; empty for all that are online.
+        names: the properties; empty for all.
+    """
+
+    answered_by = (PropertyList,)
+
+    group: Annotated[str, msgspec.Meta(max_length=100)] = ""
+    names: Annotated[list[Name], msgspec.Meta(max_length=MOST_PROPERTIES)] = []

@@ -11,15 +11,46 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from kestrelctl.core.model.setting import Setting
-from kestrelctl.core.model.share_change import GroupChange
-from kestrelctl.protocol.workers import Message
+from kestrelctl.errors import BY_CODE, KestrelError
+from kestrelctl.protocol.message import Message
 
 
 class Reply(Message, frozen=True, kw_only=True):
     """Anything the pool says to a user; `id` is that of the request."""
 
     id: str
+
+
+class Failed(Reply, frozen=True, kw_only=True, tag="error"):
+    """The request was refused or failed; `code` is one of those in `docs/exit-codes.md`."""
+
+    code: str
+    message: str
+    cause: str = ""
+    hint: str = ""
+
+    def error(self) -> KestrelError:
+        """Returns it as the error of its code."""
+        kind = BY_CODE.get(self.code, KestrelError)
+        return kind(self.message, cause=self.cause or None, hint=self.hint or None)
+
+
+class Changed(Reply, frozen=True, kw_only=True, tag="changed"):
+    """The changes by a request: job ids or worker addresses, and how many tasks they concern.
+
+    Attributes:
+        kept: how many jobs that were meant were left as they are. Jobs to be cancelled have ended;
+            jobs to be forgotten have not; jobs to be held or released were so before, or are not
+            active.
+        left: how many are still to be done, because one answer cannot name them: ask again.
+        missing: how many ids in ranges belong to no job.
+    """
+
+    what: list[str]
+    tasks: int = 0
+    kept: int = 0
+    left: int = 0
+    missing: int = 0
 
 
 #: It is short, because every answer repeats it.
@@ -39,9 +70,16 @@ class Among(enum.Enum):
 class Request(Message, frozen=True, kw_only=True):
     """Anything a user asks.
 
+    Attributes:
+        answered_by: the answer, unless it is `Failed`, and what is pushed because of the request.
+        repeats: it is sent again when no answer comes: it only reads, and costs little.
+
     Raises:
         TypeError: a request is defined that does not say who may make it.
     """
+
+    answered_by: ClassVar[tuple[type[Reply], ...]] = ()
+    repeats: ClassVar[bool] = False
 
     id: RequestId = ""
 
@@ -52,6 +90,10 @@ class Request(Message, frozen=True, kw_only=True):
                 f"{cls.__name__} must say whose it is: AdminRequest, JobRequest, JobsRequest or "
                 "UserRequest"
             )
+
+    def may_repeat(self) -> bool:
+        """Whether it does no harm to do it twice."""
+        return self.repeats
 
 
 class UserRequest(Request, frozen=True, kw_only=True):
@@ -75,29 +117,6 @@ class AdminRequest(Request, frozen=True, kw_only=True):
     def objection(self, account: str) -> str:
         """Explains why an account that is no admin may not make it; empty if it may make it."""
         return f"only an admin of the pool may {self.only_admins_may}"
-
-
-class SetSetting(AdminRequest, frozen=True, kw_only=True):
-    """Set something that the pool has by name. Answered by `changed`, once it is durable."""
-
-    only_admins_may = "change its settings"
-
-    def wanted(self) -> Setting | GroupChange:
-        """Makes what is to be set."""
-        raise NotImplementedError
-
-
-class RemoveSetting(AdminRequest, frozen=True, kw_only=True):
-    """Remove something that was set by name. Answered by `changed`.
-
-    Attributes:
-        kind: the class of what it removes.
-    """
-
-    only_admins_may = "change its settings"
-    kind: ClassVar[type[Setting]]
-
-    name: str
 
 
 class JobRequest(Request, frozen=True, kw_only=True):

@@ -7,52 +7,10 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from kestrelctl.core.model.pool_moment import PoolMoment
-from kestrelctl.protocol.request import AdminRequest, Reply, UserRequest
+from kestrelctl.protocol.request import AdminRequest, Changed, Reply, UserRequest
 
 Name = Annotated[str, msgspec.Meta(max_length=100)]
 MOST_TEXT_CHARACTERS = 10_000
-
-
-class ListTriggers(UserRequest, frozen=True, kw_only=True, tag="triggers"):
-    """List the triggers. Answered by `triggers`."""
-
-
-class ListFired(AdminRequest, frozen=True, kw_only=True, tag="triggers_fired"):
-    """Tell when triggers fired, the latest last, at most 1,000 (admins only).
-
-    Answered by `triggers_fired`.
-
-    Attributes:
-        name: the trigger; empty for all.
-    """
-
-    only_admins_may = "test and switch triggers, and see what they did"
-
-    name: Name = ""
-
-
-class TryTrigger(AdminRequest, frozen=True, kw_only=True, tag="trigger_test"):
-    """Tell what a trigger would do now, and when it would have fired (admins only).
-
-    Nothing is done. Answered by `trigger_test`.
-
-    Attributes:
-        text: a definition to be tested instead of that which the pool has, as in a file.
-    """
-
-    only_admins_may = "test and switch triggers, and see what they did"
-
-    name: Name
-    text: Annotated[str, msgspec.Meta(max_length=MOST_TEXT_CHARACTERS)] = ""
-
-
-class EnableTrigger(AdminRequest, frozen=True, kw_only=True, tag="trigger_enable"):
-    """Have a trigger looked at, or not (admins only). Answered by `changed`."""
-
-    only_admins_may = "test and switch triggers, and see what they did"
-
-    name: Name
-    enabled: bool
 
 
 class TriggerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -117,6 +75,53 @@ class TriggerTest(Reply, frozen=True, kw_only=True, tag="trigger_test"):
     would_have_fired: list[float] = []
     recorded: int = 0
     recorded_since: PoolMoment | None = None
+
+
+class ListTriggers(UserRequest, frozen=True, kw_only=True, tag="triggers"):
+    """List the triggers. Answered by `triggers`."""
+
+    answered_by = (TriggerList,)
+
+
+class ListFired(AdminRequest, frozen=True, kw_only=True, tag="triggers_fired"):
+    """Tell when triggers fired, the latest last, at most 1,000 (admins only).
+
+    Answered by `triggers_fired`.
+
+    Attributes:
+        name: the trigger; empty for all.
+    """
+
+    answered_by = (FiredList,)
+    only_admins_may = "test and switch triggers, and see what they did"
+
+    name: Name = ""
+
+
+class TryTrigger(AdminRequest, frozen=True, kw_only=True, tag="trigger_test"):
+    """Tell what a trigger would do now, and when it would have fired (admins only).
+
+    Nothing is done. Answered by `trigger_test`.
+
+    Attributes:
+        text: a definition to be tested instead of that which the pool has, as in a file.
+    """
+
+    answered_by = (TriggerTest,)
+    only_admins_may = "test and switch triggers, and see what they did"
+
+    name: Name
+    text: Annotated[str, msgspec.Meta(max_length=MOST_TEXT_CHARACTERS)] = ""
+
+
+class EnableTrigger(AdminRequest, frozen=True, kw_only=True, tag="trigger_enable"):
+    """Have a trigger looked at, or not (admins only). Answered by `changed`."""
+
+    answered_by = (Changed,)
+    only_admins_may = "test and switch triggers, and see what they did"
+
+    name: Name
+    enabled: bool
 
 
 TriggerRequest: TypeAlias = ListTriggers | ListFired | TryTrigger | EnableTrigger

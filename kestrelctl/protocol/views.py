@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.core.model.pool_moment import PoolMomentToCome
 from kestrelctl.protocol.request import Reply
 
@@ -47,84 +46,6 @@ class Assets(Reply, frozen=True, kw_only=True, tag="assets"):
     """All assets of the whole pool, by name."""
 
     assets: list[AssetView]
-
-
-class CheckpointView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The latest checkpoint of a task.
-
-    Attributes:
-        n: its number among those of its task.
-        age_seconds: the time since the pool heard of it.
-        size_bytes: what its files take together.
-    """
-
-    n: int
-    age_seconds: float
-    size_bytes: int = 0
-
-
-class TaskOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):
-    """The output of one task of many; an array, because pages of a thousand travel.
-
-    Attributes:
-        data: base64 in JSON; empty if `more`.
-        size_bytes: how much it wrote, as far as the manager knows.
-        more: whether its worker, or the file share, has more than the manager: `logs` asks for it.
-        why_missing: why nothing of it can be had.
-    """
-
-    task_id: int
-    data: bytes = b""
-    size_bytes: int = 0
-    more: bool = False
-    why_missing: str = ""
-
-
-class AttemptOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A piece of what one attempt of a task has written so far.
-
-    Attributes:
-        attempt: its number.
-        count: which attempt of its task it is; 0 if that is not known any more.
-        over: how it ended, or that it was given up; empty while it runs.
-        data: base64 in JSON.
-        more: whether there is more of it already.
-        skipped_bytes: how much before this piece cannot be had.
-        cut_bytes: how much after the last piece was never kept.
-        why_missing: why that is so.
-    """
-
-    attempt: int
-    worker: str = ""
-    count: int = 0
-    over: str = ""
-    data: bytes = b""
-    more: bool = False
-    skipped_bytes: int = 0
-    cut_bytes: int = 0
-    why_missing: str = ""
-
-
-class FollowedLog(Reply, frozen=True, kw_only=True, tag="followed_log"):
-    """The state of a task, and a piece of output; None if there is none to be read now."""
-
-    state: str
-    piece: AttemptOutput | None = None
-
-
-class StageSum(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Sums of one stage in ended tasks of a job: the first thousand of them.
-
-    Attributes:
-        tasks: how many of them have begun it.
-        mean_seconds: that of all its tries in one attempt, with the pauses between.
-        repeated: how many tries followed one that had failed.
-    """
-
-    name: str
-    tasks: int
-    mean_seconds: float
-    repeated: int = 0
 
 
 class UserView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -215,25 +136,6 @@ class SaturatedClass(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     worker_class: str
     workers: int
     assets: list[str] = []
-
-
-class TaskFiles(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The files that a task left, as one archive.
-
-    Attributes:
-        files: how many.
-    """
-
-    task_id: int
-    files: int
-    stored: StoredFile
-
-
-class OutputPage(Reply, frozen=True, kw_only=True, tag="output_page"):
-    """A page of tasks that left files; the next begins after the index `after`, if it is set."""
-
-    tasks: list[TaskFiles]
-    after: int | None = None
 
 
 class LentClassView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -343,17 +245,3 @@ class NeighbourView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     why_not_borrow: str = ""
     may_lend: bool = True
     why_not_lend: str = ""
-
-
-class NeighbourAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The reason why a neighbour does not run a task that waits.
-
-    Attributes:
-        reason: a word: one of `core.model.refusal.Reason`, of `protocol.pools.REASONS`, or of
-            `NEIGHBOUR_STATES`; `asked` if it may come to run it there.
-        detail: in words; may be empty.
-    """
-
-    pool: str
-    reason: str
-    detail: str = ""

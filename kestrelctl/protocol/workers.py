@@ -16,6 +16,7 @@ from kestrelctl.core.model.result import Count, Result, Seconds, Whole
 from kestrelctl.core.model.worker.ad import AssetChange, WorkerAd
 from kestrelctl.core.model.worker.use import Use
 from kestrelctl.errors import UsageError
+from kestrelctl.protocol.message import Message as Message
 
 #: Both sides name it when they meet; a worker of another version is refused with a reason.
 VERSION = 6
@@ -40,9 +41,11 @@ RunSpan = tuple[
 MOST_INCARNATION_CHARACTERS = 64
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
-    """Anything that travels: one JSON object, told apart by `type`. Unknown fields are ignored."""
-
+_FIELDS = msgspec.structs.fields(Result)
+_ENDING = [field.default for field in _FIELDS[Result.__struct_fields__.index("exit_code") :]]
+#: The end of the result of a task that succeeded in silence: msgspec writes all fields of an array.
+#: It holds empty texts, so no text contains it: quotes are escaped there.
+SILENT_END = b"," + msgspec.json.encode(_ENDING).removeprefix(b"[")
 
 # -- worker to pool
 # ----------------------------------------------------------------------------------
@@ -85,6 +88,8 @@ class Report(Message, frozen=True, kw_only=True, tag="report"):
     Attributes:
         seals: show that the worker was handed them; each may stand for several.
     """
+
+    silent_end = SILENT_END
 
     results: list[Result]
     seals: list[ShownSeal] = []

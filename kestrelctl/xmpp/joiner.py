@@ -8,7 +8,7 @@ from pathlib import Path
 from kestrelctl.clock import now
 from kestrelctl.core.members.enrollment import expired, parse_invitation
 from kestrelctl.errors import BY_CODE, KestrelError, NotAllowed, Unreachable
-from kestrelctl.protocol import codec
+from kestrelctl.protocol import codec, directions
 from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
 from kestrelctl.protocol.workers import VERSION, Join, NewAccount, Token
 from kestrelctl.xmpp import xmpp_session
@@ -42,7 +42,7 @@ class Joiner:
         if sender != self._manager or self.answer.done():
             return
         try:
-            answer = codec.to_joiner.decode(payload)
+            answer = directions.to_joiner.decode(payload)
         except codec.BadMessage as error:
             self._fail(KestrelError("the pool answered what cannot be read", cause=str(error)))
             return

@@ -23,13 +23,14 @@ from kestrelctl.errors import (
     UsageError,
 )
 from kestrelctl.protocol import codec
-from kestrelctl.protocol.answers import AnyAnswer, Ended, Failed
 from kestrelctl.protocol.channels import TaskWrote
 from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
-from kestrelctl.protocol.requests import AnyRequest, may_repeat
+from kestrelctl.protocol.job_answers import Ended
+from kestrelctl.protocol.request import Failed, Reply
 from kestrelctl.xmpp import xmpp_session
 
 if TYPE_CHECKING:
+    from kestrelctl.protocol.requests import AnyRequest
     from kestrelctl.protocol.upload_slots import Slot
 
 #: How long a user waits for a server, or a manager, that is away: it may only be restarting.
@@ -55,7 +56,8 @@ class UserConnection:
         self._pool = f"jobs@{pool}"
         self._domain = pool
         self._ids = itertools.count(1)
-        self._pending: dict[str, asyncio.Future[AnyAnswer]] = {}
+        self._answers = codec.CodecOfExpected(Failed)
+        self._pending: dict[str, asyncio.Future[Reply]] = {}
         self._pushed: asyncio.Queue[Ended] = asyncio.Queue()
         self._frames: asyncio.Queue[TaskWrote] = asyncio.Queue()
         self._online = asyncio.Event()
@@ -76,7 +78,7 @@ class UserConnection:
         if sender.partition("/")[0].partition("@")[2] != self._domain:
             return
         try:
-            answer = codec.answers.decode(payload)
+            answer = self._answers.decode(payload)
         except codec.BadMessage as error:
             self._fail(KestrelError("the pool answered what cannot be read", cause=str(error)))
             return
@@ -141,7 +143,7 @@ class UserConnection:
 
     async def ask(
         self, request: AnyRequest, timeout_seconds: float = 30.0, *, waits: bool = True
-    ) -> AnyAnswer:
+    ) -> Reply:
         """Sends a request and returns its answer.
 
         While the manager says that the account has too much under way, it waits and asks again:
@@ -175,12 +177,13 @@ class UserConnection:
                 await asyncio.sleep(pause)
         raise AssertionError("unreachable")
 
-    async def _ask_once(self, request: AnyRequest, timeout_seconds: float) -> AnyAnswer:
+    async def _ask_once(self, request: AnyRequest, timeout_seconds: float) -> Reply:
         request_id = str(next(self._ids))
         payload = _payload(msgspec.structs.replace(request, id=request_id))
-        future: asyncio.Future[AnyAnswer] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._answers.expect(*request.answered_by)
         self._pending[request_id] = future
-        pause_seconds = REPEAT_SECONDS if may_repeat(request) else None
+        pause_seconds = REPEAT_SECONDS if request.may_repeat() else None
         try:
             async with asyncio.timeout(timeout_seconds):
                 while True:

@@ -36,7 +36,7 @@ from kestrelctl.local.flock_membership import addresses_of, flock_domain, member
 from kestrelctl.local.pool_state import PoolState
 from kestrelctl.local.throw_away_flock import throw_away_flock
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import codec, directions, workers
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.pools import Borrow, OverlayMessage, PoolAnnouncement
 from kestrelctl.xmpp import stanza
@@ -94,9 +94,9 @@ class HostileNeighbour:
     def _hear(self, sender: str, payload: str) -> None:
         pool, loan = pool_and_loan(sender)
         if loan:
-            self._hear_loan(sender, codec.from_worker.decode(payload))
+            self._hear_loan(sender, directions.from_worker.decode(payload))
             return
-        message = codec.flock.decode(payload)
+        message = directions.flock.decode(payload)
         if isinstance(message, PoolAnnouncement) and message.pool == LENDER:
             for cls in message.classes[:1]:
                 wish = Borrow(loan=cls.id, at_most={"cpus": CPUS, "memory": 1e15}, seconds=3600.0)
@@ -104,7 +104,7 @@ class HostileNeighbour:
         elif isinstance(message, OverlayMessage):
             self._overlay.hear(pool, message, time.time())
 
-    def _hear_loan(self, sender: str, message: codec.FromAnyWorker) -> None:
+    def _hear_loan(self, sender: str, message: directions.FromAnyWorker) -> None:
         if isinstance(message, workers.Hello):
             self.offered_cpus = max(self.offered_cpus, message.ad.assets.get("cpus", 0.0))
             self.loan = sender

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from nasty import Nasty, kinds
 
-from kestrelctl.protocol import codec
+from kestrelctl.protocol import codec, directions
 from kestrelctl.protocol import requests as rq
 
 ATTACK = Path(__file__).with_name("attack.py")
@@ -23,7 +23,7 @@ def test_an_attack_is_the_same_each_time_and_comes_by_every_door() -> None:
         return [nasty.message(kind) for kind in kinds(rq.AnyRequest) for _ in range(3)]
 
     assert messages(1) == messages(1) != messages(2)
-    assert len(kinds(codec.FromAnyWorker)) > 10
+    assert len(kinds(directions.FromAnyWorker)) > 10
 
 
 def test_some_of_what_attackers_send_is_taken_and_some_is_not() -> None:
@@ -31,7 +31,7 @@ def test_some_of_what_attackers_send_is_taken_and_some_is_not() -> None:
     taken = 0
     for _ in range(300):
         try:
-            codec.requests.decode(nasty.message(rq.HoldJobs, known_as="1"))
+            directions.requests.decode(nasty.message(rq.HoldJobs, known_as="1"))
             taken += 1
         except codec.BadMessage:
             pass

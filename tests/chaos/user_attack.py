@@ -14,7 +14,7 @@ from attacked import Attacked
 from nasty import TAME, Nasty, kinds
 from puppet import Puppet
 
-from kestrelctl.protocol import codec
+from kestrelctl.protocol import codec, directions
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.answers import GraphJob
 
@@ -133,7 +133,7 @@ class UserAttack:
             if "bounced" in answer:
                 continue
             try:
-                codec.answers.decode(json.dumps(answer))
+                directions.answers.decode(json.dumps(answer))
             except codec.BadMessage as error:
                 self._attacked.findings.append(f"no user can read {answer!r:.600}: {error}")
             if "failed at this request" in str(answer.get("message")):

@@ -13,7 +13,7 @@ from puppet import Puppet
 
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import codec, directions, workers
 
 #: Of one account, before the pool is looked at.
 MESSAGES = 150
@@ -49,7 +49,7 @@ class WorkerAttack:
         self._name = name
         self._dice = Random(seed)
         self._nasty = Nasty(self._dice, _OF_WORKERS)
-        self._kinds = kinds(codec.FromAnyWorker)
+        self._kinds = kinds(directions.FromAnyWorker)
 
     async def attack(self, messages: int) -> None:
         state = self._attacked.pool.state

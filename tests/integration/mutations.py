@@ -25,7 +25,7 @@ from kestrelctl.manager.options import ManagerOptions
 from kestrelctl.manager.requests.dispatch import RequestDispatcher
 from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.service import Service
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import codec, directions, workers
 from kestrelctl.store.sqlite import SqliteStore
 
 DOMAIN = "pool.test"
@@ -156,7 +156,7 @@ class NoNetwork:
         if FAILED in payload:
             self.failed.append(payload)
         if '"run"' in payload and "workers." in to:
-            message = codec.to_worker.decode(payload)
+            message = directions.to_worker.decode(payload)
             if isinstance(message, workers.Run):
                 values = [each for span in message.spans for each in span[:2]]
                 self._mutator.known = (self._mutator.known + values)[-300:]

@@ -104,7 +104,7 @@ async def test_a_worker_leaves_when_its_lifetime_is_over_and_gives_back_what_run
     await until((tmp_path / "begun").exists)
     why = await user.ask(rq.ExplainJob(job=str(ids[1])))
     assert isinstance(why, an.JobExplanation)
-    assert "lifetime" in {each.refusal.reason.value for each in why.obstacles}
+    assert "lifetime" in {each.refusal.reason for each in why.obstacles}
     await until(lambda: worker.poll() is not None, 30.0)
     assert worker.returncode == 0
     answer = await user.ask(rq.ListJobs(jobs=",".join(map(str, ids))))

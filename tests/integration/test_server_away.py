@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from kestrelctl.protocol import answers, codec, requests
+from kestrelctl.protocol import answers, codec, directions, requests
 from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
 from kestrelctl.xmpp import xmpp_session
 from kestrelctl.xmpp.prosody import LOOPBACK, PrivateServer
@@ -29,7 +29,7 @@ class Manager:
         self._story.append("manager offline")
 
     def on_payload(self, sender: str, to: str, payload: str) -> None:
-        request_id = codec.requests.decode(payload).id
+        request_id = directions.requests.decode(payload).id
         answer = codec.encode(answers.Changed(id=request_id, what=[]))
         self.session.send(answer, sender, self._jobs)
 

@@ -29,6 +29,16 @@ def test_a_wheel_says_its_license(tmp_path: Path) -> None:
         assert archive.read(license_file) == (CHECKOUT / "LICENSE").read_bytes()
 
 
+def test_a_wheel_has_manual_pages_where_man_finds_them(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=CHECKOUT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        (page,) = (n for n in archive.namelist() if n.endswith("/kestrelctl-submit.1"))
+        assert page.endswith(".data/data/share/man/man1/kestrelctl-submit.1")
+        assert "\\fB\\-\\-array\\fR" in archive.read(page).decode()
+
+
 def test_a_wheel_has_its_programs_for_each_kind_of_machine_and_they_run_where_it_is_installed(
     tmp_path: Path,
 ) -> None:

@@ -23,7 +23,7 @@ from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.worker.ad import WorkerAd
-from kestrelctl.protocol import answers, codec, requests, workers
+from kestrelctl.protocol import answers, codec, directions, requests, workers
 from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
 
 M = TypeVar("M")
@@ -60,11 +60,11 @@ class Puppet(SimulatedProcess):
     def on_payload(self, sender: str, to: str, payload: str) -> None:
         decoder: codec.Codec[object]
         if self.address == DOMAIN:
-            decoder = codec.from_worker
+            decoder = directions.from_worker
         elif "@users" in self.address:
-            decoder = codec.answers
+            decoder = directions.answers
         else:
-            decoder = codec.to_worker
+            decoder = directions.to_worker
         self.heard.append((self.clock.now, decoder.decode(payload)))
 
     def on_ended(self) -> None:

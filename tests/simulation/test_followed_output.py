@@ -9,7 +9,7 @@ from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.result import TAIL_BYTES, Outcome
 from kestrelctl.errors import Busy, NotAllowed
 from kestrelctl.protocol import answers, requests, workers
-from kestrelctl.protocol.views import FollowedLog
+from kestrelctl.protocol.job_answers import FollowedLog
 
 
 @pytest.fixture

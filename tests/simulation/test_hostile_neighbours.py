@@ -6,7 +6,7 @@ import pytest
 from flockworldkit import TwoPools, job, two_pools
 
 from kestrelctl.flock.service import loan
-from kestrelctl.protocol import codec
+from kestrelctl.protocol import directions
 from kestrelctl.worker.connection import session
 
 #: Enough that each kind comes many times.
@@ -31,7 +31,7 @@ def test_whatever_a_neighbour_makes_up_comes_to_nothing_and_honest_tasks_run() -
 
 
 def test_a_resize_that_a_loan_obeys_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "to_loan", codec.to_worker)
+    monkeypatch.setattr(directions, "to_loan", directions.to_worker)
     with world() as pools:
         pools.world.run()
         assert any("offers 400.0 cpus" in problem for problem in pools.world.problems)

@@ -15,8 +15,8 @@ from kestrelctl.core.model.result import TAIL_BYTES, Outcome
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.errors import NotFound, StoreFull
 from kestrelctl.manager.commits import RETRY_SECONDS
-from kestrelctl.protocol import answers, codec, requests, workers
-from kestrelctl.protocol.views import TaskOutput
+from kestrelctl.protocol import answers, codec, directions, requests, workers
+from kestrelctl.protocol.job_answers import TaskOutput
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_what_is_no_base64_is_no_output(house: Manager) -> None:
     house.submit()
     text = codec.encode(piece(ask_for_output(house).request, b"hello", 5))
     with pytest.raises(codec.BadMessage, match="base64"):
-        codec.from_worker.decode(text.replace("aGVsbG8=", "aGVsb"))
+        directions.from_worker.decode(text.replace("aGVsbG8=", "aGVsb"))
 
 
 def test_only_the_worker_that_was_asked_can_say_what_a_task_printed(house: Manager) -> None:

@@ -155,3 +155,36 @@ def leaves() -> Iterator[tuple[str, click.Command]]:
 
 
 LEAVES = dict(leaves())
+
+
+#: The width for which help is made.
+WIDTH = 100
+
+
+def walk(command: click.Command, context: click.Context) -> Iterator[tuple[str, click.Context]]:
+    yield context.command_path.partition(" ")[2], context
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from walk(below, click.Context(below, context, name))
+
+
+#: Each command and group by its name, the program itself by an empty one.
+EVERYTHING = dict(
+    walk(
+        kestrelctl,
+        click.Context(
+            kestrelctl,
+            info_name="kestrelctl",
+            terminal_width=WIDTH,
+            **kestrelctl.context_settings,
+        ),
+    )
+)
+
+
+def options(name: str) -> list[click.Option]:
+    """The options that help of a command shows."""
+    params = EVERYTHING[name].command.get_params(EVERYTHING[name])
+    return [param for param in params if isinstance(param, click.Option) and not param.hidden]

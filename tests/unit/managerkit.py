@@ -20,7 +20,7 @@ from kestrelctl.manager.requests.dispatch import RequestDispatcher
 from kestrelctl.manager.requests.enrollment import EnrollmentRequests
 from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.service import Service
-from kestrelctl.protocol import answers, codec, requests, workers
+from kestrelctl.protocol import answers, codec, directions, requests, workers
 from kestrelctl.store.port import CoreStore
 
 NOW = 1_795_190_000.0
@@ -148,7 +148,7 @@ class PlayedManager:
 
     def told(self, whom: str) -> list[answers.AnyAnswer]:
         """All that a user was told, in order."""
-        return [codec.answers.decode(text) for to, text in self.sent if to == whom]
+        return [directions.answers.decode(text) for to, text in self.sent if to == whom]
 
 
 async def settled() -> None:

@@ -41,7 +41,7 @@ from kestrelctl.manager.requests.dispatch import RequestDispatcher
 from kestrelctl.manager.requests.enrollment import EnrollmentRequests
 from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.service import Service
-from kestrelctl.protocol import codec
+from kestrelctl.protocol import codec, directions
 from kestrelctl.protocol.pools import FlockMessage
 from kestrelctl.worker.process import WorkerProcess
 from kestrelctl.worker.run.executor import START_BOUNDS, CommandSpec, Completion
@@ -215,7 +215,7 @@ class Neighbourhood:
     def messages(self, sender: str, to: str, kind: type[Any]) -> list[Any]:
         """What one flock has told another of a kind."""
         found = [
-            codec.flock.decode(text)
+            directions.flock.decode(text)
             for one, other, text in self.said
             if (one, other) == (f"flock@{sender}", f"flock@{to}")
         ]

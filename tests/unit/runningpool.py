@@ -13,16 +13,21 @@ from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.views import TaskOutput
+from kestrelctl.protocol.job_answers import TaskOutput
 
 
 class Exit(NamedTuple):
-    """How a task ends, and what it prints; with `state` as the pool has it."""
+    """How a task ends, and what it prints; with `state` as the pool has it.
+
+    Attributes:
+        lost_bytes: how much of either output nobody has any more.
+    """
 
     code: int = 0
     stdout: bytes = b""
     stderr: bytes = b""
     state: TaskState = TaskState.DONE
+    lost_bytes: int = 0
 
 
 class RunningPool(FakePool):
@@ -90,7 +95,8 @@ class RunningPool(FakePool):
             replace(
                 TASK, index=index, task_id=index, state=_state(ended[index]),
                 exit_code=ended[index].code, started_at=1000.5, wall_seconds=0.25,
-                stdout_bytes=len(ended[index].stdout), stderr_bytes=len(ended[index].stderr),
+                stdout_bytes=len(ended[index].stdout) + ended[index].lost_bytes,
+                stderr_bytes=len(ended[index].stderr) + ended[index].lost_bytes,
             )
             for index in page
         ]  # fmt: skip

@@ -13,7 +13,7 @@ from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.stage import Stage
 from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.worker.ad import WorkerAd
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import codec, directions, workers
 from kestrelctl.worker.connection.session import WorkerSession
 from kestrelctl.worker.process import START_SLICE_SECONDS, WorkerProcess
 from kestrelctl.worker.run.executor import START_BOUNDS, CommandSpec, Completion
@@ -199,7 +199,7 @@ class Worker:
     @property
     def said(self) -> list[workers.FromWorker]:
         """What all sessions have sent."""
-        return [codec.from_worker.decode(text) for text in self.connection.sent]
+        return [directions.from_worker.decode(text) for text in self.connection.sent]
 
     def tell(self, session: WorkerSession, message: workers.Message) -> None:
         session.on_payload(f"pool@{POOL}", "", codec.encode(message))

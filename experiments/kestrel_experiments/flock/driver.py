@@ -179,7 +179,7 @@ class TraceDriver:
 
     async def _ask(
         self, request: rq.AnyRequest, connection: UserConnection | None = None
-    ) -> an.AnyAnswer:
+    ) -> an.Reply:
         """Asks until there is an answer: a manager or a server may be away.
 
         Raises:

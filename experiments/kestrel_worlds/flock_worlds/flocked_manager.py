@@ -26,7 +26,7 @@ from kestrelctl.flock.service.pool_in_flock import PoolInFlock
 from kestrelctl.manager.other_pools import OtherPools
 from kestrelctl.manager.requests.dispatch import RequestDispatcher
 from kestrelctl.manager.service import Service
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import directions, workers
 
 #: Guests are not isolated from anything in a world without processes.
 ISOLATION = "plain"
@@ -136,7 +136,7 @@ class FlockedManager(SimulatedManager):
 
     def _reports(self, home: str, payload: str) -> None:
         """Notes results that a loan reports to the pool that has borrowed."""
-        report = codec.from_worker.decode(payload)
+        report = directions.from_worker.decode(payload)
         assert isinstance(report, workers.Report)
         spooled = {n for (to, _), all in self.spools.written.items() if to == home for n in all}
         for result in report.results:

@@ -12,8 +12,8 @@ from kestrelctl.cli.command import Invocation
 from kestrelctl.cli.job.view import all_pages, one_job
 from kestrelctl.errors import NotFound
 from kestrelctl.grammar.id_ranges import LAST, parse_job, parse_jobs
-from kestrelctl.protocol.answers import JobView
-from kestrelctl.protocol.requests import ListJobs
+from kestrelctl.protocol.job_answers import JobView
+from kestrelctl.protocol.job_requests import ListJobs
 
 F = TypeVar("F", bound=Callable[..., Any])
 

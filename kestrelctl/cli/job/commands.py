@@ -31,8 +31,7 @@ from kestrelctl.grammar.id_ranges import (
 from kestrelctl.grammar.job_options import ON_END
 from kestrelctl.grammar.job_states import LISTED_STATES, chosen_states
 from kestrelctl.grammar.quantities import parse_duration
-from kestrelctl.protocol.answers import Changed
-from kestrelctl.protocol.requests import (
+from kestrelctl.protocol.job_requests import (
     CancelJobs,
     ForgetJobs,
     HoldJobs,
@@ -41,6 +40,7 @@ from kestrelctl.protocol.requests import (
     RetryJobs,
     ScaleJob,
 )
+from kestrelctl.protocol.request import Changed
 
 if TYPE_CHECKING:
     from kestrelctl.cli.redial import Redial

@@ -14,8 +14,8 @@ from kestrelctl.grammar.flock_words import neighbour_words
 from kestrelctl.grammar.id_ranges import LAST
 from kestrelctl.grammar.quantities import short_address
 from kestrelctl.grammar.why_waiting import conclusion, reason_text
-from kestrelctl.protocol.answers import JobExplanation, Obstacle
-from kestrelctl.protocol.requests import ExplainJob
+from kestrelctl.protocol.job_answers import JobExplanation, Obstacle
+from kestrelctl.protocol.job_requests import ExplainJob
 
 
 @click.command("explain", cls=CliCommand)
@@ -100,7 +100,7 @@ def _row(obstacle: Obstacle) -> list[str]:
     return [
         f"{obstacle.workers:,}",
         short_address(obstacle.example),
-        refusal.reason.value,
+        refusal.reason,
         refusal.wanted,
         refusal.found,
     ]

@@ -16,8 +16,8 @@ from kestrelctl.cli.show.lines import cut
 from kestrelctl.core.model.job.after import WantedEnd
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.grammar.id_ranges import LAST
-from kestrelctl.protocol.answers import GraphEdge, GraphNode, JobGraph
-from kestrelctl.protocol.requests import DrawGraph
+from kestrelctl.protocol.job_answers import GraphEdge, GraphNode, JobGraph
+from kestrelctl.protocol.job_requests import DrawGraph
 
 #: Deeper levels are not indented further: they would leave the screen.
 _DEEPEST = 10

@@ -14,8 +14,8 @@ from kestrelctl.core.model.plural import plural
 from kestrelctl.grammar.click_numbers import WholeNumber
 from kestrelctl.grammar.deadline_words import Since, parse_since
 from kestrelctl.grammar.quantities import ago, duration
-from kestrelctl.protocol.answers import JobView
-from kestrelctl.protocol.requests import ENDED_STATES, ListJobs
+from kestrelctl.protocol.job_answers import JobView
+from kestrelctl.protocol.job_requests import ENDED_STATES, ListJobs
 
 
 @click.command("history", cls=CliCommand)

@@ -15,8 +15,8 @@ from kestrelctl.client.stored_logs import StoredLogs
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.id_ranges import parse_tasks
 from kestrelctl.grammar.task_ranges import parse_array
-from kestrelctl.protocol.answers import JobView, Log
-from kestrelctl.protocol.requests import Logs
+from kestrelctl.protocol.job_answers import JobView, Log
+from kestrelctl.protocol.job_requests import Logs
 
 
 @click.command("logs", cls=CliCommand)

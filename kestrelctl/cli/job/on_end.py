@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.core.model.job.shell_text import SHELL
 from kestrelctl.core.model.result import how_it_ended
-from kestrelctl.protocol.answers import JobView
+from kestrelctl.protocol.job_answers import JobView
 
 _STANDARD_ERROR = 2
 

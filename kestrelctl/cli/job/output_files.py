@@ -11,7 +11,7 @@ from kestrelctl.client.stored_logs import StoredLogs
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.grammar.file_patterns import IN_FILE_NAMES
-from kestrelctl.protocol.answers import JobView
+from kestrelctl.protocol.job_answers import JobView
 
 #: Stands for the number of a task in the name of its file.
 NUMBER = "{n}"

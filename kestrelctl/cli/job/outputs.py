@@ -10,8 +10,8 @@ from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.result import TAIL_BYTES
 from kestrelctl.grammar.quantities import short_address, size
-from kestrelctl.protocol.answers import JobView, Tasks, TaskView
-from kestrelctl.protocol.requests import ListTasks
+from kestrelctl.protocol.job_answers import JobView, Tasks, TaskView
+from kestrelctl.protocol.job_requests import ListTasks
 
 #: The most tasks that are looked at: those of one answer.
 MOST_TASKS = 1000

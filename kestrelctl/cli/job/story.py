@@ -17,8 +17,8 @@ from kestrelctl.core.model.job.hold import POOL
 from kestrelctl.grammar.click_numbers import WholeNumber
 from kestrelctl.grammar.id_ranges import parse_tasks
 from kestrelctl.grammar.quantities import short_address
-from kestrelctl.protocol.answers import Story, StoryEntry
-from kestrelctl.protocol.requests import TellStory
+from kestrelctl.protocol.job_answers import Story, StoryEntry
+from kestrelctl.protocol.job_requests import TellStory
 
 _SHOWN = 200
 #: The sentence for each event; {on} is ` on w3`, and {by} is ` by ada@example.org`. A cause that a

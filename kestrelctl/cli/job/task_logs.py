@@ -19,9 +19,8 @@ from kestrelctl.client.stored_logs import StoredLogs
 from kestrelctl.core.model.job.task_state import FINAL_STATES, TaskState
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import FileDamaged, FileExpired, Incomplete, NotFound, Unreachable
-from kestrelctl.protocol.answers import Log, LogPage, Tasks
-from kestrelctl.protocol.requests import AllLogs, ListTasks, Logs
-from kestrelctl.protocol.views import TaskOutput
+from kestrelctl.protocol.job_answers import Log, LogPage, TaskOutput, Tasks
+from kestrelctl.protocol.job_requests import AllLogs, ListTasks, Logs
 
 #: The time to wait for a piece of output: a worker may have to be asked for it.
 ASK_SECONDS = 60.0

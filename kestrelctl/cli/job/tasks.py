@@ -18,8 +18,8 @@ from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.grammar.click_numbers import WholeNumber
 from kestrelctl.grammar.id_ranges import LAST, parse_tasks
 from kestrelctl.grammar.quantities import duration, short_address, size
-from kestrelctl.protocol.answers import Tasks, TaskView
-from kestrelctl.protocol.requests import ListTasks
+from kestrelctl.protocol.job_answers import Tasks, TaskView
+from kestrelctl.protocol.job_requests import ListTasks
 
 #: The most named tasks that one answer can hold, with their items.
 _IDS_AT_ONCE = 250

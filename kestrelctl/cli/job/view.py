@@ -20,8 +20,8 @@ from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.grammar.job_options import NAMED_ASSETS, OPTIONS
 from kestrelctl.grammar.quantities import ago, duration, short_address, size
 from kestrelctl.grammar.why_waiting import conclusion
-from kestrelctl.protocol.answers import JobExplanation, JobLine, Jobs, JobView
-from kestrelctl.protocol.requests import ExplainJob, ListJobs
+from kestrelctl.protocol.job_answers import JobExplanation, JobLine, Jobs, JobView
+from kestrelctl.protocol.job_requests import ExplainJob, ListJobs
 
 #: Stands in place of the name or command of another user's job.
 PRIVATE = "(private)"

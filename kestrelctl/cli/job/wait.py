@@ -24,8 +24,8 @@ from kestrelctl.errors import (
 )
 from kestrelctl.grammar.quantities import duration, short_address
 from kestrelctl.grammar.why_waiting import conclusion
-from kestrelctl.protocol.answers import Ended, JobExplanation, Jobs, JobView, Tasks, TaskView
-from kestrelctl.protocol.requests import ExplainJob, ListTasks, Watch
+from kestrelctl.protocol.job_answers import Ended, JobExplanation, Jobs, JobView, Tasks, TaskView
+from kestrelctl.protocol.job_requests import ExplainJob, ListTasks, Watch
 
 #: The time between two questions to the pool; the end itself is pushed, and known at once.
 INTERVAL_SECONDS = 2.0

@@ -6,29 +6,21 @@ import re
 import shlex
 import sys
 from collections.abc import AsyncIterator, Collection
-from typing import IO, NamedTuple
+from typing import IO
 
 from kestrelctl.cli.map.halting import Halting
 from kestrelctl.cli.map.joblog import LogLine
 from kestrelctl.cli.map.replacement import MappedCommand, MappedInput
-from kestrelctl.cli.map.run import MapRun
+from kestrelctl.cli.map.run import EndedInput, MapRun
 from kestrelctl.cli.show.command_output import CommandOutput
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.show.terminal_text import TerminalText
-from kestrelctl.client.pool import EndedTask
 from kestrelctl.core.model.job.task_state import TaskState
-from kestrelctl.grammar.quantities import short_address
-from kestrelctl.protocol.answers import TaskView
+from kestrelctl.grammar.quantities import short_address, size
+from kestrelctl.protocol.job_answers import TaskView
 
 #: The exit value of a task that has not come to its end.
 _NO_END = -1
-
-
-class EndedInput(NamedTuple):
-    """An input with its task, which has ended."""
-
-    input: MappedInput
-    ended: EndedTask
 
 
 class MapOutput(CommandOutput):
@@ -65,7 +57,7 @@ class MapOutput(CommandOutput):
         self._log = log
 
     async def entries(self) -> AsyncIterator[tuple[str, object]]:
-        async for task, (view, stdout, stderr) in self._each():
+        async for task, (view, stdout, stderr), _ in self._each():
             fields = {
                 "number": task.number,
                 "arguments": task.arguments,
@@ -76,7 +68,7 @@ class MapOutput(CommandOutput):
             yield str(task.number), fields
 
     async def tabulate(self, screen: Screen) -> None:
-        async for task, (_, stdout, stderr) in self._each():
+        async for task, (_, stdout, stderr), _ in self._each():
             tag = "\t".join((" ".join(task.arguments), "")).encode() if self._has_tags else b""
             if stdout:
                 data = tagged(stdout, tag)
@@ -95,8 +87,9 @@ class MapOutput(CommandOutput):
         """Yields each task in the order in which it is printed; logs it when that is done."""
         waiting: dict[int, EndedInput] = {}
         following = 1
-        async for task, ended in self._ends():
-            waiting[task.number] = EndedInput(task, ended)
+        async for each in self._ends():
+            task = each.input
+            waiting[task.number] = each
             if self._keeps_order:
                 ready = []
                 while following in waiting or following in self._done:
@@ -116,20 +109,37 @@ class MapOutput(CommandOutput):
     async def _ends(self) -> AsyncIterator[EndedInput]:
         """Yields tasks as they end, and stops the run when that is to be."""
         is_halted = False
-        async for task, ended in self._run.ends():
-            if is_halted and ended.task.state is TaskState.CANCELLED:
+        async for each in self._run.ends():
+            view = each.ended.task
+            if is_halted and view.state is TaskState.CANCELLED:
                 continue
-            if self._halting.add(*exit_of(ended.task)) and not is_halted:
+            if self._halting.add(*exit_of(view)) and not is_halted:
                 is_halted = True
-                command = " ".join(self._filled(task))
+                command = " ".join(self._filled(each.input))
                 self._screen.say(f"no more is run, as --halt says, after: {command}")
                 self._run.stop(now=self._halting.is_now)
-            yield EndedInput(task, ended)
+            yield each
 
     def _filled(self, task: MappedInput) -> list[str]:
         return self._command.shape(len(task.arguments)).filled(task)
 
+    def _tell_missing(self, found: EndedInput) -> None:
+        """Says what of the output of a task did not come: not all of a long one is kept."""
+        view, stdout, stderr = found.ended
+        for wrote_bytes, came, name, option in (
+            (view.stdout_bytes, stdout, "standard output", ""),
+            (view.stderr_bytes, stderr, "standard error", " --stderr"),
+        ):
+            if len(came) < wrote_bytes:
+                self._screen.warn(
+                    f"of the {size(wrote_bytes)} of {name} of input {found.input.number}, "
+                    f"{size(wrote_bytes - len(came))} did not come",
+                    hint=f"kestrelctl job logs {found.job_id} {view.task_id}{option}",
+                )
+
     def _note(self, found: EndedInput) -> None:
+        """Says and logs what there is to say of a task whose output is printed."""
+        self._tell_missing(found)
         if self._log is None:
             return
         view = found.ended.task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from kestrelctl.cli.map.reading import InputFeed
 from kestrelctl.cli.map.replacement import MappedCommand, MappedInput
@@ -13,8 +13,9 @@ from kestrelctl.core.model.job.placeholders import bytes_in
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.objection import MOST_ITEM_BYTES
 from kestrelctl.errors import OverQuota, UsageError
-from kestrelctl.protocol.answers import Changed, Jobs
-from kestrelctl.protocol.requests import CancelJobs, HoldJobs, ListJobs
+from kestrelctl.protocol.job_answers import Jobs
+from kestrelctl.protocol.job_requests import CancelJobs, HoldJobs, ListJobs
+from kestrelctl.protocol.request import Changed
 
 #: The job of these arguments and items.
 MakeJob: TypeAlias = Callable[[tuple[str, ...], tuple[str, ...]], JobSpec]
@@ -33,6 +34,14 @@ _LOOK_SECONDS = 0.1
 _HALT = "no more, as --halt says"
 #: How long a run that ends early waits for the pool.
 _FAREWELL_SECONDS = 10.0
+
+
+class EndedInput(NamedTuple):
+    """An input with its task, which has ended."""
+
+    input: MappedInput
+    ended: EndedTask
+    job_id: int
 
 
 class MapRun:
@@ -62,12 +71,12 @@ class MapRun:
         self._submissions: set[asyncio.Task[None]] = set()
         self._work: set[asyncio.Task[None]] = set()
         self._error: BaseException | None = None
-        self._arrived: asyncio.Queue[tuple[MappedInput, EndedTask] | None] = asyncio.Queue()
+        self._arrived: asyncio.Queue[EndedInput | None] = asyncio.Queue()
         self._progress = asyncio.Event()
         self._under_way = 0
         self._submitting: asyncio.Task[None] | None = None
 
-    async def ends(self) -> AsyncIterator[tuple[MappedInput, EndedTask]]:
+    async def ends(self) -> AsyncIterator[EndedInput]:
         """Yields each input with its task, when that has ended.
 
         Raises:
@@ -147,7 +156,7 @@ class MapRun:
 
     async def _follow(self, job: AsyncJob, inputs: list[MappedInput]) -> None:
         async for ended in job.outputs():
-            self._arrived.put_nowait((inputs[ended.task.index], ended))
+            self._arrived.put_nowait(EndedInput(inputs[ended.task.index], ended, job.id))
         del self._jobs[job.id]
         self._progress.set()
 

@@ -8,11 +8,10 @@ from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
 from kestrelctl.cli.show.command_output import CommandOutput, Listing
 from kestrelctl.cli.show.grid import Column
-from kestrelctl.core.model.validate import MOST_TOKENS
+from kestrelctl.core.model.worker.asset_rules import MOST_TOKENS
 from kestrelctl.grammar.click_numbers import WholeNumber
-from kestrelctl.protocol.answers import Assets
 from kestrelctl.protocol.requests import ListAssets, RemoveAsset, SetAsset
-from kestrelctl.protocol.views import AssetView
+from kestrelctl.protocol.views import Assets, AssetView
 
 
 @click.group("asset", cls=Noun)

@@ -64,6 +64,9 @@ def chat(invocation: Invocation, show_password: bool) -> None:
     context = invocation.find_context(invocation.pool)
     account = context.user
     password = read_password(account) if show_password else ""
+    where = f"first line of {account.password_file}"
+    if account.password_file is None:
+        where = "in the system's keyring"
     encryption = "none: the server listens on this machine alone"
     if context.tls:
         trusted = f"; trust the authority in {context.ca_file}" if context.ca_file else ""
@@ -76,7 +79,7 @@ def chat(invocation: Invocation, show_password: bool) -> None:
         "jobs": f"jobs@{context.pool}",
         "pool": f"pool@{context.pool}",
         "account": account.jid,
-        "password_file": str(account.password_file),
+        "password_file": str(account.password_file or ""),
         "host": context.host,
         "port": context.port,
         "tls": context.tls,
@@ -87,7 +90,7 @@ def chat(invocation: Invocation, show_password: bool) -> None:
     blocks: list[tuple[str, str]] = [
         ("write to", f"jobs@{context.pool}"),
         ("account", account.jid),
-        ("password", password or f"first line of {account.password_file}"),
+        ("password", password or where),
         ("server", f"{context.host} port {context.port}{elsewhere}"),
         ("encryption", encryption),
         ("in Profanity", connect),

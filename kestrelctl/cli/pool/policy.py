@@ -12,9 +12,8 @@ from kestrelctl.cli.show.command_output import CommandOutput, Listing, Record
 from kestrelctl.cli.show.grid import Column
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import NotFound, UsageError
-from kestrelctl.protocol.answers import Policies
 from kestrelctl.protocol.requests import ListPolicies, RemovePolicy, SetPolicy
-from kestrelctl.protocol.views import PolicyView
+from kestrelctl.protocol.views import Policies, PolicyView
 
 
 @click.group("policy", cls=Noun)

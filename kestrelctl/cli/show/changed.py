@@ -8,7 +8,7 @@ from kestrelctl.cli.show.command_output import CommandOutput
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.core.model.plural import plural
 from kestrelctl.grammar.quantities import short_address
-from kestrelctl.protocol.answers import Changed
+from kestrelctl.protocol.request import Changed
 
 #: The most that are named; more are only counted.
 _MOST_NAMED = 10

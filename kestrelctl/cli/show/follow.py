@@ -15,9 +15,8 @@ from kestrelctl.core.model.job.task_state import FINAL_STATES
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import Busy, Incomplete, KestrelError, TimedOut, Unreachable
 from kestrelctl.grammar.quantities import short_address
-from kestrelctl.protocol.answers import Log
-from kestrelctl.protocol.requests import FollowLogs, Logs
-from kestrelctl.protocol.views import AttemptOutput, FollowedLog
+from kestrelctl.protocol.job_answers import AttemptOutput, FollowedLog, Log
+from kestrelctl.protocol.job_requests import FollowLogs, Logs
 
 #: The most tasks that are followed at once: each asks by itself.
 MOST_FOLLOWED = 16

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kestrelctl.cli.show.series import Series
-from kestrelctl.protocol.answers import JobLine, JobView, Overview
+from kestrelctl.protocol.answers import Overview
+from kestrelctl.protocol.job_answers import JobLine, JobView
 
 #: Cancelled tasks do not count as work: a big job would show as millions of tasks a second.
 _FINISHED = ("tasks_done", "tasks_failed", "tasks_lost")

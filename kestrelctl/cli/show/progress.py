@@ -15,7 +15,7 @@ from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.show.series import Series, rate
 from kestrelctl.grammar.one_line import one_line
 from kestrelctl.grammar.quantities import duration
-from kestrelctl.protocol.answers import JobView
+from kestrelctl.protocol.job_answers import JobView
 
 #: The time between two lines if standard error is no terminal.
 LINE_SECONDS = 10.0

@@ -45,8 +45,8 @@ class LastJob:
 
     async def _ask(self, connection: Connection) -> None:
         from kestrelctl.access.connection import ask
-        from kestrelctl.protocol.answers import Jobs
-        from kestrelctl.protocol.requests import ListJobs
+        from kestrelctl.protocol.job_answers import Jobs
+        from kestrelctl.protocol.job_requests import ListJobs
 
         answer = await ask(connection, ListJobs(jobs=LAST), Jobs)
         self._job_id = answer.jobs[-1].job_id

@@ -38,7 +38,7 @@ from kestrelctl.grammar.parent_file_words import (
     parse_parent_files,
     waiting_for,
 )
-from kestrelctl.protocol.answers import GraphSubmitted, Submitted
+from kestrelctl.protocol.job_answers import GraphSubmitted, Submitted
 
 if TYPE_CHECKING:
     from kestrelctl.cli.job.output_files import OutputFiles

@@ -15,7 +15,8 @@ from kestrelctl.cli.show.series import Series, rate, sparkline
 from kestrelctl.core.model.plural import plural
 from kestrelctl.grammar.one_line import one_line
 from kestrelctl.grammar.quantities import duration, short_address, size
-from kestrelctl.protocol.answers import JobLine, Overview, WorkerLine
+from kestrelctl.protocol.answers import Overview, WorkerLine
+from kestrelctl.protocol.job_answers import JobLine
 
 #: From these heights on, less important lines are shown, too.
 ROOMY = 20

@@ -9,7 +9,7 @@ from kestrelctl.core.features.feature import Feature, Must
 from kestrelctl.core.jobs.job import Gate, Job
 from kestrelctl.core.model.job.ending_rules import MOST_DEADLINE_SECONDS
 from kestrelctl.core.model.job.spec import JobSpec
-from kestrelctl.core.model.refusal import Reason, Refusal
+from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.state import Refused, State
 
 
@@ -42,7 +42,7 @@ def _comes(state: State, job: Job) -> None:
 
 def _tells(job: Job, now: float) -> Refusal:
     left_seconds = max(0.0, (job.spec.begins_at(job.submitted_at) or now) - now)
-    return Refusal(Reason.BEGIN, found=f"in {left_seconds:,.0f} s")
+    return Refusal("begin", found=f"in {left_seconds:,.0f} s")
 
 
 def _violations(state: State, must: Must) -> None:
@@ -54,7 +54,7 @@ def _violations(state: State, must: Must) -> None:
 
 BEGIN = Feature(
     applies=lambda spec: spec.begin is not None,
-    gate=Gate(Reason.BEGIN, lambda _job: 0, _tells),
+    gate=Gate("begin", lambda _job: 0, _tells),
     moment=JobSpec.begins_at,
     is_named=lambda spec: spec.begin is not None and spec.begin.at is not None,
     refuses=_refuses,

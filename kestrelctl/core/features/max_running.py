@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kestrelctl.core.features.feature import Feature, Must
 from kestrelctl.core.jobs.job import Gate, Job
-from kestrelctl.core.model.refusal import Reason, Refusal
+from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.state import State
 
 
@@ -15,7 +15,7 @@ def _limit(job: Job) -> int | None:
 
 def _tells(job: Job, _now: float) -> Refusal:
     wanted = f"at most {job.spec.max_running}"
-    return Refusal(Reason.MAX_RUNNING, wanted=wanted, found=f"{job.running}")
+    return Refusal("max-running", wanted=wanted, found=f"{job.running}")
 
 
 def _violations(state: State, must: Must) -> None:
@@ -26,6 +26,6 @@ def _violations(state: State, must: Must) -> None:
 
 MAX_RUNNING = Feature(
     applies=lambda spec: spec.max_running is not None,
-    gate=Gate(Reason.MAX_RUNNING, _limit, _tells),
+    gate=Gate("max-running", _limit, _tells),
     violations=_violations,
 )

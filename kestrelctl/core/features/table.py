@@ -18,6 +18,8 @@ from kestrelctl.core.state import Refused, State
 
 #: People are told of the first gate that lets the fewest tasks pass.
 FEATURES = (DEADLINES, HOLD, AFTER, BEGIN, STORED_BYTES, MAX_RUNNING, STOP_AFTER)
+#: Those of them that may hold back what waits.
+GATES = tuple(feature.gate for feature in FEATURES if feature.gate is not None)
 
 
 def features_of(spec: JobSpec) -> tuple[tuple[Gate, ...], Moments]:

@@ -16,7 +16,7 @@ def takeable(job: Job) -> int:
     return _through_gates(job)[0]
 
 
-def passing(job: Job) -> tuple[int, Reason | None]:
+def passing(job: Job) -> tuple[int, str | None]:
     """Counts the waiting tasks of a job that pass all gates and the quotas of its user.
 
     The plan, not the queue, asks what a user may have: it changes with every task of his, and his
@@ -33,8 +33,9 @@ def passing(job: Job) -> tuple[int, Reason | None]:
     return least, why
 
 
-def _through_gates(job: Job) -> tuple[int, Reason | None]:
-    least, why = job.waiting, None
+def _through_gates(job: Job) -> tuple[int, str | None]:
+    least = job.waiting
+    why: str | None = None
     if not least:
         return 0, None  # no gate lets fewer pass
     whole = job.whole

@@ -25,7 +25,7 @@ from kestrelctl.core.model.job.task_state import Counts
 from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.mail_address import is_worth_a_mail
 from kestrelctl.core.model.records import JobRecord
-from kestrelctl.core.model.refusal import Reason, Refusal
+from kestrelctl.core.model.refusal import Refusal
 
 #: The most refused attempts whose numbers a task remembers: they matter while a hello is under way.
 MOST_REFUSED = 16
@@ -65,13 +65,15 @@ class Gate(NamedTuple):
     """A limit that may hold back the waiting tasks of jobs that ask for it.
 
     Attributes:
+        reason: the word for it in metrics and in `Refusal`: that of `Reason` that others use, too,
+            or else the name of its option, whose row has the sentence for people.
         limit: how many of a job's tasks may be handed out now, as far as this gate is concerned;
             None for any number.
         tells: gives people the reason why it holds them back.
         always_told: whether it is told even if nothing of the job waits.
     """
 
-    reason: Reason
+    reason: str
     limit: Callable[[Job], int | None]
     tells: Callable[[Job, float], Refusal]
     always_told: bool = False

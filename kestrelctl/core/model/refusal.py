@@ -1,7 +1,8 @@
 """The reasons why a task does not run, and the ladder that orders them (`CLOSENESS`).
 
 A refusal is a value. `job explain`, the metrics, the log, and whoever reads what a plan left unmet
-show the same.
+show the same. An option that holds jobs back gives its own name as the reason
+(`core.features.table.GATES`): those of which nothing else speaks are not listed here.
 """
 
 from __future__ import annotations
@@ -36,8 +37,6 @@ class Reason(enum.StrEnum):
     NO_WORKERS = "no-workers"
     HELD = "held"
     PARENTS = "parents"
-    BEGIN = "begin"
-    MAX_RUNNING = "max-running"
     TOGETHER = "together"
     TOKENS = "tokens"
     QUOTA = "quota"
@@ -71,9 +70,13 @@ _OF_EXPRESSIONS = (Reason.REQUIREMENTS, Reason.START, Reason.UNDEFINED)
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """One reason, with what was wanted and what there is (text for people; may be empty)."""
+    """One reason, with what was wanted and what there is (text for people; may be empty).
 
-    reason: Reason
+    Attributes:
+        reason: one of `Reason`, or the name of an option that holds its jobs back.
+    """
+
+    reason: str
     wanted: str = ""
     found: str = ""
     #: From 0 to 1: orders refusals by how close they are to a match.

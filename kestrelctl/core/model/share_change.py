@@ -9,7 +9,12 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from kestrelctl.core.model.records import GroupRecord, UserRecord
-from kestrelctl.core.model.validate import MAX_ASSETS, MOST_OF_AN_ASSET, is_asset_name, no_asset
+from kestrelctl.core.model.worker.asset_rules import (
+    MAX_ASSETS,
+    MOST_OF_AN_ASSET,
+    is_asset_name,
+    no_asset,
+)
 from kestrelctl.core.model.worker.assets import MILLI
 
 #: Weights of users and of groups are multiplied and divided: smaller ones would come to nothing.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 
 from kestrelctl.core.classad.rules import shown
 from kestrelctl.core.model.files.inputs import problem_with_inputs, problem_with_stdin
@@ -26,8 +25,15 @@ from kestrelctl.core.model.job.task_array import problem_with_ids
 from kestrelctl.core.model.job.task_environment import problem_with_environment
 from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.plural import plural
-from kestrelctl.core.model.worker.ad import GPUS, AssetUnit, WorkerAd
-from kestrelctl.core.model.worker.assets import MILLI
+from kestrelctl.core.model.worker.ad import AssetUnit, WorkerAd
+from kestrelctl.core.model.worker.asset_rules import (
+    MAX_ASSETS,
+    MOST_OF_AN_ASSET,
+    SUMS,
+    is_asset_name,
+    no_asset,
+    problem_with_assets,
+)
 from kestrelctl.core.model.worker.matching_ads import problem_with_attributes
 from kestrelctl.core.model.worker.significance import problem_with_expression
 
@@ -36,43 +42,15 @@ MAX_PRIORITY = 255
 #: The longest fact that a worker says of its machine; a host name has no more.
 MAX_FACT_CHARACTERS = 255
 MAX_TAGS_CHARACTERS = 10_000
-MAX_ASSETS = 16
-MOST_CPUS = 1_000_000
-#: Bounds for any other asset, in its natural unit; there may also be none of it.
-MOST_OF_AN_ASSET = 1 << 60
-LEAST_OF_AN_ASSET = 1 / MILLI
-#: The most tokens of one sort that a pool has.
-MOST_TOKENS = 1_000_000_000
 #: The most units of all indexed assets of a worker together.
 MAX_UNITS = 256
-_ASSET = re.compile(r"[a-z][a-z0-9_]{0,31}")
 #: No comma: a task is told its units with commas between them.
 _UNIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+-]{0,79}")
-#: Assets that are always amounts.
-_SUMS = ("cpus", "memory", "disk")
 #: A task is told its units in `KESTREL_` and the asset's name; these mean something else there.
 _NOT_INDEXED = frozenset(
     ("job_id", "job_name", "task_count", "task_id", "task_index", "attempt", "item", "worker",
      "scratch", "inherit", "hosts", "rank", "span", "hostfile"),
 )  # fmt: skip
-
-
-def is_asset_name(name: str) -> bool:
-    """Whether an asset may have this name."""
-    return _ASSET.fullmatch(name) is not None
-
-
-def is_of_workers(name: str) -> bool:
-    """Whether an asset is always the workers', never the pool's."""
-    return name in (*_SUMS, GPUS)
-
-
-def no_asset(name: str) -> str:
-    """Says that no asset may have this name, and what names are like."""
-    return (
-        f"{name[:40]!r} is no name of an asset: that begins with a small letter and has up to 32 "
-        "small letters, digits and _"
-    )
 
 
 def problem_with_job(spec: JobSpec, *, home: str = "") -> str | None:
@@ -102,7 +80,7 @@ def problem_with_job(spec: JobSpec, *, home: str = "") -> str | None:
     return (
         (problem_with_guest(guest) if guest is not None else None)
         or next((text for fine, text in checks if not fine), None)
-        or _problem_with_assets(spec.request, "a task needs")
+        or problem_with_assets(spec.request, "a task needs")
         or _problem_with_expression("requirements", spec.requirements)
         or _problem_with_expression("rank", spec.rank)
         or _problem_with_task(spec)
@@ -219,36 +197,10 @@ def _problem_with_expression(name: str, text: str) -> str | None:
     return None if mistake is None else f"{name}: {shown(text, mistake)}"
 
 
-def _problem_with_assets(assets: Mapping[str, float], who: str) -> str | None:
-    """The first thing wrong with what somebody needs or has; None if all is well."""
-    if len(assets) > MAX_ASSETS:
-        return f"{who} at most {MAX_ASSETS} assets, not {len(assets)}"
-    cpus = assets.get("cpus", 0.0)
-    if not LEAST_OF_AN_ASSET <= cpus <= MOST_CPUS:
-        return f"{who} 0.001 to {MOST_CPUS:,} cpus, not {cpus:,.10g}"
-    for name, amount in assets.items():
-        if not is_asset_name(name):
-            return no_asset(name)
-        if amount and not LEAST_OF_AN_ASSET <= amount < MOST_OF_AN_ASSET:
-            return f"{who} 0 of {name}, or 0.001 to less than 2^60, not {amount:,.10g}"
-    return None
-
-
-def problem_with_tokens(name: str, total: int) -> str | None:
-    """The first thing wrong with the tokens that a pool is to have; None if all is well."""
-    if not _ASSET.fullmatch(name):
-        return no_asset(name)
-    if is_of_workers(name):
-        return f"{name} is an asset of workers: the pool has none itself"
-    if not 1 <= total <= MOST_TOKENS:
-        return f"a pool has 1 to {MOST_TOKENS:,} {name}, not {total:,}"
-    return None
-
-
 def problem_with_ad(ad: WorkerAd) -> str | None:
     """The first thing wrong with an ad; None if all is well."""
     problem = (
-        _problem_with_assets(ad.assets, "a worker has")
+        problem_with_assets(ad.assets, "a worker has")
         or _problem_with_kinds(ad)
         or _problem_with_unknown(ad)
     )
@@ -275,7 +227,7 @@ def _problem_with_kinds(ad: WorkerAd) -> str | None:
     for name in (*ad.units, *ad.shared):
         if not is_asset_name(name):
             return no_asset(name)
-        if name in _SUMS:
+        if name in SUMS:
             return f"{name} is an amount: it has no units and is not shared"
         amount = ad.assets.get(name, 0.0)
         if name in ad.shared and (name in ad.units or amount != int(amount)):
@@ -298,9 +250,9 @@ def _problem_with_unknown(ad: WorkerAd) -> str | None:
         return f"a worker has at most {MAX_ASSETS} assets"
     of_status: dict[int, str] = {}
     for name, status in ad.unknown.items():
-        if not _ASSET.fullmatch(name):
+        if not is_asset_name(name):
             return no_asset(name)
-        if name in _SUMS:
+        if name in SUMS:
             return f"how much {name} it has, a worker always says"
         if name in ad.assets or name in ad.units or name in ad.shared:
             return f"how much {name} there is cannot be both said and unknown"

@@ -200,13 +200,13 @@ def _job_reasons(job: Job, backoff_until: float | None, now: float) -> list[Refu
     return found
 
 
-def _is_told(gate: Gate, job: Job, first: Reason | None) -> bool:
+def _is_told(gate: Gate, job: Job, first: str | None) -> bool:
     """Whether a gate holds the tasks of a job back and, if several do, is the one to tell.
 
     Args:
         first: the reason of the first gate that lets the fewest pass.
     """
-    return gate.limit(job) == 0 if gate.always_told else gate.reason is first
+    return gate.limit(job) == 0 if gate.always_told else gate.reason == first
 
 
 def _lacking_tokens(shape: Shape, tokens: Tokens) -> list[Refusal]:

@@ -69,7 +69,7 @@ def _quarantine(worker: Worker, now: float) -> str:
 
 def shape_reason(
     shape: Shape, supply: Supply, states: dict[ClassSupply, Counter[str]], now: float
-) -> Reason:
+) -> str:
     """Tells why tasks of a shape wait for a worker: the most hopeful of all workers' reasons.
 
     While nobody is online, that is the reason.
@@ -77,7 +77,8 @@ def shape_reason(
     Args:
         states: how many workers of each class are in which of `availability.WORKER_STATES`.
     """
-    nearest, closeness = Reason.NO_WORKERS, -1.0
+    nearest: str = Reason.NO_WORKERS
+    closeness = -1.0
     if not any(cls.members for cls in supply.classes()):
         return nearest
     for cls in supply.classes():
@@ -89,7 +90,7 @@ def shape_reason(
 
 def _reasons(
     cls: ClassSupply, shape: Shape, states: Counter[str], now: float
-) -> list[tuple[Reason, float]]:
+) -> list[tuple[str, float]]:
     """The reasons of the workers of a class, with their closeness."""
     terms = cls.terms(shape)
     if isinstance(terms, Refusal):

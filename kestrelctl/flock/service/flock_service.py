@@ -28,7 +28,8 @@ from kestrelctl.flock.service.loan_addresses import flock_of, pool_and_loan
 from kestrelctl.flock.service.loans import LoanKeeper, Spools
 from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.service import Service
-from kestrelctl.protocol import codec
+from kestrelctl.protocol import codec, directions
+from kestrelctl.protocol.job_answers import NeighbourAnswer
 from kestrelctl.protocol.pools import (
     DENIED,
     AskAround,
@@ -44,7 +45,6 @@ from kestrelctl.protocol.pools import (
     Repay,
     WantSlot,
 )
-from kestrelctl.protocol.views import NeighbourAnswer
 from kestrelctl.timer import Timer
 
 log = logging.getLogger(__name__)
@@ -227,7 +227,7 @@ class FlockService:
             self._drop(STRANGER, sender, "it is no pool's flock")
             return
         try:
-            message = codec.flock.decode(payload)
+            message = directions.flock.decode(payload)
         except codec.BadMessage as error:
             self._drop(UNREADABLE, sender, str(error))
             return

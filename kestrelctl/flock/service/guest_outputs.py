@@ -8,7 +8,7 @@ from kestrelctl.errors import KestrelError
 from kestrelctl.flock.service.loan_addresses import loan_of
 from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.service import Service
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import codec, directions, workers
 
 #: The time that a worker may take to send a piece.
 OUTPUT_SECONDS = 10.0
@@ -44,7 +44,7 @@ class GuestOutputs:
         if not payload.startswith(_FETCH):
             return None
         try:
-            message = codec.to_loan.decode(payload)
+            message = directions.to_loan.decode(payload)
         except codec.BadMessage:
             return None
         return message if isinstance(message, workers.FetchOutput) else None

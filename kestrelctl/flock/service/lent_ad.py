@@ -9,8 +9,8 @@ import msgspec
 from kestrelctl.core.model.files import output_addresses, parent_files, workdir
 from kestrelctl.core.model.job import channel_rules, checkpoint_rules, guest, task_environment
 from kestrelctl.core.model.neighbour import LEAST_CPUS
-from kestrelctl.core.model.validate import MOST_CPUS
 from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.asset_rules import MOST_CPUS
 from kestrelctl.core.model.worker.matching_ads import amounts_ad
 from kestrelctl.flock.rules.start_text import ALWAYS, NEVER
 

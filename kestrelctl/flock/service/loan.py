@@ -21,7 +21,7 @@ from kestrelctl.flock.service.lent_ad import resting_ad
 from kestrelctl.flock.service.lent_session import LentSession
 from kestrelctl.flock.service.loan_addresses import loan_of
 from kestrelctl.manager.service import Service
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import codec, directions, workers
 from kestrelctl.worker.connection.session import WorkerSession
 from kestrelctl.worker.process import Spool, WorkerProcess
 from kestrelctl.worker.run.executor import CommandSpec, Completion
@@ -111,7 +111,7 @@ class Loan:
         self._process = WorkerProcess(incarnation, spool, executor, service.clock, random)
         self._process.add_session(borrower, ad, self.address, self._connect)
         self.session: WorkerSession = self._process.sessions[0]
-        self.session.hears = codec.to_loan
+        self.session.hears = directions.to_loan
         self.session.most_attempts = MOST_ATTEMPTS
         self._runner = asyncio.get_running_loop().create_task(self._run())
         self._runner.add_done_callback(lambda _: on_over(self))

@@ -24,8 +24,8 @@ from kestrelctl.manager.requests.steady_reads import SteadyReads
 from kestrelctl.manager.selection import MAX_RECORDS, Selected, Selection
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.answers import GraphEdge, GraphJob, GraphNode, GraphSubmitted, JobGraph
 from kestrelctl.protocol.handout import problem_with_size
+from kestrelctl.protocol.job_answers import GraphEdge, GraphJob, GraphNode, GraphSubmitted, JobGraph
 from kestrelctl.store.edges import Edge
 
 #: The most jobs that are submitted as one.

@@ -41,7 +41,7 @@ from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.handout import problem_with_size
-from kestrelctl.protocol.views import NeighbourAnswer, StageSum
+from kestrelctl.protocol.job_answers import NeighbourAnswer, StageSum
 from kestrelctl.store.sums import Used
 
 #: The most tasks of which stages are summed up: those of one page.

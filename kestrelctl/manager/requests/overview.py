@@ -20,8 +20,9 @@ from kestrelctl.core.pool import Pool
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.views import shown
-from kestrelctl.protocol.answers import JobLine, Overview, WorkerLine
-from kestrelctl.protocol.requests import ENDED_STATES
+from kestrelctl.protocol.answers import Overview, WorkerLine
+from kestrelctl.protocol.job_answers import JobLine
+from kestrelctl.protocol.job_requests import ENDED_STATES
 
 #: The time for which an overview is used; less than the second after which most clients ask again.
 FRESH_SECONDS = 0.9

@@ -13,7 +13,7 @@ from kestrelctl.manager.requests.pending_answers import PendingAnswers
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.request import RemoveSetting, SetSetting
+from kestrelctl.protocol.setting_requests import RemoveSetting, SetSetting
 from kestrelctl.protocol.views import PolicyView
 
 

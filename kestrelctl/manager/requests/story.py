@@ -16,7 +16,7 @@ from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Result, how_it_ended
 from kestrelctl.manager import views
-from kestrelctl.protocol.answers import JobView, StoryEntry
+from kestrelctl.protocol.job_answers import JobView, StoryEntry
 
 
 class Whereabouts(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.selection import Selection
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.views import OutputPage, TaskFiles
+from kestrelctl.protocol.job_answers import OutputPage, TaskFiles
 
 #: The most tasks that are looked at for one page.
 MOST_TASKS = 1000

@@ -35,7 +35,7 @@ from kestrelctl.manager.views import checkpoint_view
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.views import AttemptOutput, FollowedLog, TaskOutput
+from kestrelctl.protocol.job_answers import AttemptOutput, FollowedLog, TaskOutput
 from kestrelctl.protocol.workers import Output
 from kestrelctl.store.item_window import ItemWindow
 

@@ -19,7 +19,8 @@ from kestrelctl.core.model.worker.matching_ads import (
     worker_ad,
 )
 from kestrelctl.errors import UsageError
-from kestrelctl.protocol.answers import JobView, WorkerView
+from kestrelctl.protocol.answers import WorkerView
+from kestrelctl.protocol.job_answers import JobView
 
 #: The most workers looked at for one answer: some tens of milliseconds of the manager's time.
 MOST_LOOKED_AT = 1_000

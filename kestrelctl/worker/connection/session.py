@@ -27,7 +27,7 @@ from kestrelctl.core.pacing.backoff import doubled_seconds
 from kestrelctl.core.pacing.heartbeat import pause_seconds
 from kestrelctl.errors import KestrelError
 from kestrelctl.metrics.stanzas import BOUNCE, UNREADABLE, StanzaCounts
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import codec, directions, workers
 from kestrelctl.protocol.channels import ToTask
 from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
 from kestrelctl.protocol.commands import ReadProperties, RunCommand
@@ -124,7 +124,7 @@ class WorkerSession:
     def __init__(
         self, name: str, pool: str, ad: WorkerAd, agent: Agent, host: SessionHost, jid: str
     ) -> None:
-        self.hears: codec.Codec[codec.ToAnyWorker] = codec.to_worker
+        self.hears: codec.Codec[directions.ToAnyWorker] = directions.to_worker
         self.most_attempts = workers.MOST_ATTEMPTS
         self.most_ahead = 0
         #: The template that was looked at last, and what is wrong with it.
@@ -159,7 +159,7 @@ class WorkerSession:
         self.properties = SessionProperties(agent, self._send)
         self.commands = SessionCommands(agent, self._send)
         self.channels = SessionChannels(agent, self._send)
-        self._serve: dict[type, Callable[[codec.ToAnyWorker], None]] = {
+        self._serve: dict[type, Callable[[directions.ToAnyWorker], None]] = {
             workers.Welcome: self._on_welcome,  # type: ignore[dict-item]
             workers.Run: self._on_run,  # type: ignore[dict-item]
             workers.Ack: self._on_ack,  # type: ignore[dict-item]

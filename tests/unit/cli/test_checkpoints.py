@@ -16,13 +16,14 @@ from kestrelctl.core.model.job.checkpoint_rules import TAG
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.shape import shape_key
 from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.seal import Seals
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.handout import run_messages
-from kestrelctl.protocol.views import CheckpointView
+from kestrelctl.protocol.job_answers import CheckpointView
 
 
 def submitted(*words: str) -> JobSpec:
@@ -86,7 +87,7 @@ def test_such_a_job_asks_for_that_tag_and_workers_are_told_what_it_says() -> Non
 
 
 def test_job_tasks_shows_the_latest_where_there_are_some() -> None:
-    task = an.TaskView(index=0, task_id=1, state=an.TaskState.RUNNING)
+    task = an.TaskView(index=0, task_id=1, state=TaskState.RUNNING)
     plain = FakePool(ListTasks=an.Tasks(id="", tasks=[task]))
     assert "CHECKPOINT" not in run(plain, "-o", "table", "job", "tasks", "7").stdout
     view = CheckpointView(n=3, age_seconds=90.0)

@@ -12,7 +12,7 @@ from managerkit import PlayedManager
 from storekit import QuickStore
 
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec
+from kestrelctl.protocol import directions
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.answers import (
     EnvironmentList,
@@ -89,5 +89,5 @@ async def test_a_manager_for_which_nothing_is_configured_answers_with_empty_list
     request_: rq.Request, tmp_path: Path, quick_store: QuickStore
 ) -> None:
     manager = PlayedManager(tmp_path, store=quick_store)
-    answer = codec.answers.decode(await manager.ask("root@users.pool/1", request_))
+    answer = directions.answers.decode(await manager.ask("root@users.pool/1", request_))
     assert not isinstance(answer, an.Failed), answer

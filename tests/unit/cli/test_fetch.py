@@ -16,11 +16,12 @@ from click.testing import Result
 from msgspec.structs import replace
 
 from kestrelctl.core.model.files.stored_file import Piece, StoredFile
+from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.errors import FileDamaged, FileExpired, KestrelError, Unreachable, UsageError
 from kestrelctl.files.archive import add_file
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.views import OutputPage, TaskFiles
+from kestrelctl.protocol.job_answers import OutputPage, TaskFiles
 
 JOB = replace(ENDED_JOB, tasks=5, done=5)
 IDS = (1, 2, 3, 4, 5)
@@ -371,9 +372,7 @@ def test_a_job_file_may_name_outputs(home: Home) -> None:
 
 
 def test_job_info_says_what_tasks_left(home: Home) -> None:
-    task = an.TaskView(
-        index=0, task_id=1, state=an.TaskState.DONE, output_files=3, outputs_bytes=2048
-    )
+    task = an.TaskView(index=0, task_id=1, state=TaskState.DONE, output_files=3, outputs_bytes=2048)
     pool = FakePool(
         ListTasks=an.Tasks(id="", tasks=[task, replace(task, task_id=2)]),
         ListJobs=an.Jobs(id="", jobs=[job_with(JOB, {"outputs": ("*.csv", "out/")})]),

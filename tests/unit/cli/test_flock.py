@@ -12,6 +12,7 @@ from kestrelctl.chat import sentences
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.protocol.answers import FlockRules, FlockStatus, Neighbours
+from kestrelctl.protocol.job_answers import NeighbourAnswer
 from kestrelctl.protocol.requests import (
     ForgetPool,
     JoinFlock,
@@ -19,7 +20,7 @@ from kestrelctl.protocol.requests import (
     ListNeighbours,
     SetFlockRule,
 )
-from kestrelctl.protocol.views import FlockView, NeighbourAnswer
+from kestrelctl.protocol.views import FlockView
 
 STATUS = """\
 pool           pool.example.org

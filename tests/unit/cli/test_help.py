@@ -7,13 +7,13 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 from cli_fake_pool import CONTEXT, FakePool, run
 from click.testing import CliRunner
+from commandlines import EVERYTHING, WIDTH, options
 
 from kestrelctl.cli.command import Invocation, Noun, long_name
 from kestrelctl.cli.local import FIRST_JOB
@@ -22,7 +22,6 @@ from kestrelctl.local import control
 from kestrelctl.local.pool_state import PoolState
 
 CHECKOUT = Path(__file__).parents[3]
-WIDTH = 100
 #: Those whose help has examples at the least; an integration test types all that there are.
 WITH_EXAMPLES = ("", "up", "submit", "job", "worker", "pool", "down")
 #: What no help begins with: such a text is no whole sentence, and readers have to guess the rest.
@@ -32,34 +31,7 @@ NO_BEGINNING = re.compile(
 )
 
 
-def walk(command: click.Command, context: click.Context) -> Iterator[tuple[str, click.Context]]:
-    yield context.command_path.partition(" ")[2], context
-    if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            below = command.get_command(context, name)
-            assert below is not None
-            yield from walk(below, click.Context(below, context, name))
-
-
-#: Each command and group by its name, the program itself by an empty one.
-EVERYTHING = dict(
-    walk(
-        kestrelctl,
-        click.Context(
-            kestrelctl,
-            info_name="kestrelctl",
-            terminal_width=WIDTH,
-            **kestrelctl.context_settings,
-        ),
-    )
-)
 GROUPS = [name for name, context in EVERYTHING.items() if isinstance(context.command, click.Group)]
-
-
-def options(name: str) -> list[click.Option]:
-    """The options that help of a command shows."""
-    params = EVERYTHING[name].command.get_params(EVERYTHING[name])
-    return [param for param in params if isinstance(param, click.Option) and not param.hidden]
 
 
 def has_a_beginning(text: str) -> bool:

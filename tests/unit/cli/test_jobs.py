@@ -35,7 +35,8 @@ from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.grammar.why_waiting import conclusion
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.views import QuarantineView, SaturatedClass, TaskOutput, UnmetShape
+from kestrelctl.protocol.job_answers import TaskOutput
+from kestrelctl.protocol.views import QuarantineView, SaturatedClass, UnmetShape
 
 replace = msgspec.structs.replace
 
@@ -582,7 +583,7 @@ def busy(*reasons: Reason) -> an.JobExplanation:
             None,
         ),
         (
-            replace(RUNNABLE, job_reasons=[Refusal(Reason.MAX_RUNNING, "at most 1", "1")]),
+            replace(RUNNABLE, job_reasons=[Refusal("max-running", "at most 1", "1")]),
             "as many of its tasks run as --max-running allows (wanted at most 1, found 1)",
             None,
         ),

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from kestrelctl.errors import Incomplete, UsageError
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.views import TaskOutput
+from kestrelctl.protocol.job_answers import TaskOutput
 
 
 @pytest.fixture

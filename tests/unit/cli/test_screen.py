@@ -9,7 +9,7 @@ import sys
 from cli_fake_pool import FakePool, run
 
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol.views import TaskOutput
+from kestrelctl.protocol.job_answers import TaskOutput
 
 
 def printed(program: str, *, apart: bool = False) -> str:

@@ -14,8 +14,8 @@ from kestrelctl.core.model.job.stage import Stage, StageRun
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol.answers import GraphJob
+from kestrelctl.protocol.job_answers import StageSum
 from kestrelctl.protocol.requests import SubmitJob, UploadItems
-from kestrelctl.protocol.views import StageSum
 
 RUNS = replace(TASK, state=TaskState.RUNNING, stage="in", exit_code=None)
 ENDED = replace(TASK, stages=(StageRun("setup", 2.0, 3), StageRun("run", 1.5)))

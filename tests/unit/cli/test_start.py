@@ -18,9 +18,14 @@ CHECKOUT = Path(__file__).parents[3]
 HEAVY = {"asyncio", "msgspec", "rich", "psutil", "sqlite3", "matplotlib"}
 #: What commands of a moment are made of, and the most modules of ours that this may load.
 OF_A_MOMENT = {
-    "job list": ("kestrelctl.cli.job.commands", 141),
-    "job logs": ("kestrelctl.cli.job.commands, kestrelctl.cli.job.logs", 149),
-    "submit": ("kestrelctl.cli.submit.commands, kestrelctl.cli.submit.submission", 155),
+    "job list": ("kestrelctl.cli.job.commands", 105),
+    "job logs": ("kestrelctl.cli.job.commands, kestrelctl.cli.job.logs", 113),
+    "submit": ("kestrelctl.cli.submit.commands, kestrelctl.cli.submit.submission", 122),
+    "map": (
+        "kestrelctl.cli.map.commands, kestrelctl.cli.map.output, kestrelctl.cli.map.reading, "
+        "kestrelctl.cli.until_signal",
+        125,
+    ),
 }
 ALWAYS = ("kestrelctl.cli.main", "kestrelctl.access.connection", "kestrelctl.xmpp.user")
 
@@ -92,6 +97,9 @@ def test_a_command_of_a_moment_loads_what_it_needs(command: str) -> None:
         "configparser", "difflib", "tarfile", "tomllib",
         "kestrelctl.cli.job.fetch", "kestrelctl.cli.job.wait", "kestrelctl.cli.show.progress",
         "kestrelctl.xmpp.slots",
+        # Who asks the pool about jobs needs no word of workers, neighbours, or other questions.
+        "kestrelctl.protocol.answers", "kestrelctl.protocol.directions",
+        "kestrelctl.protocol.requests", "kestrelctl.protocol.workers",
     }  # fmt: skip
     assert loaded & (unwanted | HEAVY - {"asyncio", "msgspec"}) == set()
     ours = {name for name in loaded if name.partition(".")[0] == "kestrelctl"}

@@ -21,6 +21,7 @@ import pytest
 
 from kestrelctl.client.frames import Messages, first_frame, frames_of
 from kestrelctl.client.interpreter import BOOTSTRAP, PICKLED, RAISED, VALUE
+from kestrelctl.core.model.job.channel_rules import SOCKET
 
 KEY = secrets.token_bytes(32)
 
@@ -32,11 +33,11 @@ class Owner:
         self._messages = Messages(KEY)
         self._number = 0
         listening = socket.socket(socket.AF_UNIX)
-        listening.bind(str(directory / "kestrel-channel"))
+        listening.bind(str(directory / SOCKET))
         listening.listen()
         (directory / "token").touch()
         self._process = subprocess.Popen(
-            [sys.executable, "-c", BOOTSTRAP],
+            [sys.executable, "-c", BOOTSTRAP % SOCKET],
             env={"KESTREL_SCRATCH": str(directory), "PATH": "/bin:/usr/bin"},
             cwd=directory,
         )

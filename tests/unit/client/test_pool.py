@@ -22,7 +22,7 @@ from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.errors import FileExpired, NotAllowed, TimedOut, Unreachable, UsageError
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.views import TaskOutput
+from kestrelctl.protocol.job_answers import TaskOutput
 
 
 def client(fake: FakePool, share: FakeShare | None = None, **context: Any) -> Client:

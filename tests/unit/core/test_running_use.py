@@ -10,7 +10,7 @@ from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.result import CLOCK_SLACK_SECONDS, MOST_BYTES
 from kestrelctl.core.model.worker.use import Use
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import codec, directions, workers
 
 W, OTHER = "w1", "w2"
 
@@ -70,7 +70,7 @@ def test_what_is_no_figure_is_refused_when_it_is_read(figure: str) -> None:
         use = ["1", "1", "1", "1"]
         use[place] = figure
         with pytest.raises(codec.BadMessage):
-            codec.from_worker.decode(f'{{"type": "usage", "uses": [[{", ".join(use)}]]}}')
+            directions.from_worker.decode(f'{{"type": "usage", "uses": [[{", ".join(use)}]]}}')
 
 
 def test_what_was_said_of_tasks_that_are_over_goes_with_the_next_word() -> None:
@@ -111,7 +111,7 @@ def test_workers_are_told_how_often() -> None:
 def test_an_older_worker_or_manager_knows_nothing_of_it() -> None:
     """Nobody says what nobody asks for."""
     old = {"type": "welcome", "incarnation": "x", "heartbeat_seconds": 3.0}
-    found = codec.to_worker.decode(msgspec.json.encode(old))
+    found = directions.to_worker.decode(msgspec.json.encode(old))
     assert isinstance(found, workers.Welcome)
     assert found.usage_seconds == 0.0
 

@@ -10,7 +10,7 @@ from managerkit import PlayedManager
 
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import directions, workers
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.channels import (
     Channels,
@@ -46,13 +46,13 @@ class House:
         self.number = run.spans[0][0]
 
     async def ask(self, request: rq.Request, whom: str = ADA) -> an.AnyAnswer:
-        return codec.answers.decode(await self.manager.ask(whom, request))
+        return directions.answers.decode(await self.manager.ask(whom, request))
 
     def told(self, worker: str) -> list[object]:
-        return [codec.to_worker.decode(text) for to, text in self.manager.sent if to == worker]
+        return [directions.to_worker.decode(text) for to, text in self.manager.sent if to == worker]
 
     def heard(self, whom: str = ADA) -> list[TaskWrote]:
-        found = [codec.answers.decode(text) for to, text in self.manager.sent if to == whom]
+        found = [directions.answers.decode(text) for to, text in self.manager.sent if to == whom]
         return [each for each in found if isinstance(each, TaskWrote)]
 
     async def task_writes(self, data: bytes, worker: str = WORKER, **other: int) -> None:

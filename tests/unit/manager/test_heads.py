@@ -10,7 +10,7 @@ from managerkit import PlayedManager
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import HEAD_CHARACTERS, JobSpec
 from kestrelctl.manager.views import LONGEST_COMMAND
-from kestrelctl.protocol import answers, codec, requests
+from kestrelctl.protocol import answers, directions, requests
 
 ADA = "ada@users.pool/desk"
 LONG = JobSpec(
@@ -32,7 +32,7 @@ async def manager(tmp_path: Path) -> PlayedManager:
 
 
 async def views(manager: PlayedManager, jobs: str) -> list[answers.JobView]:
-    found = codec.answers.decode(await manager.ask(ADA, requests.ListJobs(id="l", jobs=jobs)))
+    found = directions.answers.decode(await manager.ask(ADA, requests.ListJobs(id="l", jobs=jobs)))
     assert isinstance(found, answers.Jobs)
     return found.jobs
 

@@ -14,7 +14,7 @@ from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.manager import selection
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec
+from kestrelctl.protocol import directions
 from kestrelctl.protocol import requests as rq
 
 ADA = "ada@users.pool/1"
@@ -34,7 +34,7 @@ async def manager(tmp_path: Path, quick_store: QuickStore) -> PlayedManager:
 
 
 async def asked(manager: PlayedManager, request: rq.Request, whom: str = ADA) -> an.AnyAnswer:
-    return codec.answers.decode(await manager.ask(whom, request))
+    return directions.answers.decode(await manager.ask(whom, request))
 
 
 async def held(manager: PlayedManager, jobs: str, reason: str = "", whom: str = ADA) -> an.Changed:

@@ -15,7 +15,7 @@ from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import codec, directions, workers
 from kestrelctl.protocol import requests as rq
 
 ADA = "ada@users.pool/1"
@@ -28,7 +28,7 @@ async def manager(tmp_path: Path) -> PlayedManager:
 
 
 async def asked(manager: PlayedManager, request: rq.Request, whom: str = ADA) -> an.AnyAnswer:
-    return codec.answers.decode(await manager.ask(whom, request))
+    return directions.answers.decode(await manager.ask(whom, request))
 
 
 async def submit(manager: PlayedManager, names: list[str], whom: str = ADA) -> None:

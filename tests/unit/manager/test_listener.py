@@ -20,7 +20,7 @@ from kestrelctl.manager.other_pools import NoOtherPools
 from kestrelctl.manager.sending.outbox import Outbox
 from kestrelctl.manager.sending.turns import USER_LINES, Turns
 from kestrelctl.metrics.stanzas import StanzaCounts
-from kestrelctl.protocol import answers, codec, requests, workers
+from kestrelctl.protocol import answers, codec, directions, requests, workers
 
 POOL, JOBS = "pool@pool", "jobs@pool"
 WORKER, USER = "w1@workers.pool/1", "ada@users.pool/1"
@@ -143,6 +143,6 @@ def test_an_answer_that_is_too_large_is_not_sent_but_told_of(told: Told) -> None
     told.manager.on_payload(USER, JOBS, codec.encode(requests.PoolStatus(id="l")))
     [(text, to)] = told.sent
     assert to == USER
-    answer = codec.answers.decode(text)
+    answer = directions.answers.decode(text)
     assert isinstance(answer, answers.Failed)
     assert (answer.id, answer.code) == ("l", "usage")

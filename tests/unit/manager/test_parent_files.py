@@ -19,7 +19,7 @@ from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import directions, workers
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.answers import GraphJob, GraphSubmitted
 
@@ -42,10 +42,10 @@ class Pool(PlayedManager):
         await self.work(worker, hello)
 
     async def submit(self, spec: JobSpec) -> an.AnyAnswer:
-        return codec.answers.decode(await self.ask(ADA, rq.SubmitJob(spec=spec)))
+        return directions.answers.decode(await self.ask(ADA, rq.SubmitJob(spec=spec)))
 
     def told(self, worker: str, kind: type[workers.Message]) -> list[workers.Message]:
-        messages = [codec.to_worker.decode(text) for to, text in self.sent if to == worker]
+        messages = [directions.to_worker.decode(text) for to, text in self.sent if to == worker]
         return [each for each in messages if isinstance(each, kind)]
 
     def handed_out(self, job_id: int) -> list[tuple[int, int]]:
@@ -205,7 +205,7 @@ async def test_files_of_one_task_are_for_tasks_that_wait_for_it(pool: Pool) -> N
 async def graph(pool: Pool, *jobs: GraphJob) -> an.AnyAnswer:
     lines = [msgspec.json.encode(job).decode() for job in jobs]
     await pool.ask(ADA, rq.UploadItems(upload="u", lines=lines))
-    return codec.answers.decode(await pool.ask(ADA, rq.SubmitJobs(upload="u")))
+    return directions.answers.decode(await pool.ask(ADA, rq.SubmitJobs(upload="u")))
 
 
 PLACED = changed(CHILD, after=(), parent_files=(ParentFiles(name="p", job_id=0, placed=True),))

@@ -28,7 +28,7 @@ from kestrelctl.manager.options import ManagerOptions
 from kestrelctl.metrics.exposition import written
 from kestrelctl.metrics.pool_families import ManagerProcessNumbers, PoolFamilies
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import codec, directions, workers
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.answers import Overview
 from kestrelctl.protocol.channels import OpenChannels, WriteToTask
@@ -202,7 +202,7 @@ async def at_work(manager: PlayedManager) -> PlayedManager:
     )
     await manager.work(WORKER, hello)
     await manager.ask(OWNER, rq.SubmitJob(spec=SPEC, key="s-key"))
-    runs = [codec.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
+    runs = [directions.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
     [run] = [message for message in runs if isinstance(message, workers.Run)]
     result = Result(
         run.spans[0][0], 1, 0, Outcome.FAILED, NOW - 1.0, 1.0,
@@ -222,7 +222,7 @@ def leaks(payload: str) -> list[str]:
 
 
 def is_refused(payload: str) -> bool:
-    return isinstance(codec.answers.decode(payload), an.Failed)
+    return isinstance(directions.answers.decode(payload), an.Failed)
 
 
 def test_every_request_is_in_the_table() -> None:
@@ -253,7 +253,7 @@ async def test_others_get_nothing(
 ) -> None:
     manager = await at_work(start())
     jobs = manager.store.jobs()
-    answer = codec.answers.decode(await manager.ask(who, request_))
+    answer = directions.answers.decode(await manager.ask(who, request_))
     assert isinstance(answer, an.Failed)
     assert (answer.code, answer.message) == ("not-allowed", "this account is no user of the pool")
     assert manager.store.jobs() == jobs
@@ -266,7 +266,7 @@ async def test_somebody_else_is_refused_for_that_and_not_told_more(start: Open) 
         request = row[0]
         if row[2] != REFUSED or not (hasattr(request, "job") or hasattr(request, "jobs")):
             continue
-        answer = codec.answers.decode(await manager.ask(OTHER, request))
+        answer = directions.answers.decode(await manager.ask(OTHER, request))
         assert isinstance(answer, an.Failed)
         assert answer.code == "not-allowed", request
         assert answer.message.endswith("belongs to ada@users.pool")
@@ -274,7 +274,7 @@ async def test_somebody_else_is_refused_for_that_and_not_told_more(start: Open) 
 
 async def test_a_summary_says_what_a_neighbour_needs(start: Open) -> None:
     manager = await at_work(start())
-    answer = codec.answers.decode(await manager.ask(OTHER, rq.ListJobs(jobs="2")))
+    answer = directions.answers.decode(await manager.ask(OTHER, rq.ListJobs(jobs="2")))
     assert isinstance(answer, an.Jobs)
     assert answer.jobs == [
         an.JobView(
@@ -320,7 +320,7 @@ async def test_a_glance_shows_others_no_jobs_that_have_ended(start: Open) -> Non
     manager = await at_work(start())
     await manager.ask(OWNER, rq.CancelJobs(jobs="2"))
     for who, sees in ((OTHER, []), (OWNER, [2, 1]), (ADMIN, [2, 1])):
-        glance = codec.answers.decode(await manager.ask(who, rq.PoolOverview()))
+        glance = directions.answers.decode(await manager.ask(who, rq.PoolOverview()))
         assert isinstance(glance, Overview)
         assert [job.job_id for job in glance.ended] == sees
 
@@ -349,14 +349,16 @@ async def test_items_of_another_cannot_be_taken_by_their_name(start: Open) -> No
         answer = await manager.ask(who, rq.SubmitJob(spec=FREE, upload="u"))
         assert is_refused(answer)
     await manager.ask(OTHER, rq.UploadItems(upload="u", lines=["x"]))
-    answer = codec.answers.decode(await manager.ask(OWNER, rq.SubmitJob(spec=FREE, upload="u")))
+    answer = directions.answers.decode(
+        await manager.ask(OWNER, rq.SubmitJob(spec=FREE, upload="u"))
+    )
     assert isinstance(answer, an.Submitted)
     assert answer.tasks == 1
 
 
 async def test_anothers_key_tells_nothing(start: Open) -> None:
     manager = await at_work(start())
-    answer = codec.answers.decode(
+    answer = directions.answers.decode(
         await manager.ask(OTHER, rq.SubmitJob(spec=FREE, key="s-key", watch=True))
     )
     assert isinstance(answer, an.Submitted)

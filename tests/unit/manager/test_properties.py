@@ -13,7 +13,7 @@ from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.core.properties.reading import PropertyValue
 from kestrelctl.core.properties.summary import PropertySummary
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import codec, directions, workers
 from kestrelctl.protocol.properties import ListProperties, PropertiesHere, ToldReading
 from kestrelctl.protocol.request import Request
 from kestrelctl.protocol.requests import ListWorkers, SetWorkerGroup
@@ -41,7 +41,7 @@ async def joins(played: PlayedManager, worker: str, **ad: Any) -> None:
 
 
 async def asked(played: PlayedManager, request: Request, who: str = ROOT) -> Any:
-    return codec.answers.decode(await played.ask(who, request))
+    return directions.answers.decode(await played.ask(who, request))
 
 
 async def test_what_a_worker_tells_is_shown_and_added_up(played: PlayedManager) -> None:

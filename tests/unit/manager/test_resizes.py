@@ -10,7 +10,7 @@ from managerkit import PlayedManager, settled
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.worker.ad import AssetChange, WorkerAd
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import codec, directions, workers
 from kestrelctl.protocol import requests as rq
 
 ADMIN, OWNER = "root@users.pool/1", "ada@users.pool/1"
@@ -40,7 +40,7 @@ async def answered(manager: PlayedManager, *said: tuple[str, workers.Resized]) -
     manager.listener.on_payload(ADMIN, "jobs@pool", codec.encode(request))
     await settled()
     [text] = [text for to, text in manager.sent if to == WORKER]
-    assert codec.to_worker.decode(text) == workers.Resize(request="1", change=CHANGE)
+    assert directions.to_worker.decode(text) == workers.Resize(request="1", change=CHANGE)
     for jid, message in said:
         assert not manager.told(ADMIN)
         await manager.work(jid, message)
@@ -89,7 +89,7 @@ async def test_why_a_worker_cannot_is_handed_on(manager: PlayedManager) -> None:
 
 
 async def test_only_an_admin_may(manager: PlayedManager) -> None:
-    answer = codec.answers.decode(
+    answer = directions.answers.decode(
         await manager.ask(OWNER, rq.ResizeWorker(name="w1", change=CHANGE))
     )
     assert isinstance(answer, an.Failed)
@@ -104,7 +104,7 @@ async def test_an_ad_that_cannot_be_meant_is_refused_and_changes_nothing(
         ad=WorkerAd(assets={f"a{n}": 1.0 for n in range(1000)} | {"cpus": 1.0})
     )
     await manager.work(WORKER, hostile)
-    [refused] = [codec.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
+    [refused] = [directions.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
     assert refused == workers.Refused(reason="a worker has at most 16 assets, not 1001")
     assert manager.service.pool.workers[WORKER].cls.capacity == {"cpus": 4000}
 

@@ -17,7 +17,7 @@ from kestrelctl.errors import UsageError
 from kestrelctl.manager.options import KEEP_JOBS, KEEP_SECONDS, ManagerOptions
 from kestrelctl.manager.retention import LEAST_SECONDS, MOST_AT_ONCE, Retention
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec
+from kestrelctl.protocol import directions
 from kestrelctl.protocol import requests as rq
 from kestrelctl.store import writing
 
@@ -135,7 +135,7 @@ async def test_a_job_that_was_brought_back_stays(tmp_path: Path, quick_store: Qu
     await ended(quick_store, 1, 100.0, state="failed")
     await quick_store.commit([failed(0, 1)])
     manager = PlayedManager(tmp_path, store=quick_store)
-    answer = codec.answers.decode(await manager.ask(ADA, rq.RetryJobs(jobs="1")))
+    answer = directions.answers.decode(await manager.ask(ADA, rq.RetryJobs(jobs="1")))
     assert isinstance(answer, an.Changed)
     await Retention(manager.service, 90 * DAY, 0).look()
     await settled()
@@ -149,11 +149,11 @@ async def test_who_asks_for_a_forgotten_job_is_told_so(
     manager = PlayedManager(tmp_path, store=quick_store)
     await Retention(manager.service, 90 * DAY, None).look()
     await settled()
-    answer = codec.answers.decode(await manager.ask(ADA, rq.ListJobs(jobs="1")))
+    answer = directions.answers.decode(await manager.ask(ADA, rq.ListJobs(jobs="1")))
     assert isinstance(answer, an.Failed)
     assert answer.message == "there is no job 1 any more"
     assert "has ended and was forgotten" in answer.cause
-    never = codec.answers.decode(await manager.ask(ADA, rq.ListJobs(jobs="2")))
+    never = directions.answers.decode(await manager.ask(ADA, rq.ListJobs(jobs="2")))
     assert isinstance(never, an.Failed)
     assert never.message == "there is no job 2"
 

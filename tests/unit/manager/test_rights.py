@@ -14,7 +14,7 @@ import kestrelctl
 from kestrelctl.errors import NotAllowed
 from kestrelctl.manager.caller import Caller, no_answer
 from kestrelctl.manager.rights import Rights
-from kestrelctl.protocol import codec
+from kestrelctl.protocol import directions
 from kestrelctl.protocol.request import AdminRequest, JobRequest, JobsRequest, Request, UserRequest
 from kestrelctl.protocol.requests import AnyRequest
 
@@ -49,7 +49,7 @@ def examples() -> dict[type, Request]:
     text = (DOCS / "protocol.md").read_text().partition("## User to pool")[2]
     text = text.partition("\n## ")[0]
     found = re.findall(r"```json\n(.*?)\n```", text, re.DOTALL)
-    requests = [codec.requests.decode(example) for example in found]
+    requests = [directions.requests.decode(example) for example in found]
     return {type(request): request for request in reversed(requests)}
 
 

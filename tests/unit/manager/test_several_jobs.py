@@ -11,7 +11,7 @@ from managerkit import PlayedManager
 from kestrelctl.grammar.job_states import LISTED_STATES, chosen_states
 from kestrelctl.manager import selection
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec
+from kestrelctl.protocol import directions
 from kestrelctl.protocol import requests as rq
 
 ADA = "ada@users.pool/1"
@@ -35,7 +35,7 @@ async def submit(manager: PlayedManager, whom: str, **fields: bool) -> None:
 
 
 async def asked(manager: PlayedManager, request: rq.Request, whom: str = ADA) -> an.AnyAnswer:
-    return codec.answers.decode(await manager.ask(whom, request))
+    return directions.answers.decode(await manager.ask(whom, request))
 
 
 async def listed(manager: PlayedManager, whom: str = ADA, **fields: object) -> list[int]:

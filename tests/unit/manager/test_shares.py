@@ -19,7 +19,7 @@ from kestrelctl.core.model.records import StoredRecord, TaskRecord
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import codec, directions, workers
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.views import GroupView, UserView
 
@@ -43,7 +43,7 @@ async def manager(tmp_path: Path) -> PlayedManager:
 
 
 async def said(manager: PlayedManager, who: str, request: rq.Request) -> an.AnyAnswer:
-    return codec.answers.decode(await manager.ask(who, request))
+    return directions.answers.decode(await manager.ask(who, request))
 
 
 async def users(manager: PlayedManager, who: str, **asked: str) -> dict[str, UserView]:

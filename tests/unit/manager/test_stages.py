@@ -13,7 +13,7 @@ from kestrelctl.core.model.job.stage import Stage, StageRun
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import codec, directions, workers
 from kestrelctl.protocol import requests as rq
 
 ADA = "ada@users.pool/1"
@@ -36,14 +36,14 @@ async def manager(tmp_path: Path, quick_store: QuickStore) -> PlayedManager:
 
 
 async def asked(manager: PlayedManager, request: rq.Request, whom: str = ADA) -> an.AnyAnswer:
-    return codec.answers.decode(await manager.ask(whom, request))
+    return directions.answers.decode(await manager.ask(whom, request))
 
 
 async def submit(manager: PlayedManager, **spec: object) -> list[workers.Run]:
     """A job of two tasks; returns what its worker is sent."""
     job = job_spec(count=2, **({"stages": STAGES} | spec))
     assert isinstance(await asked(manager, rq.SubmitJob(spec=job)), an.Submitted)
-    sent = [codec.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
+    sent = [directions.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
     return [message for message in sent if isinstance(message, workers.Run)]
 
 
@@ -103,6 +103,6 @@ def test_a_report_of_a_job_without_stages_is_as_short_as_before() -> None:
     silent = Result(5 << 40, 7, 16, Outcome.DONE, NOW, 1.5, 0.01, 0.02, 3 << 20)
     text = codec.encode(workers.Report(results=[silent]))
     assert text.endswith(",1.5,0.01,0.02,3145728]]}")
-    decoded = codec.from_worker.decode(text)
+    decoded = directions.from_worker.decode(text)
     assert isinstance(decoded, workers.Report)
     assert decoded.results == [silent]

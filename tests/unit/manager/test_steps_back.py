@@ -15,7 +15,7 @@ from kestrelctl.core.model.sealed_epoch import Rank, SealedEpoch
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.errors import Busy, SteppedBack
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import directions, workers
 from kestrelctl.protocol import requests as rq
 
 WORKER, USER = "w1@workers.pool/1", "ada@users.pool/1"
@@ -31,7 +31,7 @@ def hello(epoch: SealedEpoch | None = None) -> workers.Hello:
 
 
 def told(manager: PlayedManager, worker: str = WORKER) -> list[workers.ToWorker]:
-    return [codec.to_worker.decode(text) for to, text in manager.sent if to == worker]  # type: ignore[misc]
+    return [directions.to_worker.decode(text) for to, text in manager.sent if to == worker]  # type: ignore[misc]
 
 
 @pytest.fixture
@@ -111,14 +111,14 @@ class TestOneThatHasMetAnother:
         self, manager: PlayedManager
     ) -> None:
         request = rq.SubmitJob(spec=JobSpec(program=Program(argv=("true",))))
-        refused = codec.answers.decode(await manager.ask(USER, request))
+        refused = directions.answers.decode(await manager.ask(USER, request))
         assert isinstance(refused, an.Failed)
         assert (refused.code, refused.cause) == (
             Busy.code,
             "this one is still asking the workers which of the two came later",
         )
         await manager.work(WORKER, hello(Rank(SECRET, 0, 1).sealed))
-        taken = codec.answers.decode(await manager.ask(USER, request))
+        taken = directions.answers.decode(await manager.ask(USER, request))
         assert isinstance(taken, an.Submitted)
 
     async def test_takes_no_result_from_a_worker_that_has_not_said_hello(

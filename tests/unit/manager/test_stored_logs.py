@@ -18,7 +18,7 @@ from kestrelctl.core.model.result import TAIL_BYTES, Outcome, Result
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.manager.options import ManagerOptions
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import codec, directions, workers
 from kestrelctl.protocol import requests as rq
 
 ADA = "ada@users.pool/1"
@@ -29,7 +29,7 @@ TAIL = b"x" * TAIL_BYTES
 
 
 async def asked(manager: PlayedManager, request: rq.Request, whom: str = ADA) -> an.AnyAnswer:
-    return codec.answers.decode(await manager.ask(whom, request))
+    return directions.answers.decode(await manager.ask(whom, request))
 
 
 async def logs(manager: PlayedManager, whom: str = ADA, **fields: Any) -> an.Log:
@@ -45,7 +45,7 @@ async def ended(manager: PlayedManager, outcome: int = Outcome.DONE, **result: A
     )
     await manager.work(WORKER, hello)
     await asked(manager, rq.SubmitJob(spec=JobSpec(program=Program(argv=("loud",)))))
-    sent = [codec.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
+    sent = [directions.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
     [run] = [each for each in sent if isinstance(each, workers.Run)]
     [(number, job_id, index, *_)] = run.spans
     found = Result(number, job_id, index, outcome, NOW, 0.0, **result)

@@ -17,7 +17,7 @@ from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.manager.views import LONGEST_COMMAND, LONGEST_ITEM
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import directions, workers
 from kestrelctl.protocol import requests as rq
 from kestrelctl.store.at_hand import at_hand
 from kestrelctl.store.item_window import ItemWindow
@@ -33,7 +33,7 @@ async def manager(tmp_path: Path, quick_store: QuickStore) -> PlayedManager:
 
 
 async def submit(manager: PlayedManager, spec: JobSpec) -> None:
-    answer = codec.answers.decode(await manager.ask(ADA, rq.SubmitJob(spec=spec)))
+    answer = directions.answers.decode(await manager.ask(ADA, rq.SubmitJob(spec=spec)))
     assert isinstance(answer, an.Submitted), answer
 
 
@@ -44,7 +44,7 @@ async def joins(manager: PlayedManager, cpus: float = 1.0) -> None:
 
 def handed_out(manager: PlayedManager) -> list[tuple[int, int, int]]:
     """(number, job, index) of all attempts that the worker was sent."""
-    runs = [codec.to_worker.decode(text) for to, text in manager.sent if to == W1]
+    runs = [directions.to_worker.decode(text) for to, text in manager.sent if to == W1]
     return [
         (number + place, job_id, index + place)
         for run in runs
@@ -56,7 +56,7 @@ def handed_out(manager: PlayedManager) -> list[tuple[int, int, int]]:
 
 def seals_of(manager: PlayedManager) -> list[Seal]:
     """The seals of what the worker was handed out."""
-    runs = [codec.to_worker.decode(text) for to, text in manager.sent if to == W1]
+    runs = [directions.to_worker.decode(text) for to, text in manager.sent if to == W1]
     return [
         (number, job_id, index, count, mark)
         for run in runs
@@ -75,7 +75,7 @@ async def ends(
 
 async def tasks(manager: PlayedManager, **how: object) -> list[an.TaskView]:
     request = rq.ListTasks(job="1", **how)  # type: ignore[arg-type]
-    answer = codec.answers.decode(await manager.ask(ADA, request))
+    answer = directions.answers.decode(await manager.ask(ADA, request))
     assert isinstance(answer, an.Tasks), answer
     return answer.tasks
 
@@ -92,7 +92,7 @@ async def test_a_task_that_runs_says_how_long_it_has(manager: PlayedManager) -> 
     assert (task.state, task.wall_seconds, task.wait_seconds) == (TaskState.RUNNING, 12.0, 3.0)
     assert task.started_at == NOW + 3.0
     assert (task.cpu_seconds, task.said_at) == (None, None), "its worker has said nothing of it"
-    found = codec.answers.decode(await manager.ask(ADA, rq.ListWorkers(names=["w1"])))
+    found = directions.answers.decode(await manager.ask(ADA, rq.ListWorkers(names=["w1"])))
     assert isinstance(found, an.Workers)
     assert [run.wall_seconds for run in found.workers[0].runs] == [12.0]
 
@@ -209,9 +209,9 @@ async def test_a_story_names_the_items_of_the_tasks_that_were_asked_about(
     manager: PlayedManager,
 ) -> None:
     await submit(manager, JobSpec(program=Program(argv=("x", "{}")), count=3, items=ITEMS))
-    told = codec.answers.decode(await manager.ask(ADA, rq.TellStory(job="1", task_ids=[2])))
+    told = directions.answers.decode(await manager.ask(ADA, rq.TellStory(job="1", task_ids=[2])))
     assert isinstance(told, an.Story)
     assert told.items == {2: "gamma.csv"}
-    told = codec.answers.decode(await manager.ask(ADA, rq.TellStory(job="1")))
+    told = directions.answers.decode(await manager.ask(ADA, rq.TellStory(job="1")))
     assert isinstance(told, an.Story)
     assert told.items == {}

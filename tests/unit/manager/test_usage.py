@@ -16,7 +16,7 @@ from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.use import Use
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import codec, directions, workers
 from kestrelctl.protocol import requests as rq
 
 ADA, ROOT, W1 = "ada@users.pool/1", "root@users.pool/1", "w1@workers.pool/1"
@@ -41,7 +41,7 @@ async def manager(tmp_path: Path, quick_store: QuickStore) -> PlayedManager:
 
 async def users(manager: PlayedManager, whom: str, **asked: object) -> dict[str, float]:
     request = rq.UserUsage(**{"since": NOW - 7 * 86400.0} | asked)  # type: ignore[arg-type]
-    found = codec.answers.decode(await manager.ask(whom, request))
+    found = directions.answers.decode(await manager.ask(whom, request))
     assert isinstance(found, an.UsedByUsers), found
     return {line.user: line.wall_seconds for line in found.users}
 
@@ -53,7 +53,7 @@ async def test_an_admin_sees_all_users_and_others_themselves(manager: PlayedMana
     assert await users(manager, ROOT, user="carl") == {}
     assert await users(manager, ADA) == {"ada@users.pool": 10.0}
     assert await users(manager, ADA, user="ada") == {"ada@users.pool": 10.0}
-    refused = codec.answers.decode(await manager.ask(ADA, rq.UserUsage(user="bob", since=0.0)))
+    refused = directions.answers.decode(await manager.ask(ADA, rq.UserUsage(user="bob", since=0.0)))
     assert isinstance(refused, an.Failed)
     assert refused.code == "not-allowed"
 
@@ -61,13 +61,13 @@ async def test_an_admin_sees_all_users_and_others_themselves(manager: PlayedMana
 async def test_whole_days_count(manager: PlayedManager) -> None:
     assert await users(manager, ROOT, since=NOW - 86400.0) == {"ada@users.pool": 10.0}
     request = rq.UserUsage(since=NOW - 86400.0)
-    found = codec.answers.decode(await manager.ask(ROOT, request))
+    found = directions.answers.decode(await manager.ask(ROOT, request))
     assert isinstance(found, an.UsedByUsers)
     assert found.since == (NOW - 86400.0) // 86400 * 86400
 
 
 async def test_a_time_to_come_is_refused(manager: PlayedManager) -> None:
-    found = codec.answers.decode(await manager.ask(ROOT, rq.UserUsage(since=NOW + 60.0)))
+    found = directions.answers.decode(await manager.ask(ROOT, rq.UserUsage(since=NOW + 60.0)))
     assert isinstance(found, an.Failed)
     assert "60 seconds ahead" in found.message
 
@@ -76,7 +76,7 @@ async def test_users_come_page_by_page(
     manager: PlayedManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(codec, "MAX_PAYLOAD_BYTES", 1200)
-    first = codec.answers.decode(await manager.ask(ROOT, rq.UserUsage(since=0.0)))
+    first = directions.answers.decode(await manager.ask(ROOT, rq.UserUsage(since=0.0)))
     assert isinstance(first, an.UsedByUsers)
     assert first.after == "ada@users.pool"
     assert await users(manager, ROOT, after=first.after) == {"bob@users.pool": 5.0}
@@ -84,7 +84,7 @@ async def test_users_come_page_by_page(
 
 async def jobs(manager: PlayedManager, whom: str, **asked: object) -> list[an.JobView]:
     request = rq.ListJobs(**asked)  # type: ignore[arg-type]
-    found = codec.answers.decode(await manager.ask(whom, request))
+    found = directions.answers.decode(await manager.ask(whom, request))
     assert isinstance(found, an.Jobs), found
     return found.jobs
 
@@ -119,11 +119,11 @@ async def test_memory_that_nobody_knows_is_told_as_unknown(
     assert (view.attempts, view.peak_bytes, view.memory_byte_seconds) == (1, None, None)
     assert "peak_bytes" not in view.spread
     assert (view.spread_tasks, view.spread_memory_tasks) == (1, 0)
-    listed = codec.answers.decode(await manager.ask(ADA, rq.ListTasks(job="1")))
+    listed = directions.answers.decode(await manager.ask(ADA, rq.ListTasks(job="1")))
     assert isinstance(listed, an.Tasks)
     assert listed.tasks[0].peak_bytes is None
     request = rq.UserUsage(since=NOW - 86400.0)
-    used = codec.answers.decode(await manager.ask(ADA, request))
+    used = directions.answers.decode(await manager.ask(ADA, request))
     assert isinstance(used, an.UsedByUsers)
     assert (used.users[0].peak_bytes, used.users[0].memory_byte_seconds) == (None, None)
 
@@ -133,7 +133,7 @@ async def at_work(directory: Path, store: QuickStore) -> tuple[PlayedManager, in
     manager = PlayedManager(directory, store=store)
     await manager.work(W1, workers.Hello(version=workers.VERSION, incarnation="x", ad=WorkerAd()))
     await manager.ask(ADA, rq.SubmitJob(spec=JobSpec(program=Program(argv=("x",)), first=5)))
-    runs = [codec.to_worker.decode(text) for to, text in manager.sent if to == W1]
+    runs = [directions.to_worker.decode(text) for to, text in manager.sent if to == W1]
     [run] = [message for message in runs if isinstance(message, workers.Run)]
     number = run.spans[0][0]
     manager.now += 400.0
@@ -151,17 +151,17 @@ async def test_what_a_running_task_uses_is_shown_with_its_job_itself_and_its_wor
         tasks=1, wall_seconds=399.0, cpu_seconds=100.0, memory_bytes=1 << 20, since=NOW + 400.0
     )
     assert view.running_use == use
-    tasks = codec.answers.decode(await manager.ask(ADA, rq.ListTasks(job="1")))
+    tasks = directions.answers.decode(await manager.ask(ADA, rq.ListTasks(job="1")))
     assert isinstance(tasks, an.Tasks)
     [task] = tasks.tasks
     assert (task.wall_seconds, task.cpu_seconds, task.memory_bytes) == (409.0, 100.0, 1 << 20)
     assert task.said_at == NOW + 400.0
-    found = codec.answers.decode(await manager.ask(ADA, rq.ListWorkers(names=["w1"])))
+    found = directions.answers.decode(await manager.ask(ADA, rq.ListWorkers(names=["w1"])))
     assert isinstance(found, an.Workers)
     [running] = found.workers[0].runs
     assert (running.job_id, running.task_id, running.cpu_seconds) == (1, 5, 100.0)
     assert running.wall_seconds == 409.0, "until now"
-    found = codec.answers.decode(await manager.ask(ADA, rq.ListWorkers()))
+    found = directions.answers.decode(await manager.ask(ADA, rq.ListWorkers()))
     assert isinstance(found, an.Workers)
     assert found.workers[0].runs == []
 
@@ -188,5 +188,5 @@ async def test_after_a_restart_it_is_unknown_until_the_worker_speaks(
 
 
 def _runs(manager: PlayedManager) -> list[workers.Run]:
-    found = [codec.to_worker.decode(text) for to, text in manager.sent if to == W1]
+    found = [directions.to_worker.decode(text) for to, text in manager.sent if to == W1]
     return [message for message in found if isinstance(message, workers.Run)]

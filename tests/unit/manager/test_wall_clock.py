@@ -17,7 +17,7 @@ from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.manager.wall_clock import TOLERANCE_SECONDS
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import directions, workers
 from kestrelctl.protocol import requests as rq
 
 ADA = "ada@users.pool/1"
@@ -39,14 +39,14 @@ def clock_is_set(manager: PlayedManager, ahead_seconds: float) -> None:
 
 async def submit(manager: PlayedManager, **spec: float) -> int:
     found = await manager.ask(ADA, rq.SubmitJob(spec=job_spec(**spec)))
-    answer = codec.answers.decode(found)
+    answer = directions.answers.decode(found)
     assert isinstance(answer, an.Submitted), answer
     return answer.job_id
 
 
 async def jobs(manager: PlayedManager, ended_since: float | None = None) -> list[an.JobView]:
     request = rq.ListJobs(details=True, ended_since=ended_since)
-    answer = codec.answers.decode(await manager.ask(ADA, request))
+    answer = directions.answers.decode(await manager.ask(ADA, request))
     assert isinstance(answer, an.Jobs), answer
     return answer.jobs
 
@@ -135,13 +135,13 @@ async def test_the_start_of_a_task_is_shown_where_it_was(
     run = next(
         message
         for to, text in manager.sent
-        if to == WORKER and isinstance(message := codec.to_worker.decode(text), workers.Run)
+        if to == WORKER and isinstance(message := directions.to_worker.decode(text), workers.Run)
     )
     number = run.spans[0][0]
     started_at = manager.now - 20.0 + ahead_seconds
     result = Result(number, job, 0, Outcome.DONE, started_at, 10.0)
     await manager.work(WORKER, workers.Report(results=[result], seals=[]))
-    answer = codec.answers.decode(await manager.ask(ADA, rq.ListTasks(job=str(job))))
+    answer = directions.answers.decode(await manager.ask(ADA, rq.ListTasks(job=str(job))))
     assert isinstance(answer, an.Tasks), answer
     assert [task.started_at for task in answer.tasks] == [started_at]
 

@@ -15,7 +15,7 @@ from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.result import TAIL_BYTES, Outcome
 from kestrelctl.core.model.worker.claim import Claim
 from kestrelctl.errors import UsageError
-from kestrelctl.protocol import codec
+from kestrelctl.protocol import codec, directions
 from kestrelctl.protocol.profile import Finish, Profile, TaskId, ad_of, result_of, task_message
 from kestrelctl.protocol.requests import SubmitLine
 
@@ -28,7 +28,7 @@ SEAL = (100, 7, 20, 16, 5120094432107318321)
 
 
 def profile(text: str) -> Profile:
-    message = codec.from_worker.decode(text)
+    message = directions.from_worker.decode(text)
     assert isinstance(message, Profile)
     return message
 
@@ -63,7 +63,7 @@ def test_a_profile_may_say_little() -> None:
 )
 def test_rubbish_is_refused_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(codec.BadMessage, match=why):
-        codec.from_worker.decode(text)
+        directions.from_worker.decode(text)
 
 
 @pytest.mark.parametrize("tag", ["", "two words", "a,b", "isolation:systemd", "ISOLATION:plain"])
@@ -188,7 +188,7 @@ def test_a_job_message_is_a_submission(requires: object) -> None:
         "type": "job", "id": "1", "queue": 5, "command": "./run_task.sh",
         "cleanup": "./cleanup.sh", "requires": requires,
     }  # fmt: skip
-    line = codec.requests.decode(json.dumps(text))
+    line = directions.requests.decode(json.dumps(text))
     assert isinstance(line, SubmitLine)
     request = line.submission()
     assert (request.id, request.spec.notify) == ("1", Notify.ALWAYS)

@@ -18,6 +18,7 @@ from kestrelctl.protocol import (
     channels,
     codec,
     commands,
+    directions,
     pools,
     profile,
     properties,
@@ -28,7 +29,7 @@ from kestrelctl.protocol import (
 DOCUMENT = Path(__file__).parents[3] / "docs" / "protocol.md"
 DIRECTIONS = {
     "Worker to pool": (
-        codec.from_worker,
+        directions.from_worker,
         workers.FromWorker
         | workers.EnvironmentsHere
         | properties.PropertiesHere
@@ -37,21 +38,21 @@ DIRECTIONS = {
         | channels.FromTask,
     ),
     "Pool to worker": (
-        codec.to_worker,
+        directions.to_worker,
         workers.ToWorker
         | workers.ToHost
         | commands.RunCommand
         | commands.ReadProperties
         | channels.ToTask,
     ),
-    "Simple worker to pool": (codec.from_worker, profile.FromProfileWorker),
-    "Pool to simple worker": (codec.to_profile_worker, profile.ToProfileWorker),
-    "Joining machine to pool": (codec.from_joiner, workers.Join),
-    "Pool to joining machine": (codec.to_joiner, workers.ToJoiner),
-    "Pool to pool: the overlay": (codec.flock, pools.OverlayMessage),
-    "Pool to pool: lending": (codec.flock, pools.LendingMessage),
-    "User to pool": (codec.requests, requests.AnyRequest),
-    "Pool to user": (codec.answers, answers.AnyAnswer),
+    "Simple worker to pool": (directions.from_worker, profile.FromProfileWorker),
+    "Pool to simple worker": (directions.to_profile_worker, profile.ToProfileWorker),
+    "Joining machine to pool": (directions.from_joiner, workers.Join),
+    "Pool to joining machine": (directions.to_joiner, workers.ToJoiner),
+    "Pool to pool: the overlay": (directions.flock, pools.OverlayMessage),
+    "Pool to pool: lending": (directions.flock, pools.LendingMessage),
+    "User to pool": (directions.requests, requests.AnyRequest),
+    "Pool to user": (directions.answers, answers.AnyAnswer),
 }
 
 
@@ -78,10 +79,10 @@ def test_every_documented_example_is_what_the_programs_say(direction: str, examp
 
 def test_what_succeeded_in_silence_is_told_in_few_bytes_and_no_text_is_changed_for_that() -> None:
     silent = Result(7, 1, 2, 0, 1795190000.25, 0.5, 0.0, 0.25, 9_437_184)
-    spiteful = Result(8, 1, 2, 1, 0.0, 0.0, reason=codec._SILENT_END.decode(), stderr=b"x")
+    spiteful = Result(8, 1, 2, 1, 0.0, 0.0, reason=workers.SILENT_END.decode(), stderr=b"x")
     text = codec.encode(workers.Report(results=[silent, spiteful]))
     assert "[7,1,2,0,1795190000.25,0.5,0.0,0.25,9437184]" in text
-    assert codec.from_worker.decode(text) == workers.Report(results=[silent, spiteful])
+    assert directions.from_worker.decode(text) == workers.Report(results=[silent, spiteful])
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -115,7 +116,7 @@ def test_pools_of_a_flock_say_nothing_else_to_each_other() -> None:
 )
 def test_rubbish_is_refused_with_the_reason(payload: str, why: str) -> None:
     with pytest.raises(codec.BadMessage, match=re.escape(why)):
-        codec.from_worker.decode(payload)
+        directions.from_worker.decode(payload)
 
 
 @given(st.text() | st.binary())
@@ -129,7 +130,10 @@ def test_no_payload_raises_anything_else(payload: str | bytes) -> None:
 
 
 def test_unknown_fields_are_ignored() -> None:
-    assert codec.from_worker.decode('{"type": "heartbeat", "mood": "fine"}') == workers.Heartbeat()
+    assert (
+        directions.from_worker.decode('{"type": "heartbeat", "mood": "fine"}')
+        == workers.Heartbeat()
+    )
 
 
 def test_the_id_of_a_refused_payload_can_still_be_told() -> None:

@@ -19,8 +19,9 @@ from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.records import UserRecord
 from kestrelctl.core.model.seal import SECRET_BYTES, Seals
-from kestrelctl.protocol import codec, requests, workers
-from kestrelctl.protocol.handout import MAX_ITEM_BYTES, problem_with_size, run_messages
+from kestrelctl.protocol import codec, directions, requests, workers
+from kestrelctl.protocol.codec import MAX_ITEM_BYTES
+from kestrelctl.protocol.handout import problem_with_size, run_messages
 from kestrelctl.xmpp import stanza
 from kestrelctl.xmpp.xmpp_session import MOST_STANZA_BYTES
 
@@ -80,21 +81,23 @@ def test_a_payload_that_fits_makes_a_stanza_that_is_sent() -> None:
 def test_what_grows_on_its_way_counts_as_it_arrives() -> None:
     payload = '{"type": "heartbeat", "x": "' + ">" * (codec.MAX_PAYLOAD_BYTES // 3) + '"}'
     with pytest.raises(codec.BadMessage, match="the limit is"):
-        codec.from_worker.decode(payload)
+        directions.from_worker.decode(payload)
 
 
 def test_a_refusal_quotes_little_of_what_it_refuses() -> None:
     with pytest.raises(codec.BadMessage) as refused:
-        codec.from_worker.decode('{"type": "' + "x" * 100_000 + '"}')
+        directions.from_worker.decode('{"type": "' + "x" * 100_000 + '"}')
     assert len(str(refused.value)) <= 300
 
 
 def test_the_id_of_a_request_is_short_because_answers_repeat_it() -> None:
     payload = '{"type": "pool_status", "id": "' + "x" * 101 + '"}'
     with pytest.raises(codec.BadMessage, match="id"):
-        codec.requests.decode(payload)
+        directions.requests.decode(payload)
     assert codec.id_in(payload) == ""
-    assert codec.requests.decode(payload.replace("x", "", 1)) == requests.PoolStatus(id="x" * 100)
+    assert directions.requests.decode(payload.replace("x", "", 1)) == requests.PoolStatus(
+        id="x" * 100
+    )
 
 
 def test_small_attempts_travel_together() -> None:
@@ -238,7 +241,7 @@ def test_what_attempts_may_use_travels_with_each_part_of_a_message() -> None:
     agent.on_welcome(agent.greeting, [], 0.0, 0.0)
     limits = {}
     for sent in messages:
-        told = codec.to_worker.decode(codec.encode(sent))
+        told = directions.to_worker.decode(codec.encode(sent))
         assert isinstance(told, workers.Run)
         agent.on_run(
             told.spans, told.claims, told.jobs, told.items, told.forget, 0.0, limits=told.limits

@@ -11,7 +11,7 @@ from managerkit import PlayedManager, settled
 
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.worker_group import WorkerGroup
-from kestrelctl.protocol import codec
+from kestrelctl.protocol import codec, directions
 from kestrelctl.protocol import workers as work
 from kestrelctl.protocol.commands import (
     CommandDone,
@@ -48,7 +48,7 @@ class Pool:
         await self.asked(SetWorkerGroup(group=WorkerGroup(name="gpu", tags=("gpu",))))
 
     async def asked(self, request: Request, who: str = ROOT) -> Any:
-        return codec.answers.decode(await self.played.ask(who, request))
+        return directions.answers.decode(await self.played.ask(who, request))
 
     def begins(self, request: Request, who: str = ROOT) -> None:
         """Asks for what is answered later."""
@@ -60,13 +60,13 @@ class Pool:
         found = {}
         for to, text in self.played.sent:
             if '"run_command"' in text:
-                message = codec.to_worker.decode(text)
+                message = directions.to_worker.decode(text)
                 assert isinstance(message, RunCommand)
                 found[to] = message
         return found
 
     def answers(self) -> list[Any]:
-        return [codec.answers.decode(text) for to, text in self.played.sent if to == ROOT]
+        return [directions.answers.decode(text) for to, text in self.played.sent if to == ROOT]
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from neighbourskit import Neighbourhood, on_its_own_clock, pass_by
 
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import directions, workers
 
 NUMBER = 1_000
 STORED = {
@@ -47,7 +47,7 @@ async def test_a_worker_refuses_what_leads_out_and_goes_on(
     send = session.send
 
     def hear(text: str, to: str) -> None:
-        message = codec.from_worker.decode(text)
+        message = directions.from_worker.decode(text)
         if isinstance(message, workers.Report):
             said.append(message)
         send(text, to)

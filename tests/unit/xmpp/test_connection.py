@@ -10,17 +10,25 @@ from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 from jobkit import job_spec
+from msgspec.structs import replace
 from neighbourskit import on_its_own_clock
 
 from kestrelctl.errors import Busy, TimedOut, Undelivered, Unreachable, Untrusted, UsageError
-from kestrelctl.protocol import codec
-from kestrelctl.protocol.answers import Changed, Failed, Reply
+from kestrelctl.protocol import codec, directions
+from kestrelctl.protocol.answers import (
+    Assets,
+    Changed,
+    Failed,
+    Reply,
+    Submitted,
+    SubmittedEach,
+)
 from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
 from kestrelctl.protocol.codec import MAX_PAYLOAD_BYTES
 from kestrelctl.protocol.requests import (
     AnyRequest,
     CancelJobs,
-    PoolStatus,
+    ListAssets,
     SubmitEach,
     SubmitJob,
     SubmitJobs,
@@ -347,7 +355,7 @@ async def test_who_is_told_to_come_back_later_does(
     asked: list[str] = []
 
     def send(text: str, to: str) -> None:
-        request = codec.requests.decode(text)
+        request = directions.requests.decode(text)
         asked.append(request.id)
         answer: Reply = Changed(id=request.id, what=[])
         if busy.pop(0):
@@ -397,37 +405,47 @@ async def test_a_request_that_the_server_refuses_is_not_a_manager_that_is_away()
 class Silent:
     """A user whose manager answers the last of so many requests only."""
 
-    def __init__(self, times: int) -> None:
+    def __init__(self, times: int, answer: Reply | None = None) -> None:
         self.user = UserConnection("x")
         self.user.session = SimpleNamespace(send=self._send)  # type: ignore[assignment]
         self.user.on_online()
         self.times = times
+        self._answer = answer or Changed(id="", what=[])
         self.asked: list[tuple[str, float]] = []
         self._began = asyncio.get_running_loop().time()
 
     def _send(self, text: str, to: str) -> None:
-        request = codec.requests.decode(text)
+        request = directions.requests.decode(text)
         self.asked.append((request.id, asyncio.get_running_loop().time() - self._began))
         if len(self.asked) == self.times:
-            answer = Changed(id=request.id, what=[])
+            answer = replace(self._answer, id=request.id)
             self.user.on_payload("jobs@x", "ada@x/1", codec.encode(answer))
 
 
 @pytest.mark.parametrize(
-    "request_",
+    ("request_", "answer"),
     [
-        PoolStatus(),
-        SubmitJob(spec=job_spec(), key="k"),
-        SubmitEach(jobs=[SubmitJob(spec=job_spec(), key=key) for key in "kl"]),
+        pytest.param(ListAssets(), Assets(id="", assets=[]), id="ListAssets"),
+        pytest.param(
+            SubmitJob(spec=job_spec(), key="k"),
+            Submitted(id="", job_id=7, tasks=1),
+            id="SubmitJob",
+        ),
+        pytest.param(
+            SubmitEach(jobs=[SubmitJob(spec=job_spec(), key=key) for key in "kl"]),
+            SubmittedEach(id="", answers=[]),
+            id="SubmitEach",
+        ),
     ],
-    ids=lambda request: type(request).__name__,
 )
-def test_what_may_be_done_twice_is_asked_again_under_the_same_id(request_: AnyRequest) -> None:
+def test_what_may_be_done_twice_is_asked_again_under_the_same_id(
+    request_: AnyRequest, answer: Reply
+) -> None:
     """A manager that was killed has taken the first along; either answer will do."""
 
     @on_its_own_clock
     async def asks() -> None:
-        silent = Silent(times=3)
+        silent = Silent(3, answer)
         await silent.user.ask(request_, 30.0)
         assert silent.asked == [("1", 0.0), ("1", REPEAT_SECONDS), ("1", 2 * REPEAT_SECONDS)]
 
@@ -478,7 +496,7 @@ class Away:
         )
 
     def _send(self, text: str, to: str) -> None:
-        request = codec.requests.decode(text)
+        request = directions.requests.decode(text)
         self.asked.append(request.id)
         if not self.replies:
             return

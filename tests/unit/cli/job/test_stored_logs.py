@@ -17,7 +17,7 @@ from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.errors import FileDamaged, FileExpired, KestrelError, NotAllowed, Unreachable
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.views import AttemptOutput, FollowedLog, TaskOutput
+from kestrelctl.protocol.job_answers import AttemptOutput, FollowedLog, TaskOutput
 
 WHOLE = bytes(range(256)) * 20_000  # five pieces
 

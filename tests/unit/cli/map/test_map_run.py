@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,19 @@ def test_the_status_is_the_number_of_tasks_that_failed_and_errors_go_to_stderr()
     assert result.exit_code == 2
     assert result.stdout == "a\nfail3\nfail1\n"
     assert result.stderr == "bad\nbad\n"
+
+
+@pytest.mark.parametrize("mode", ["table", "jsonl"])
+def test_what_did_not_come_of_a_long_output_is_told_and_where_it_may_be(mode: str) -> None:
+    pool = RunningPool(
+        lambda argv: Exit(stdout=b"end\n", lost_bytes=100_000 if argv[1] == "b" else 0)
+    )
+    result = run(pool, "map", "-o", mode, "fit", ":::", "a", "b")
+    assert result.exit_code == 0
+    assert "of the 97.7 KiB of standard output of input 2, 97.7 KiB did not come" in result.stderr
+    hints = re.findall(r"kestrelctl job logs ([-\w ]+)", result.stderr)
+    assert hints == ["7 1", "7 1 --stderr"]
+    assert "input 1" not in result.stderr
 
 
 def test_lost_and_cancelled_tasks_have_failed() -> None:

@@ -12,7 +12,7 @@ from kestrelctl.cli.show import follow
 from kestrelctl.errors import Busy, KestrelError, Unreachable
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.views import AttemptOutput, FollowedLog
+from kestrelctl.protocol.job_answers import AttemptOutput, FollowedLog
 
 ONE = an.Jobs(id="", jobs=[job_with(replace(ENDED_JOB, tasks=1, ids="4"), first=4)])
 THREE = an.Jobs(id="", jobs=[job_with(replace(ENDED_JOB, tasks=3, ids="4-6"), first=4)])

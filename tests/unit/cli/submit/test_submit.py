@@ -19,7 +19,7 @@ from kestrelctl.errors import NotAllowed, UsageError
 from kestrelctl.grammar import described_job
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
-from kestrelctl.protocol.handout import MAX_ITEM_BYTES
+from kestrelctl.protocol.codec import MAX_ITEM_BYTES
 from kestrelctl.protocol.requests import ListTasks, SubmitJob, UploadItems
 
 

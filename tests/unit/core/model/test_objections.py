@@ -28,7 +28,7 @@ from kestrelctl.core.model.objection import (
     objection_to,
 )
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec
+from kestrelctl.protocol import directions
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.answers import GraphJob, GraphSubmitted
 
@@ -263,12 +263,12 @@ async def manager(tmp_path: Path) -> PlayedManager:
 async def test_the_manager_refuses_each_with_what_to_write(
     manager: PlayedManager, spec: JobSpec
 ) -> None:
-    answer = codec.answers.decode(await manager.ask(ADA, rq.SubmitJob(spec=spec)))
+    answer = directions.answers.decode(await manager.ask(ADA, rq.SubmitJob(spec=spec)))
     assert isinstance(answer, an.Failed)
     assert (answer.cause, answer.hint) == objection(spec)
     line = msgspec.json.encode(GraphJob(spec=spec)).decode()
     await manager.ask(ADA, rq.UploadItems(upload="u", lines=[line]))
-    answer = codec.answers.decode(await manager.ask(ADA, rq.SubmitJobs(upload="u")))
+    answer = directions.answers.decode(await manager.ask(ADA, rq.SubmitJobs(upload="u")))
     assert not isinstance(answer, GraphSubmitted)
     assert isinstance(answer, an.Failed)
     assert (answer.cause, answer.hint) == objection(spec)
@@ -278,7 +278,7 @@ async def test_the_manager_refuses_each_with_what_to_write(
 async def test_items_that_were_sent_ahead_are_looked_at_too(manager: PlayedManager) -> None:
     await manager.ask(ADA, rq.UploadItems(upload="u", lines=["a", "b" * 131_059]))
     request = rq.SubmitJob(spec=job("x", "{}"), upload="u")
-    answer = codec.answers.decode(await manager.ask(ADA, request))
+    answer = directions.answers.decode(await manager.ask(ADA, request))
     assert isinstance(answer, an.Failed)
     assert answer.cause is not None
     assert answer.cause.startswith("the item of task 1 takes 131,059 bytes")
@@ -297,6 +297,6 @@ def test_a_job_that_is_there_already_goes_on(spec: JobSpec) -> None:
 
 async def test_a_job_of_an_earlier_client_means_what_it_meant(manager: PlayedManager) -> None:
     spec = JobSpec(program=Program(argv=("sh", "-c", "echo {}")), items=("a",))
-    answer = codec.answers.decode(await manager.ask(ADA, rq.SubmitJob(spec=spec)))
+    answer = directions.answers.decode(await manager.ask(ADA, rq.SubmitJob(spec=spec)))
     assert isinstance(answer, an.Submitted)
     assert fill(spec.program.argv, 0, 0, "a", spec.program.placeholders)[2] == "echo a"

@@ -35,7 +35,7 @@ def remove(driver: PoolDriver, name: str = "lean") -> fx.Answer:
 
 def why(driver: PoolDriver, job_id: int) -> list[tuple[str, str, str]]:
     found = driver.pool.explain(driver.pool.state.jobs[job_id], driver.now)
-    return [(g.refusal.reason.value, g.refusal.wanted, g.refusal.found) for g in found.groups]
+    return [(g.refusal.reason, g.refusal.wanted, g.refusal.found) for g in found.groups]
 
 
 def test_without_a_policy_a_task_is_charged_what_it_asks_for() -> None:

@@ -17,7 +17,7 @@ from kestrelctl.core.model.validate import problem_with_ad, problem_with_job
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.scheduling.demand import SPARE_SHAPES
 from kestrelctl.core.scheduling.supply import SPARE_CLASSES
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import codec, directions, workers
 
 
 @pytest.mark.parametrize("field", [4, 5, 6, 7])
@@ -26,7 +26,7 @@ def test_a_time_that_cannot_be_is_refused(field: int, value: float) -> None:
     result: list[object] = [1, 1, 0, Outcome.DONE, 0.0, 0.0, 0.0, 0.0]
     result[field] = value
     with pytest.raises(codec.BadMessage):
-        codec.from_worker.decode(json.dumps({"type": "report", "results": [result]}))
+        directions.from_worker.decode(json.dumps({"type": "report", "results": [result]}))
 
 
 def test_the_longest_times_leave_sums_and_means_finite() -> None:
@@ -37,7 +37,7 @@ def test_the_longest_times_leave_sums_and_means_finite() -> None:
     results = [
         [number, task.job.id, task.index, Outcome.DONE, 1e11, 1e11, -1e11] for number, task in held
     ]
-    report = codec.from_worker.decode(json.dumps({"type": "report", "results": results}))
+    report = directions.from_worker.decode(json.dumps({"type": "report", "results": results}))
     assert isinstance(report, workers.Report)
     driver.tell(ev.Reported(at=driver.now, worker="w", results=report.results))
     totals = driver.pool.state.totals
@@ -64,7 +64,7 @@ BEYOND = 1 << 63
 )
 def test_a_number_that_cannot_be_is_refused(message: dict[str, object]) -> None:
     with pytest.raises(codec.BadMessage):
-        codec.from_worker.decode(json.dumps(message))
+        directions.from_worker.decode(json.dumps(message))
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,10 @@ from kestrelctl.flock.service.answered_flock import AnsweredFlock
 from kestrelctl.flock.service.flock_answering import MOST_LOANS, FlockAnswering
 from kestrelctl.flock.service.kept_flock import FRESH_SECONDS, KeptFlock
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec
+from kestrelctl.protocol import directions
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.views import FlockView, LoanView, NeighbourAnswer, NeighbourView
+from kestrelctl.protocol.job_answers import NeighbourAnswer
+from kestrelctl.protocol.views import FlockView, LoanView, NeighbourView
 
 ADA, ROOT = "ada@users.pool/x", "root@users.pool/x"
 EVE = FlockRule(name="eve", direction="lend", action="deny", users=("eve",))
@@ -42,7 +43,7 @@ async def flock(start: Callable[[], PlayedManager]) -> Flock:
 
 
 async def said(manager: PlayedManager, request: rq.Request, whom: str = ROOT) -> an.AnyAnswer:
-    return codec.answers.decode(await manager.ask(whom, request))
+    return directions.answers.decode(await manager.ask(whom, request))
 
 
 REQUESTS: list[rq.Request] = [

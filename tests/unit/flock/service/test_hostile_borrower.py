@@ -18,7 +18,7 @@ from kestrelctl.core.model.job.stage import Stage
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.worker.ad import AssetChange
 from kestrelctl.flock.service.loan_addresses import loan_of
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import codec, directions, workers
 from kestrelctl.protocol.commands import ReadProperties, RunCommand
 from kestrelctl.protocol.workers import StopEnvironment
 
@@ -92,7 +92,7 @@ class Borrower:
             if (sender, to) == (self.address, "pool@a.test") and text.startswith(
                 '{"type":"report"'
             ):
-                report = codec.from_worker.decode(text)
+                report = directions.from_worker.decode(text)
                 assert isinstance(report, workers.Report)
                 found.update((result.number, result) for result in report.results)
         return found

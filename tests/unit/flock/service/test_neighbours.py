@@ -20,7 +20,7 @@ from kestrelctl.errors import Unreachable, UsageError
 from kestrelctl.flock.rules.start_text import NEVER
 from kestrelctl.flock.service.flock_service import STRANGER, UNASKED, UNREADABLE
 from kestrelctl.flock.service.loans import LOST_SECONDS
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import codec, directions, workers
 from kestrelctl.protocol.pools import (
     DENIED,
     AskAround,
@@ -735,7 +735,7 @@ async def test_a_worker_of_a_pool_that_was_not_asked_is_refused(tmp_path: Path) 
     stranger.session.send(codec.encode(hello), "pool@a.test", f"flock@c.test/{SOME}")
     await pass_by(1)
     [refused] = [text for _, to, text in around.said if to == f"flock@c.test/{SOME}"]
-    assert isinstance(codec.to_worker.decode(refused), workers.Refused)
+    assert isinstance(directions.to_worker.decode(refused), workers.Refused)
     assert f"flock@c.test/{SOME}" not in home.service.pool.workers
 
 

@@ -16,7 +16,7 @@ from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.grammar.why_waiting import conclusion
 from kestrelctl.manager.views import job_view, summary
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec
+from kestrelctl.protocol import directions
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.answers import GraphJob
 
@@ -50,7 +50,7 @@ def test_a_job_shows_that_it_stays_and_whose_guest_it_is() -> None:
 
 
 async def asked(manager: PlayedManager, request: rq.Request) -> an.AnyAnswer:
-    return codec.answers.decode(await manager.ask(ADA, request))
+    return directions.answers.decode(await manager.ask(ADA, request))
 
 
 async def test_a_job_of_a_user_that_says_it_is_a_guest_is_refused(tmp_path: Path) -> None:

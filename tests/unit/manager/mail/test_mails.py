@@ -17,7 +17,7 @@ from kestrelctl.manager.mail import mails
 from kestrelctl.manager.mail.mails import BETWEEN_SECONDS, GATHER_SECONDS, GIVE_UP_SECONDS, Mails
 from kestrelctl.manager.mail.server import NotNow, NotToHim
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec
+from kestrelctl.protocol import directions
 from kestrelctl.protocol import requests as rq
 
 ADA, BOB, ROOT = "ada@users.pool/1", "bob@users.pool/1", "root@users.pool/1"
@@ -59,7 +59,7 @@ class Played(PlayedManager):
         self.mails = Mails(self.service, self.post)
 
     async def said(self, who: str, request: rq.Request) -> an.AnyAnswer:
-        return codec.answers.decode(await self.ask(who, request))
+        return directions.answers.decode(await self.ask(who, request))
 
     async def addresses(self) -> None:
         await self.said(ADA, rq.ChangeUser(user="", mail=TO_ADA))
@@ -309,10 +309,10 @@ class TestAddresses:
     async def test_a_pool_without_a_server_says_so(self, tmp_path: Path) -> None:
         manager = PlayedManager(tmp_path)
         for who in (ADA, ROOT):
-            answer = codec.answers.decode(
+            answer = directions.answers.decode(
                 await manager.ask(who, rq.ChangeUser(user="", mail="a@b.org"))
             )
             assert isinstance(answer, an.Failed)
             assert answer.message == "this pool sends no mail"
-        found = codec.answers.decode(await manager.ask(ADA, rq.ChangeUser(user="", mail="")))
+        found = directions.answers.decode(await manager.ask(ADA, rq.ChangeUser(user="", mail="")))
         assert isinstance(found, an.Changed)

@@ -14,7 +14,7 @@ from kestrelctl.core.membership.event import EventQuery
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.manager.members import service
-from kestrelctl.protocol import codec
+from kestrelctl.protocol import directions
 from kestrelctl.protocol.request import Request
 from kestrelctl.protocol.requests import (
     ListEvents,
@@ -40,7 +40,7 @@ async def joins(played: PlayedManager, worker: str = "w1@hosts.pool/a") -> None:
 
 
 async def asked(played: PlayedManager, request: Request, who: str = "ada@users.pool/1") -> Any:
-    return codec.answers.decode(await played.ask(who, request))
+    return directions.answers.decode(await played.ask(who, request))
 
 
 async def test_events_come_by_pages(played: PlayedManager, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from kestrelctl.grammar.why_waiting import conclusion
 from kestrelctl.manager.requests import graphs
 from kestrelctl.manager.retention import Retention
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec
+from kestrelctl.protocol import directions
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.answers import GraphJob, GraphSubmitted, JobGraph
 
@@ -35,7 +35,7 @@ async def manager(tmp_path: Path) -> PlayedManager:
 
 
 async def asked(manager: PlayedManager, request: rq.Request, whom: str = ADA) -> an.AnyAnswer:
-    return codec.answers.decode(await manager.ask(whom, request))
+    return directions.answers.decode(await manager.ask(whom, request))
 
 
 async def graph(

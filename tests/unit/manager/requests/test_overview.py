@@ -24,7 +24,7 @@ from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.requests import overview
 from kestrelctl.manager.requests.overview import Overviews
 from kestrelctl.manager.views import job_view, worker_view
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import codec, directions, workers
 from kestrelctl.protocol.answers import Overview, PoolSummary
 from kestrelctl.protocol.requests import PoolStatus, SubmitJob
 
@@ -243,7 +243,7 @@ async def test_what_waits_at_a_worker_is_not_said_to_run(
         worker, workers.Hello(version=workers.VERSION, incarnation="one", greeting=1, ad=WorkerAd())
     )
     await manager.ask(ada, SubmitJob(spec=JobSpec(program=Program(argv=("true",)), count=10)))
-    runs = [codec.to_worker.decode(text) for to, text in manager.sent if to == worker]
+    runs = [directions.to_worker.decode(text) for to, text in manager.sent if to == worker]
     [first] = [message.spans[0][0] for message in runs if isinstance(message, workers.Run)]
     done = Result(first, 1, 0, Outcome.DONE, NOW - 1.0, 0.01)
     await manager.work(worker, workers.Report(results=[done]))

@@ -19,7 +19,7 @@ from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.manager.requests import graphs
 from kestrelctl.manager.requests import jobs as job_requests
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import directions, workers
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.answers import GraphJob, GraphSubmitted
 
@@ -41,7 +41,7 @@ async def manager(tmp_path: Path) -> PlayedManager:
 
 
 async def asked(manager: PlayedManager, request: rq.Request, whom: str = ADA) -> Any:
-    return codec.answers.decode(await manager.ask(whom, request))
+    return directions.answers.decode(await manager.ask(whom, request))
 
 
 # -- submissions -----------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ async def test_a_job_of_a_file_and_one_that_was_there_are_told_apart(
 async def ran(manager: PlayedManager, spec: JobSpec) -> None:
     """A job is submitted, and its first task ends well and says so."""
     await asked(manager, rq.SubmitJob(spec=spec))
-    sent = [codec.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
+    sent = [directions.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
     [number, job_id, index, *_] = [each for each in sent if isinstance(each, workers.Run)][
         -1
     ].spans[0]

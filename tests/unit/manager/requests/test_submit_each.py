@@ -14,7 +14,7 @@ from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.manager.sending.turns import MOST_UNFINISHED, LineBounds
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import codec, directions, workers
 from kestrelctl.protocol import requests as rq
 
 ADA = "ada@users.pool/1"
@@ -32,14 +32,16 @@ def job(name: str = "", **fields: Any) -> rq.SubmitJob:
 
 
 async def asked(manager: PlayedManager, *jobs: rq.SubmitJob) -> list[an.Submitted | an.Failed]:
-    answer = codec.answers.decode(await manager.ask(ADA, rq.SubmitEach(id="7", jobs=list(jobs))))
+    answer = directions.answers.decode(
+        await manager.ask(ADA, rq.SubmitEach(id="7", jobs=list(jobs)))
+    )
     assert isinstance(answer, an.SubmittedEach), answer
     assert answer.id == "7"
     return answer.answers
 
 
 async def test_each_is_answered_as_if_it_had_come_by_itself(manager: PlayedManager) -> None:
-    alone = codec.answers.decode(await manager.ask(ADA, rq.SubmitJob(spec=EMPTY, id="1")))
+    alone = directions.answers.decode(await manager.ask(ADA, rq.SubmitJob(spec=EMPTY, id="1")))
     jobs = [job("a", key="a"), rq.SubmitJob(spec=EMPTY, id="1"), job("c"), job("a", key="a"),
             job("other", key="a")]  # fmt: skip
     first, empty, third, again, other = await asked(manager, *jobs)
@@ -65,7 +67,7 @@ async def test_none_of_them_is_explained(manager: PlayedManager) -> None:
     hello = workers.Hello(version=workers.VERSION, incarnation="one", greeting=1, at=0.0, ad=ad)
     await manager.work("w1@workers.pool/1", hello)
     large = rq.SubmitJob(spec=job_spec(request={"cpus": 64.0}), explain=True)
-    alone = codec.answers.decode(await manager.ask(ADA, large))
+    alone = directions.answers.decode(await manager.ask(ADA, large))
     assert isinstance(alone, an.Submitted)
     assert alone.hopeless is not None
     [one] = await asked(manager, large)
@@ -95,5 +97,5 @@ async def test_many_of_these_do_not_wait_for_each_other_for_ever(manager: Played
 
 async def test_no_message_has_more_than_a_hundred(manager: PlayedManager) -> None:
     many = rq.SubmitEach(jobs=[job() for _ in range(rq.MOST_TOGETHER + 1)])
-    assert isinstance(codec.answers.decode(await manager.ask(ADA, many)), an.Failed)
+    assert isinstance(directions.answers.decode(await manager.ask(ADA, many)), an.Failed)
     assert manager.store.jobs() == []

@@ -15,9 +15,9 @@ from kestrelctl.core.model.result import MOST_PIECES, MOST_URL_CHARACTERS, Outco
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.manager.requests.task_files import MOST_TASKS
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import directions, workers
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.views import OutputPage, TaskFiles
+from kestrelctl.protocol.job_answers import OutputPage, TaskFiles
 
 ADA = "ada@users.pool/1"
 BOB = "bob@users.pool/1"
@@ -34,12 +34,12 @@ async def manager(tmp_path: Path) -> PlayedManager:
 
 
 async def asked(manager: PlayedManager, request: rq.Request, whom: str = ADA) -> an.AnyAnswer:
-    return codec.answers.decode(await manager.ask(whom, request))
+    return directions.answers.decode(await manager.ask(whom, request))
 
 
 def handed_out(manager: PlayedManager) -> list[tuple[int, int, int]]:
     """(number, job id, index) of all attempts that the worker was sent."""
-    runs = [codec.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
+    runs = [directions.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
     spans = [span for run in runs if isinstance(run, workers.Run) for span in run.spans]
     return [(span[0] + k, span[1], span[2] + k) for span in spans for k in range(span[3])]
 
@@ -89,7 +89,7 @@ async def all_of(manager: PlayedManager, **request: object) -> tuple[list[TaskFi
 
 async def test_a_worker_is_told_what_is_to_come_home(manager: PlayedManager) -> None:
     await submit(manager)
-    runs = [codec.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
+    runs = [directions.to_worker.decode(text) for to, text in manager.sent if to == WORKER]
     [run] = [run for run in runs if isinstance(run, workers.Run)]
     assert run.jobs[0].program.outputs == ("*.csv",)
 

@@ -12,7 +12,7 @@ from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.manager.requests import where
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec
+from kestrelctl.protocol import directions
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol import workers as work
 
@@ -31,7 +31,7 @@ async def manager(tmp_path: Path) -> PlayedManager:
 
 
 async def asked(manager: PlayedManager, request: rq.Request, whom: str = ADA) -> an.AnyAnswer:
-    return codec.answers.decode(await manager.ask(whom, request))
+    return directions.answers.decode(await manager.ask(whom, request))
 
 
 async def workers(manager: PlayedManager, text: str, limit: int = 1000) -> list[str]:

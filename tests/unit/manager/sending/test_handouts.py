@@ -20,7 +20,7 @@ from kestrelctl.errors import KestrelError, StoreFull
 from kestrelctl.manager.sending import handouts
 from kestrelctl.manager.sending.handouts import Handouts
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol import directions, workers
 from kestrelctl.protocol import requests as rq
 from kestrelctl.store.item_window import ItemWindow
 
@@ -200,12 +200,12 @@ async def joins(manager: PlayedManager, cpus: float) -> None:
 
 
 async def submit(manager: PlayedManager, spec: JobSpec) -> None:
-    answer = codec.answers.decode(await manager.ask(ADA, rq.SubmitJob(spec=spec)))
+    answer = directions.answers.decode(await manager.ask(ADA, rq.SubmitJob(spec=spec)))
     assert isinstance(answer, an.Submitted), answer
 
 
 def told(manager: PlayedManager) -> list[workers.Run]:
-    found = [codec.to_worker.decode(text) for to, text in manager.sent if to == W1]
+    found = [directions.to_worker.decode(text) for to, text in manager.sent if to == W1]
     return [message for message in found if isinstance(message, workers.Run)]
 
 
@@ -233,7 +233,7 @@ async def test_a_kill_does_not_overtake_its_attempt(
     assert not told(manager)
     await manager.ask(ADA, rq.CancelJobs(jobs="1"))
     await slow.answer()
-    found = [codec.to_worker.decode(text) for to, text in manager.sent if to == W1]
+    found = [directions.to_worker.decode(text) for to, text in manager.sent if to == W1]
     kinds = [type(message) for message in found]
     assert kinds[-2:] == [workers.Run, workers.Kill]
 
@@ -268,7 +268,7 @@ async def test_tasks_whose_items_are_damaged_fail_and_say_so(
     await joins(manager, cpus=2)
     await manager.settled()
     assert all(not message.spans for message in told(manager))
-    answer = codec.answers.decode(await manager.ask(ADA, rq.ListTasks(job="1")))
+    answer = directions.answers.decode(await manager.ask(ADA, rq.ListTasks(job="1")))
     assert isinstance(answer, an.Tasks)
     assert {task.state for task in answer.tasks} == {"failed"}
     assert all("items of job 1 cannot be read" in task.reason for task in answer.tasks)

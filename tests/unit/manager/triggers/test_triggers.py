@@ -24,7 +24,7 @@ from kestrelctl.manager.handlers.service import HandlerService
 from kestrelctl.manager.triggers import log, moments
 from kestrelctl.manager.triggers.files import open_triggers, read_all_triggers
 from kestrelctl.manager.triggers.service import COLLECT_SECONDS, TriggerService
-from kestrelctl.protocol import codec
+from kestrelctl.protocol import codec, directions
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol import workers as work
 from kestrelctl.protocol.commands import CommandsHere, OfferedCommand
@@ -102,7 +102,7 @@ class Pool:
         await settled()
 
     async def asked(self, request: Request, who: str = ROOT) -> Any:
-        return codec.answers.decode(await self.played.ask(who, request))
+        return directions.answers.decode(await self.played.ask(who, request))
 
     def draining(self) -> list[str]:
         workers = self.played.service.pool.workers
@@ -417,7 +417,7 @@ async def test_the_pool_goes_on_while_a_trigger_is_tested(pool: Pool) -> None:
     for request in (TryTrigger(name="t"), ListTriggers()):
         pool.played.listener.on_payload(ROOT, "jobs@pool", codec.encode(request))
     await settled()
-    answers = [type(codec.answers.decode(text)).__name__ for to, text in pool.played.sent]
+    answers = [type(directions.answers.decode(text)).__name__ for to, text in pool.played.sent]
     assert answers == ["TriggerList", "TriggerTest"]
 
 
