@@ -446,7 +446,14 @@ class AsyncClient:
                 described.
             KestrelError: the pool refused them, or cannot be reached.
         """
-        from kestrelctl.client.graph import Draft, GraphFiles, Made, jobs_of, lines_of, send_graph
+        from kestrelctl.client.graph import Draft
+        from kestrelctl.client.graph_sending import (
+            GraphFiles,
+            Made,
+            jobs_of,
+            lines_of,
+            send_graph,
+        )
 
         files = GraphFiles()
 

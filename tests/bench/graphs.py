@@ -13,7 +13,7 @@ import statistics
 import sys
 import time
 
-from kestrelctl.client.graph import lines_of, send_graph
+from kestrelctl.client.graph_sending import lines_of, send_graph
 from kestrelctl.core.model.job.after import After
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec

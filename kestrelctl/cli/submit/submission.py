@@ -22,7 +22,7 @@ from kestrelctl.cli.submit.job_file import GraphFile, JobFile
 from kestrelctl.cli.submit.last_job import LastJob
 from kestrelctl.cli.task_command import check_command
 from kestrelctl.client.directory import start_directory
-from kestrelctl.client.graph import Draft, GraphFiles, Made, jobs_of, lines_of, send_graph
+from kestrelctl.client.graph import Draft
 from kestrelctl.client.inputs import JobFiles, SentFiles, find_files, send_files
 from kestrelctl.client.upload import send_job
 from kestrelctl.client.upload_record import upload_record
@@ -274,6 +274,8 @@ def submit_graph(
     _refuse_of_graph({"--fetch": options["fetch"], **_streams(options)})
     given_key = checked_key(options["key"])
     waits = _waits(options)
+    from kestrelctl.client.graph_sending import GraphFiles, Made, jobs_of, lines_of, send_graph
+
     files = GraphFiles()
 
     def make(job: Draft, given: dict[str, Any]) -> Made:

@@ -140,7 +140,7 @@ def test_a_file_that_says_something_wrong_is_refused(tmp_path: Path, text: str, 
 def test_too_many_jobs_are_refused_before_anything_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kestrelctl.client.graph.MOST_JOBS", 2)
+    monkeypatch.setattr("kestrelctl.client.graph_sending.MOST_JOBS", 2)
     said = refused(tmp_path, THREE)
     assert "3 jobs cannot be submitted as one" in said
     assert "2 is the most" in said
