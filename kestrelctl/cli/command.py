@@ -374,6 +374,27 @@ class Noun(_Helped, click.Group):
             del self._modules[cmd_name]
         return super().get_command(ctx, cmd_name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.commands and not ctx.resilient_parsing:
+            from kestrelctl.grammar.nearest import did_you_mean
+
+            raise UsageError(
+                f"there is no command {args[0]!r}",
+                hint=did_you_mean(args[0], self.commands) or f"{ctx.command_path} --help",
+            )
+        return super().resolve_command(ctx, args)
+
+    def commands_with(self, option: str) -> list[str]:
+        """Names the commands of this group that have an option, given with its dashes."""
+        found = {name: self.get_command(click.Context(self), name) for name in self.commands}
+        return [
+            name
+            for name, each in found.items()
+            if each is not None and any(option in param.opts for param in each.params)
+        ]
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 

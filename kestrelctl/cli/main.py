@@ -114,18 +114,6 @@ _BROKEN_PIPE = 141
 class Root(Noun):
     """Reports errors the same way for all commands."""
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in COMMANDS and not ctx.resilient_parsing:
-            from kestrelctl.grammar.nearest import did_you_mean
-
-            raise UsageError(
-                f"there is no command {args[0]!r}",
-                hint=did_you_mean(args[0], COMMANDS) or "kestrelctl --help",
-            )
-        return super().resolve_command(ctx, args)
-
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         """Runs a command line and exits with its status (docs/exit-codes.md)."""
         args = sys.argv[1:] if args is None else list(args)
@@ -205,11 +193,25 @@ def _usage_error(error: click.ClickException) -> UsageError:
     if ctx is not None:
         hint = f"{ctx.command_path} --help"
     message = error.format_message()
-    meant = getattr(error, "possibilities", None)
-    if meant:
-        message, hint = error.message, f"did you mean {' or '.join(meant)}?"
+    if isinstance(error, click.NoSuchOption) and ctx is not None:
+        message = f"no such option {error.option_name!r}"
+        hint = _option_meant(error.option_name, ctx) or hint
     message = message.rstrip(".")
     return UsageError(message[:1].lower() + message[1:], hint=hint)
+
+
+def _option_meant(name: str, ctx: click.Context) -> str | None:
+    """Finds the option of this command that is like an unknown one, or who has the unknown one."""
+    from kestrelctl.grammar.nearest import did_you_mean
+
+    own = {each for param in ctx.command.params for each in (*param.opts, *param.secondary_opts)}
+    meant = did_you_mean(name, sorted(each for each in own if each.startswith("--")))
+    group = ctx.parent.command if ctx.parent is not None else None
+    if meant or not isinstance(group, Noun) or isinstance(group, Root):
+        return meant
+    place = ctx.command_path.rpartition(" ")[0]
+    others = [f"`{place} {each}`" for each in group.commands_with(name)]
+    return f"{name} is an option of {' and '.join(others)}" if others else None
 
 
 def _mode_wanted(args: Sequence[str]) -> Mode | None:

@@ -431,7 +431,6 @@ _LIST = {
         "NOTHING", "there are no partitions, accounts and clusters"
     ),
     "--format -format": OtherOption("FORMAT", _COLUMNS),
-    "-S --starttime --start": OtherOption("PAST"),
     "-json --json": OtherOption("-o json"),
     "-X --allocations --noheader": OtherOption(""),
 }
@@ -451,8 +450,9 @@ _CHANGE = {
 #: Command -> names that other systems have, divided by blanks -> what says the same.
 OPTIONS: Mapping[str, Mapping[str, OtherOption]] = {
     "submit": _SUBMIT,
-    "job list": _LIST,
-    "job history": _LIST,
+    "job list": _LIST
+    | {"--starttime --start --since": OtherOption("", whole="kestrelctl job history PAST")},
+    "job history": _LIST | {"-S --starttime --start": OtherOption("PAST")},
     "job cancel": _CHANGE
     | {"-reason --reason": OtherOption("NOTHING", "a cancel has no reason")},
     "job hold": _CHANGE | {"-reason": OtherOption("--reason VALUE")},

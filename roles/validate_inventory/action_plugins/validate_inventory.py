@@ -295,7 +295,7 @@ def _misspelt(name: str, groups: Mapping[str, list[str]]) -> str:
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:
-    nearest = difflib.get_close_matches(name, known, n=1)
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
     return f"; did you mean {nearest[0]}?" if nearest else ""
 
 

@@ -227,7 +227,19 @@ def test_an_error_in_json_is_one_object() -> None:
         ("xyzzy", "error: there is no command 'xyzzy'\nhint: kestrelctl --help\n"),
         ("job list --bogus", "error: no such option '--bogus'"),
         ("job retry", "error: missing argument 'JOBS'\nhint: kestrelctl job retry --help\n"),
-        ("job lsit", "error: no such command 'lsit'"),
+        ("job lsit", "error: there is no command 'lsit'\nhint: did you mean list?\n"),
+        ("worker foo", "error: there is no command 'foo'\nhint: kestrelctl worker --help\n"),
+        (
+            "job list --since 1d --state done",
+            "error: no such option '--since'\n"
+            "hint: --since is an option of `kestrelctl job history`\n",
+        ),
+        ("job list --key x", "error: no such option '--key'\nhint: kestrelctl job list --help\n"),
+        ("job list --nmae x", "error: no such option '--nmae'\nhint: did you mean --name?\n"),
+        (
+            "submit --limit 3 -- x",
+            "error: no such option '--limit'\nhint: kestrelctl submit --help\n",
+        ),
         (
             "job wait 9-5",
             "error: the range 9-5 runs backwards\nhint: write 5-9 instead\n",

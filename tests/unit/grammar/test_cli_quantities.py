@@ -331,6 +331,33 @@ def test_a_word_that_was_probably_meant_is_named_unless_it_is_very_long() -> Non
     assert did_you_mean("c" * 101, ["c" * 101]) is None
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("--lsit", "--list"),
+        ("jbo", "job"),
+        ("--mem", "--memory"),
+        ("Memory", "memory"),
+        ("--since", None),
+        ("--key", None),
+        ("--limit", None),
+        ("", None),
+    ],
+)
+def test_only_a_typing_error_or_a_beginning_is_taken_for_a_word(
+    word: str, meant: str | None
+) -> None:
+    known = ["--name", "--list", "--memory", "--retry-memory", "job", "--quiet", "memory"]
+    known += ["--time-limit", "--send-limit"]
+    if word == "--mem":
+        known.remove("memory")
+    assert did_you_mean(word, known) == (f"did you mean {meant}?" if meant else None)
+
+
+def test_a_beginning_of_two_words_means_neither() -> None:
+    assert did_you_mean("stop", ["stop-after", "stop-signal"]) is None
+
+
 def test_a_word_of_another_system_is_not_taken_for_one_that_looks_like_it(tmp_path: Path) -> None:
     """HyperQueue stops a job when more tasks have failed than `max_fails`."""
     for word in ("--max-fails", "max_fails", "max-fails"):
