@@ -182,6 +182,14 @@ class OverQuota(KestrelError):
     code = "over-quota"
 
 
+class StoreTaken(StoreUnusable):
+    """Another manager has the store now."""
+
+
+class AnotherLeads(KestrelError):
+    """Another manager of the pool leads; this one can stand by."""
+
+
 class SteppedBack(KestrelError):
     """The pool has gone on with another manager; trying again does not help."""
 

@@ -8,11 +8,10 @@ dies before it has deleted the account, nobody else can join with it.
 from __future__ import annotations
 
 import logging
-import os
-from pathlib import Path
 
 from kestrelctl.core.members.enrollment import parse_invitation
 from kestrelctl.errors import StoreFull
+from kestrelctl.store.kept_text import KeptText
 
 log = logging.getLogger(__name__)
 
@@ -20,15 +19,14 @@ _USED = "used"
 
 
 class TemporaryAccounts:
-    """Addresses of temporary accounts, one on each line of a file; `used` follows those in use."""
+    """Addresses of temporary accounts, one on each line; `used` follows those in use."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    def __init__(self, kept: KeptText) -> None:
+        self._kept = kept
         self._jids: dict[str, bool] = {}
-        if file.exists():
-            for line in file.read_text().splitlines():
-                jid, _, used = line.partition(" ")
-                self._jids[jid] = used == _USED
+        for line in kept.read().splitlines():
+            jid, _, used = line.partition(" ")
+            self._jids[jid] = used == _USED
 
     @property
     def used(self) -> list[str]:
@@ -50,10 +48,10 @@ class TemporaryAccounts:
         self._jids[jid] = True
         try:
             self._write()
-        except OSError as error:
+        except StoreFull as error:
             self._jids[jid] = False
             raise StoreFull(
-                "the manager cannot note that the token is used", cause=error.strerror
+                "the manager cannot note that the token is used", cause=error.cause
             ) from error
 
     def take_back_use(self, jid: str) -> None:
@@ -78,18 +76,12 @@ class TemporaryAccounts:
     def _try_to_write(self) -> None:
         try:
             self._write()
-        except OSError as error:
-            log.warning("the list of temporary accounts is not written: %s", error)
+        except StoreFull as error:
+            log.warning("the list of temporary accounts is not written: %s", error.cause)
 
     def _write(self) -> None:
-        draft = self._file.with_name(f"{self._file.name}.new")
-        with draft.open("w") as stream:
-            stream.writelines(
-                f"{jid} {_USED}\n" if used else f"{jid}\n" for jid, used in self._jids.items()
-            )
-            stream.flush()
-            os.fsync(stream.fileno())
-        draft.replace(self._file)
+        lines = (f"{jid} {_USED}\n" if used else f"{jid}\n" for jid, used in self._jids.items())
+        self._kept.write("".join(lines))
 
 
 def expires_at(jid: str) -> float:

@@ -7,6 +7,7 @@ import logging
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -19,9 +20,10 @@ from kestrelctl.child_program import adopt_orphans
 from kestrelctl.core.environments.environment_class import EnvironmentClass
 from kestrelctl.core.membership.handler_definition import HandlerDefinition
 from kestrelctl.core.membership.roll import GONE_KINDS
+from kestrelctl.core.model.records import Snapshot
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.triggers.definition import TriggerDefinition
-from kestrelctl.errors import KestrelError, why
+from kestrelctl.errors import KestrelError, SteppedBack, StoreTaken, why
 from kestrelctl.manager.access import Access
 from kestrelctl.manager.accounts import TemporaryAccounts
 from kestrelctl.manager.chat.disco import Disco
@@ -42,16 +44,22 @@ from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.retention import retention
 from kestrelctl.manager.sending.queue import SendQueue
 from kestrelctl.manager.service import Service
+from kestrelctl.manager.standby import keep_leading, opened, serving_standby_metrics
 from kestrelctl.manager.store_of import store_of
 from kestrelctl.manager.triggers.files import open_triggers, read_all_triggers
 from kestrelctl.metrics.endpoint import listen
 from kestrelctl.metrics.flock_families import FlockNumbers
 from kestrelctl.metrics.readers import Readers
 from kestrelctl.notify import Notifier
+from kestrelctl.store import kept_text
+from kestrelctl.store.port import Store
 from kestrelctl.xmpp import xmpp_session
 from kestrelctl.xmpp.accounts import Accounts
 
 log = logging.getLogger(__name__)
+
+#: A manager that has stepped back lets others be faster for so long.
+STEP_BACK_SECONDS = 1.0
 
 
 class Flock(Protocol):
@@ -110,7 +118,6 @@ class _Prepared(NamedTuple):
         listening: the socket at which metrics are served; None for nowhere.
     """
 
-    secret: str
     access: Access
     classes: tuple[dict[str, EnvironmentClass], dict[str, str]]
     handlers: list[HandlerDefinition]
@@ -129,14 +136,11 @@ def _prepare(options: ManagerOptions) -> _Prepared:
         UsageError: an option, or a file that one names, is wrong.
         KestrelError: the address for the metrics cannot be had.
     """
-    from_stdin = str(options.secret_file) == "-"
-    secret = (sys.stdin.read() if from_stdin else options.secret_file.read_text()).strip()
     xmpp_session.check_component(options.host, tls=options.tls, ca_file=options.ca_file)
     classes = read_all_classes(options.environments)
     handlers = read_all_handlers(options.handlers, with_mail=options.mail is not None)
     names = {each.name for each in handlers}
     return _Prepared(
-        secret=secret,
         access=Access(options),
         classes=classes,
         handlers=handlers,
@@ -146,20 +150,50 @@ def _prepare(options: ManagerOptions) -> _Prepared:
     )
 
 
-async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
+async def serve(options: ManagerOptions, secret: str, open_flock: FlockOpener) -> None:
     """Runs a manager until SIGTERM or SIGINT.
 
     Args:
+        secret: that of the component.
         open_flock: makes its flock.
 
     Raises:
         KestrelError: see `_prepare`; or the store cannot be opened, or the server refuses the
             secret.
+        SteppedBack, StoreTaken: the pool has gone on with another manager.
     """
     prepared = _prepare(options)
-    access = prepared.access
     store = store_of(options)
-    pool = Pool(store.open(), options.config())
+    told = asyncio.ensure_future(_told_to_stop())
+    if store.leadership is None:
+        await _lead(options, secret, open_flock, prepared, store, store.open(), told)
+        return
+    standing_by = Notifier(lambda: "standing by")
+    standing_by.ready()  # nobody has to wait until it leads
+    try:
+        async with serving_standby_metrics(prepared.listening, prepared.readers):
+            server = (options.host, options.port)
+            snapshot = await opened(store, store.leadership, server, told)
+        standing_by.close()
+        if snapshot is not None:
+            await _lead(options, secret, open_flock, prepared, store, snapshot, told)
+    finally:
+        store.close()
+
+
+async def _lead(
+    options: ManagerOptions,
+    secret: str,
+    open_flock: FlockOpener,
+    prepared: _Prepared,
+    store: Store,
+    snapshot: Snapshot,
+    told: asyncio.Future[None],
+) -> None:
+    """Runs a manager whose store is open until it is told to stop."""
+    access = prepared.access
+    leadership = store.leadership
+    pool = Pool(snapshot, options.config())
     garbage.settle()
     log.info(
         "manager of %s, start %d: %d active jobs", options.domain, pool.epoch,
@@ -169,21 +203,24 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
     service = Service(pool, store, options.domain, clock)
     service.name = options.name or options.domain
     accounts = Accounts(lambda: connection, f"pool@{options.domain}")
-    temporary = TemporaryAccounts(options.data_dir / "invited")
+    temporary = TemporaryAccounts(store.kept_text(kept_text.INVITED))
     enrollment = EnrollmentRequests(service, accounts, access, temporary)
     dispatcher = RequestDispatcher(service, enrollment, usage_of(psutil.Process()))
     flock = open_flock(service, dispatcher, options, lambda: connection)
     listener = ManagerListener(service, dispatcher, access, options.domain, flock.others)
     connection = xmpp_session.component(
         options.domain,
-        prepared.secret,
+        secret,
         options.host,
         options.port,
         listener,
         tls=options.tls,
         ca_file=options.ca_file,
     )
-    connection.on_conflict = listener.on_conflict
+    if leadership is None:
+        connection.on_conflict = listener.on_conflict
+    else:  # who leads is known without the server
+        connection.may_speak = lambda: leadership.is_held
     queue = SendQueue(connection, clock.now, options.send_limits)
     service.session = listener.session = queue
     listener.on_away = queue.forget_waiting
@@ -203,21 +240,19 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
             recipes,
             enrollment,
             access.worker_hosts[0],
-            EnvironmentAccounts(options.data_dir / "environment-accounts"),
+            EnvironmentAccounts(store.kept_text(kept_text.ENVIRONMENT_ACCOUNTS)),
         )
         dispatcher.serve_environments(environments)
         listener.on_environments = environments.on_here
     disco = Disco(service, listener.desk, listener.addresses)
     connection.serve_iq = IqRequests(service, dispatcher, access, disco, connection).on_iq
     notifier = Notifier(listener.status)
-    told = asyncio.ensure_future(_told_to_stop())
     handlers = open_handlers(service, prepared.handlers, options.mail)
-    kept = options.data_dir / "triggers-disabled"
     triggers = open_triggers(
         service,
         dispatcher,
         prepared.triggers,
-        kept,
+        store.kept_text(kept_text.TRIGGERS_DISABLED),
         environments,
         handlers,
         options.events_kept_seconds,
@@ -231,6 +266,7 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
         handlers.run(),
         triggers.run(),
         Mails(service, options.mail).run(),
+        keep_leading(leadership, service, connection),
     )
     try:
         async with stands_on:
@@ -274,7 +310,17 @@ def run(options: ManagerOptions, open_flock: FlockOpener) -> None:
     logs.set_up(options.log_format, verbose=options.verbose)
     own_version()  # asked for later, it would keep users waiting
     try:
-        asyncio.run(serve(options, open_flock))
+        from_stdin = str(options.secret_file) == "-"
+        secret = (sys.stdin.read() if from_stdin else options.secret_file.read_text()).strip()
+        while True:
+            try:
+                asyncio.run(serve(options, secret, open_flock))
+                return
+            except (SteppedBack, StoreTaken) as error:
+                if not options.postgresql:
+                    raise
+                log.warning("%s; it stands by from now on", error)
+                time.sleep(STEP_BACK_SECONDS)
     except OSError as error:
         cause = f"{error.filename}: {why(error)}" if error.filename else why(error)
         raise KestrelError("the manager cannot start", cause=cause) from error

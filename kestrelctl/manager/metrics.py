@@ -49,6 +49,7 @@ async def serve_metrics(
             sends_waiting=sends_waiting(),
             properties=properties(),
             environments={} if environments is None else environment_numbers(environments),
+            managers=service.managers(),
         )
 
     families = PoolFamilies(service.pool, service.stanzas, numbers, service.now)

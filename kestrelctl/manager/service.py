@@ -15,6 +15,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.end_reason import EndKind
 from kestrelctl.core.model.job.task_state import Counts
+from kestrelctl.core.model.manager_seen import ManagerSeen
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.worker.claim import Claim
 from kestrelctl.core.pool import Pool
@@ -121,6 +122,11 @@ class Service:
             fx.Feed: self._feed,
             fx.Note: self._note,
         }
+
+    def managers(self) -> list[ManagerSeen]:
+        """The managers that share the store; none if only one can have it."""
+        leadership = self.store.leadership
+        return leadership.managers() if leadership is not None else []
 
     # -- events ------------------------------------------------------------------------------------
 

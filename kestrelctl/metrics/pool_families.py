@@ -10,6 +10,7 @@ from prometheus_client.core import Metric
 from kestrelctl.core.census import Census, WorkerNumbers
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.counting.totals import Totals
+from kestrelctl.core.model.manager_seen import ManagerSeen
 from kestrelctl.core.model.worker.assets import MILLI, natural
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.properties.summary import PropertySummary
@@ -70,6 +71,7 @@ class ManagerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
         flock: the one that the pool is in.
         sends_waiting: by kind, messages that wait for a limit or for room in the connection.
         environments: by class.
+        managers: this one, and those that stand by; none if only one can have the store.
         properties: (property, group of workers, what it adds up to) of those that were chosen.
     """
 
@@ -84,6 +86,21 @@ class ManagerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
     sends_waiting: Mapping[str, int] = {}
     properties: Sequence[tuple[str, str, PropertySummary]] = ()
     environments: Mapping[str, EnvironmentNumbers] = {}
+    managers: Sequence[ManagerSeen] = ()
+
+
+def leadership_families(managers: Sequence[ManagerSeen], *, leads: bool) -> Iterator[Metric]:
+    """The families of a manager that shares its store with others.
+
+    Args:
+        managers: as the one that leads sees them; nobody else counts them.
+        leads: whether this one does.
+    """
+    yield gauge("kestrel_leads", "1 of the manager that leads the pool, 0 of others.", leads)
+    if leads:
+        ready = sum(not each.leads and not each.problem for each in managers)
+        what = "Managers that stand by and could take the pool over."
+        yield gauge("kestrel_managers_standing_by", what, ready)
 
 
 class PoolFamilies:
@@ -123,6 +140,8 @@ class PoolFamilies:
         yield from flock_families(numbers.flock)
         yield from _properties(numbers.properties)
         yield from _environment_families(numbers.environments)
+        if numbers.managers:
+            yield from leadership_families(numbers.managers, leads=True)
 
     def _shortage(self) -> Iterator[Metric]:
         found = self._pool.shortage()

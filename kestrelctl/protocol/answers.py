@@ -10,6 +10,7 @@ import msgspec
 
 from kestrelctl.core.membership.event import MembershipEvent
 from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.manager_seen import ManagerSeen
 from kestrelctl.core.model.pool_moment import PoolMoment, PoolMomentToCome
 from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.protocol.channels import ChannelAnswer
@@ -398,6 +399,7 @@ class PoolSummary(Reply, frozen=True, kw_only=True, tag="pool"):
         quarantined: the workers in quarantine; the first twenty.
         unmet: those with the most tasks first.
         saturated: those with the most workers first.
+        managers: the one that leads, and those that stand by; none if there can be only one.
     """
 
     version: str
@@ -421,6 +423,7 @@ class PoolSummary(Reply, frozen=True, kw_only=True, tag="pool"):
     unmet: list[UnmetShape] = []
     saturated: list[SaturatedClass] = []
     assets: list[AssetView] = []
+    managers: list[ManagerSeen] = []
 
 
 class Traffic(Reply, frozen=True, kw_only=True, tag="traffic"):

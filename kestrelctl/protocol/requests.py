@@ -378,6 +378,16 @@ class PoolOverview(UserRequest, frozen=True, kw_only=True, tag="pool_overview"):
     jobs: Count = 100
 
 
+class HandOver(AdminRequest, frozen=True, kw_only=True, tag="hand_over"):
+    """Have a manager that stands by lead the pool (admins only).
+
+    Answered by `changed`, with the host of one that is ready.
+    """
+
+    answered_by = (Changed,)
+    only_admins_may = "hand a pool over"
+
+
 class PoolTraffic(UserRequest, frozen=True, kw_only=True, tag="pool_traffic"):
     """Tell what the manager has received and sent. Answered by `traffic`."""
 
@@ -567,6 +577,7 @@ AnyRequest = (
     | RevokeWorkers
     | PoolStatus
     | PoolTraffic
+    | HandOver
     | PoolOverview
     | SetPolicy
     | RemovePolicy

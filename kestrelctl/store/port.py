@@ -12,11 +12,13 @@ from kestrelctl.core.membership.event import MembershipEvent
 from kestrelctl.core.membership.handler_records import HandlerAwaits
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.task_state import TaskState
+from kestrelctl.core.model.manager_seen import ManagerSeen
 from kestrelctl.core.model.records import Happening, JobRecord, Snapshot, TaskRecord
 from kestrelctl.core.triggers.fired import TriggerFired
 from kestrelctl.core.triggers.recorded_moment import MomentRecorded
 from kestrelctl.store.edges import Edge
 from kestrelctl.store.item_window import ItemWindow
+from kestrelctl.store.kept_text import KeptText
 from kestrelctl.store.store_record import StoreRecord
 from kestrelctl.store.sums import Spread, Used
 
@@ -312,6 +314,7 @@ class CoreStore(CoreReads, Protocol):
         commits are missing, epoch and job ids go on above all that may have been used.
 
         Raises:
+            AnotherLeads: another manager leads.
             KestrelError: another manager has it, or its directory cannot be used.
             StoreUnusable: it is damaged, or another or a newer program made it.
             StoreFull: it cannot be written.
@@ -364,8 +367,51 @@ class CoreStore(CoreReads, Protocol):
         ...
 
 
+class Leadership(Protocol):
+    """The lead of one of several managers that share a store; the others stand by."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this manager leads at this moment: it must do nothing while it does not."""
+        ...
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether another manager has led since: this one can only stand by again."""
+        ...
+
+    async def win(self, problem: Callable[[], str]) -> None:
+        """Stands by until `Store.open` may take the store; a store that nobody has, it may at once.
+
+        Args:
+            problem: why this manager could not do its work now; empty if it could. It takes nothing
+                over while there is a reason.
+
+        Raises:
+            KestrelError: the store cannot be used at all.
+        """
+        ...
+
+    def managers(self) -> list[ManagerSeen]:
+        """This manager, and those that stand by."""
+        ...
+
+    def close(self) -> None:
+        """Lets go, so that another manager can lead at once."""
+        ...
+
+
 class Store(Reads, CoreStore, Protocol):
     """All that is durable of one pool."""
+
+    @property
+    def leadership(self) -> Leadership | None:
+        """The lead among managers that share it; None of a store that only one machine can have."""
+        ...
+
+    def kept_text(self, name: str) -> KeptText:
+        """A text that is kept beside the tables, of a name of `kept_text`."""
+        ...
 
     async def ask(self, question: Callable[[Reads], T]) -> T:
         """Returns the answer to a question about all that is durable, as `CoreStore.ask` does."""

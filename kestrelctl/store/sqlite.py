@@ -28,6 +28,7 @@ from kestrelctl.store import reading
 from kestrelctl.store.at_hand import at_hand
 from kestrelctl.store.directory import check_path, claim, create_private, unusable
 from kestrelctl.store.item_window import ItemWindow
+from kestrelctl.store.kept_text import KeptText, TextFile
 from kestrelctl.store.mark import Mark, Reached, read_mark
 from kestrelctl.store.migrations import migrate
 from kestrelctl.store.opening import Gap, begin_epoch, gaps, must_be_ours, must_be_whole
@@ -61,6 +62,8 @@ def _text(raw: bytes) -> str:
 
 class SqliteStore(TableReads):
     """Keeps the promises of `Store`, also if the process is killed or the machine loses power."""
+
+    leadership = None
 
     def __init__(self, data_dir: Path, now: Callable[[], float] | None = None) -> None:
         """Does nothing yet.
@@ -110,6 +113,9 @@ class SqliteStore(TableReads):
         self._commits = self._records = 0
         self._commit_seconds = 0.0
         return snapshot
+
+    def kept_text(self, name: str) -> KeptText:
+        return TextFile(self.path.parent / name)
 
     def _begin_epoch(self) -> Reached:
         """Counts the epoch up, and notices if the store has lost commits."""

@@ -63,6 +63,7 @@ log = logging.getLogger(__name__)
 
 _JSON = f"{{{JSON_NAMESPACE}}}json"
 _CONNECT_SECONDS = 30.0
+_NOT_NOW = "this manager does not lead now"
 #: A larger stanza is not sent: the server would end the connection, which others use, too.
 #: A payload that fits (`codec.fits`) is never that large.
 MOST_STANZA_BYTES = 1_000_000
@@ -137,6 +138,9 @@ class XmppSession:
         self.address = ""
         #: Takes what somebody asks by IQ, to answer it later by `answer`; False if it does not.
         self.serve_iq: Callable[[Iq], bool] = lambda iq: False
+        #: Whether it may connect, and send. It looks before each write, so that a process that was
+        #: frozen says nothing when it goes on.
+        self.may_speak: Callable[[], bool] = lambda: True
         #: Called when the server says that somebody else is connected with this address.
         self.on_conflict: Callable[[], None] = lambda: None
         #: Set when the server refuses the credentials: trying again would not help.
@@ -156,6 +160,9 @@ class XmppSession:
 
     async def _open(self) -> None:
         """Opens a stream, or plans the next try."""
+        if not self.may_speak():
+            self._lost(_NOT_NOW)
+            return
         stream = self._stream = XmppStream(self)
         why: object
         try:
@@ -333,6 +340,8 @@ class XmppSession:
 
     def _flush(self) -> None:
         self._flushed_at = asyncio.get_running_loop().time()
+        if self._outbox and not self.may_speak():
+            self.fall_silent()
         if self._outbox and self.online and self._stream is not None:
             self._written += self._outbox_characters
             if self._echo_address and self._written - self._marked >= ECHO_CHARACTERS:
@@ -340,6 +349,12 @@ class XmppSession:
             self._stream.write("".join(self._outbox))
         self._outbox.clear()
         self._outbox_characters = 0
+
+    def fall_silent(self) -> None:
+        """Ends the connection without what was still to be said, until it may speak again."""
+        if self.online and self._stream is not None:
+            self._stream.abort()
+            self._lost(_NOT_NOW)
 
     # -- in ----------------------------------------------------------------------------------------
 

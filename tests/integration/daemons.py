@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
+import psutil
+
 from kestrelctl.errors import Unreachable
 from kestrelctl.protocol.requests import PoolStatus
 from kestrelctl.xmpp.user import UserConnection
@@ -39,6 +41,16 @@ def spawning() -> Iterator[Spawn]:
             if process.poll() is None:
                 process.kill()
             process.communicate()
+
+
+def sleeping_below(process: psutil.Process) -> list[psutil.Process]:
+    """The tasks below a process that sleep; one that ends while this looks is none."""
+    found = []
+    for child in process.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if child.name() == "sleep":
+                found.append(child)
+    return found
 
 
 async def answering(user: UserConnection, seconds: float = 60.0) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from daemons import sleeping_below
 
 from kestrelctl.local.pool_state import read_state
 
@@ -193,12 +194,7 @@ def busy(pool: Path) -> list[psutil.Process]:
     """The workers of a pool that run the tasks of a bench, which sleep."""
     state = read_state(pool)
     keepers = [psutil.Process(pid) for pid in state.worker_pids if pid] if state else []
-    return [
-        worker
-        for keeper in keepers
-        for worker in keeper.children()
-        if any(child.name() == "sleep" for child in worker.children(recursive=True))
-    ]
+    return [worker for keeper in keepers for worker in keeper.children() if sleeping_below(worker)]
 
 
 def command_lines() -> list[bytes]:

@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 
 import psutil
-from daemons import Spawn, until
+from daemons import Spawn, sleeping_below, until
 from puppet import run_job
 
 from kestrelctl.core.model.job.program import Program
@@ -230,9 +230,9 @@ async def test_two_local_pools_side_by_side_and_nothing_of_them_after_down(
             assert job.done == 20
             await user.ask(rq.SubmitJob(spec=JobSpec(program=Program(argv=("sleep", "1000")))))
             async with asyncio.timeout(10):
-                while not any(p.name() == "sleep" for p in descendants(state)):
+                while not sleeping_below(psutil.Process(state.pid)):
                     await asyncio.sleep(0.05)
-            processes += [p for p in descendants(state) if p.name() == "sleep"]
+            processes += sleeping_below(psutil.Process(state.pid))
     for name in ("one", "two"):
         words = ("down", "--name", name, "--delete")
         down = spawn(*words, env={**os.environ, "XDG_STATE_HOME": str(tmp_path)})
@@ -248,7 +248,7 @@ async def test_a_crash_of_the_supervisor_leaves_no_process_behind(
     async with connect_local(state) as user:
         await user.ask(rq.SubmitJob(spec=JobSpec(program=Program(argv=("sleep", "1000")), count=2)))
         async with asyncio.timeout(10):
-            while sum(p.name() == "sleep" for p in descendants(state)) < 2:
+            while len(sleeping_below(psutil.Process(state.pid))) < 2:
                 await asyncio.sleep(0.05)
     processes = descendants(state)
     os.kill(state.pid, signal.SIGKILL)

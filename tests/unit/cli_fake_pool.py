@@ -514,6 +514,7 @@ class FakePool:
             "StartOneEnvironment": an.Changed(id="", what=["4194306"]),
             "AskFlock": FlockStatus(id="", flock=FLOCK),
             "ListNeighbours": Neighbours(id="", pools=NEIGHBOURS[1:2]),
+            "HandOver": an.Changed(id="", what=["host-b"]),
             "LeaveFlock": an.Changed(id="", what=["b.example.org"]),
             "PingPool": lambda r: FlockPong(id="", pool=r.domain, seconds=0.0123),
             "ListFlockRules": FlockRules(

@@ -67,6 +67,7 @@ COMMAND_LINES = {
     "group set physics": "physics",
     "group remove physics": "physics",
     "pool status": "ok",
+    "manager handover": "host-b",
     "pool events": "7",
     "pool policy list": "lean",
     "pool policy info lean": "lean",

@@ -21,6 +21,7 @@ from kestrelctl.manager.requests.enrollment import EnrollmentRequests
 from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers, codec, directions, requests, workers
+from kestrelctl.store.kept_text import TextFile
 from kestrelctl.store.port import CoreStore
 
 NOW = 1_795_190_000.0
@@ -87,7 +88,7 @@ class PlayedManager:
         self.accounts = AccountsThatWork()
         accounts: Any = self.accounts
         enrollment = EnrollmentRequests(
-            self.service, accounts, access, TemporaryAccounts(directory / "invited")
+            self.service, accounts, access, TemporaryAccounts(TextFile(directory / "invited"))
         )
         dispatcher = self.dispatcher = RequestDispatcher(
             self.service, enrollment, lambda: Usage(cpu_seconds=0.0, rss_bytes=0)

@@ -43,6 +43,7 @@ from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import codec, directions
 from kestrelctl.protocol.pools import FlockMessage
+from kestrelctl.store.kept_text import TextFile
 from kestrelctl.worker.process import WorkerProcess
 from kestrelctl.worker.run.executor import START_BOUNDS, CommandSpec, Completion
 
@@ -253,7 +254,10 @@ class PoolOfFlock:
         )
         nobody: Any = SimpleNamespace()
         enrollment = EnrollmentRequests(
-            self.service, nobody, access, TemporaryAccounts(around.directory / f"{domain}-invited")
+            self.service,
+            nobody,
+            access,
+            TemporaryAccounts(TextFile(around.directory / f"{domain}-invited")),
         )
         self.dispatcher = RequestDispatcher(
             self.service, enrollment, lambda: Usage(cpu_seconds=0.0, rss_bytes=0)

@@ -412,6 +412,17 @@ def run(invocation: Invocation, /, data_dir: Path | None, **given: Any) -> None:
     daemon.run(options, open_flock)
 
 
+@manager.command("handover", cls=CliCommand)
+@pass_invocation
+def handover(invocation: Invocation) -> None:
+    """Have a manager that stands by lead the pool; the one that leads stands by then."""
+    from kestrelctl.protocol.requests import HandOver
+
+    invocation.change(
+        HandOver(), lambda done: f"the pool goes on with the manager on {done.what[0]}"
+    )
+
+
 @manager.command("backup", cls=CliCommand)
 @click.argument("file", type=Path)
 @_copied_data_dir

@@ -14,6 +14,7 @@ from kestrelctl.cli.pool.policy import policy
 from kestrelctl.cli.pool.store_trouble import store_trouble
 from kestrelctl.cli.pool.traffic import traffic
 from kestrelctl.cli.show.command_output import CommandOutput, Record, plain
+from kestrelctl.core.model.manager_seen import ManagerSeen
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import NotFound, Unreachable
 from kestrelctl.grammar.quantities import duration, short_address, size
@@ -174,6 +175,7 @@ def report(found: PoolSummary, now: float) -> Record:
         ),
         ("so far", _counts(found.totals)),
         ("manager", f"{found.version}, up {duration(found.up_seconds)}, epoch {found.epoch}"),
+        *(("managers", _manager(each)) for each in found.managers),
         ("manager uses", f"{duration(found.manager_cpu_seconds)} of CPU, {_size(found)}"),
         ("commits", f"{found.commits:,}, {duration(found.commit_seconds_mean)} each"),
     ]
@@ -181,6 +183,15 @@ def report(found: PoolSummary, now: float) -> Record:
         name: plain(getattr(found, name)) for name in PoolSummary.__struct_fields__ if name != "id"
     }
     return Record("ok" if not found.store_error else "store-error", data, blocks)
+
+
+def _manager(seen: ManagerSeen) -> str:
+    """Says what one of several managers does: `host-b stands by (0.2.0)`."""
+    if seen.leads:
+        return f"{seen.host} leads"
+    if seen.problem:
+        return f"{seen.host} cannot take over: {seen.problem}"
+    return f"{seen.host} stands by ({seen.version})"
 
 
 def _used(found: PoolSummary, name: str) -> str:

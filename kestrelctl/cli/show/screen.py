@@ -17,7 +17,8 @@ from kestrelctl.errors import KestrelError, UsageError
 #: have no `--pool` or one with another meaning, or name the pool themselves.
 _TALKS = re.compile(
     r"\bkestrelctl (?=[a-z])"
-    r"(?!(?:up|down|manager|fleet|bench|dashboards|context|worker (?:environment|join|run|service))"
+    r"(?!(?:up|down|manager (?:run|backup|restore|migrate)|fleet|bench|dashboards|context"
+    r"|worker (?:environment|join|run|service))"
     r"(?![a-z-]))"
 )
 #: The beginning of any command. The ones excluded are for another machine, without this checkout.

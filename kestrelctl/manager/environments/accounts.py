@@ -7,11 +7,10 @@ that know of its environments. So each name is written down before there can be 
 from __future__ import annotations
 
 import logging
-import os
-from pathlib import Path
 from typing import Protocol
 
 from kestrelctl.errors import StoreFull
+from kestrelctl.store.kept_text import KeptText
 
 log = logging.getLogger(__name__)
 
@@ -26,15 +25,15 @@ class AccountList(Protocol):
 
 
 class EnvironmentAccounts:
-    """Names of workers, one on each line of a file.
+    """Names of workers, one on each line.
 
     Attributes:
         names: the workers whose account may exist.
     """
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self.names = set(file.read_text().split()) if file.exists() else set[str]()
+    def __init__(self, kept: KeptText) -> None:
+        self._kept = kept
+        self.names = set(kept.read().split())
 
     def add(self, name: str) -> None:
         """Notes an account that is to be made.
@@ -45,10 +44,10 @@ class EnvironmentAccounts:
         self.names.add(name)
         try:
             self._write()
-        except OSError as error:
+        except StoreFull as error:
             self.names.discard(name)
             raise StoreFull(
-                "the manager cannot note the account of an environment", cause=error.strerror
+                "the manager cannot note the account of an environment", cause=error.cause
             ) from error
 
     def discard(self, name: str) -> None:
@@ -56,13 +55,8 @@ class EnvironmentAccounts:
         self.names.discard(name)
         try:
             self._write()
-        except OSError as error:
-            log.warning("the list of environments' accounts is not written: %s", error)
+        except StoreFull as error:
+            log.warning("the list of environments' accounts is not written: %s", error.cause)
 
     def _write(self) -> None:
-        draft = self._file.with_name(f"{self._file.name}.new")
-        with draft.open("w") as stream:
-            stream.writelines(f"{name}\n" for name in sorted(self.names))
-            stream.flush()
-            os.fsync(stream.fileno())
-        draft.replace(self._file)
+        self._kept.write("".join(f"{name}\n" for name in sorted(self.names)))

@@ -141,6 +141,7 @@ class RequestDispatcher:
             rq.RevokeWorkers: enrollment.revoke,
             rq.PoolStatus: pool.status,
             rq.PoolTraffic: pool.traffic,
+            rq.HandOver: pool.hand_over,
             rq.PoolOverview: pool.overview,
             rq.SetPolicy: settings.set,
             rq.RemovePolicy: settings.remove,

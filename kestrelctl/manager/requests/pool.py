@@ -15,7 +15,7 @@ from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.core.model.worker.assets import natural, without_units
 from kestrelctl.core.properties.readings import Readings
-from kestrelctl.errors import Busy, KestrelError, UsageError
+from kestrelctl.errors import Busy, KestrelError, SteppedBack, UsageError
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.requests.overview import Overviews, as_seen
@@ -204,7 +204,27 @@ class PoolRequests:
                 unmet=unmet,
                 saturated=saturated,
                 assets=views.pool_assets(pool),
+                managers=service.managers(),
             )
+        )
+
+    async def hand_over(self, caller: Caller, request: rq.HandOver) -> None:
+        managers = self._service.managers()
+        if not managers:
+            raise UsageError(
+                "this pool has one manager, and nobody to hand it over to",
+                cause="its store is in SQLite, which one machine has",
+                hint="docs/operations.md: several managers",
+            )
+        ready = [each for each in managers if not each.leads and not each.problem]
+        if not ready:
+            raise Busy(
+                "no manager stands by that could lead this pool",
+                hint="kestrelctl pool status",
+            )
+        caller.reply(an.Changed(id=request.id, what=[ready[0].host]))
+        self._service.give_up(
+            SteppedBack("the pool was handed over", cause=f"{caller.user} asked for it")
         )
 
     async def traffic(self, caller: Caller, request: rq.PoolTraffic) -> None:

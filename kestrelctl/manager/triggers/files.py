@@ -21,6 +21,7 @@ from kestrelctl.manager.triggers.answering import TriggerRequests
 from kestrelctl.manager.triggers.service import TriggerService
 from kestrelctl.manager.triggers.watch import PoolWatch
 from kestrelctl.protocol.triggers import EnableTrigger, ListFired, ListTriggers, TryTrigger
+from kestrelctl.store.kept_text import KeptText
 
 
 def read_all_triggers(
@@ -45,7 +46,7 @@ def open_triggers(
     service: Service,
     dispatcher: RequestDispatcher,
     triggers: list[TriggerDefinition],
-    kept: Path,
+    kept: KeptText,
     environments: EnvironmentService | None,
     handlers: HandlerService,
     kept_seconds: float,
@@ -53,7 +54,7 @@ def open_triggers(
     """Makes a pool's triggers, and serves users who ask about them; `TriggerService.run` looks.
 
     Args:
-        kept: the file that says which are not enabled.
+        kept: says which are not enabled.
         environments: None if the pool has none.
         kept_seconds: how long it is kept when triggers fired.
     """

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -15,12 +13,13 @@ from kestrelctl.core.triggers.definition import TriggerDefinition
 from kestrelctl.core.triggers.expression import ExpressionError
 from kestrelctl.core.triggers.pool_views import NAMES
 from kestrelctl.core.triggers.state import TriggerState
-from kestrelctl.errors import NotFound, StoreFull
+from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.triggers.actions import TriggerDeeds
 from kestrelctl.manager.triggers.log import TriggerLog
 from kestrelctl.manager.triggers.moments import MomentLog
 from kestrelctl.manager.triggers.watch import PoolWatch
+from kestrelctl.store.kept_text import KeptText
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +49,7 @@ class TriggerService:
     """All triggers of a pool.
 
     Args:
-        kept: the file that says which are not enabled.
+        kept: says which are not enabled.
         kept_seconds: how long it is kept when triggers fired.
 
     Attributes:
@@ -64,7 +63,7 @@ class TriggerService:
         watch: PoolWatch,
         deeds: TriggerDeeds,
         definitions: Sequence[TriggerDefinition],
-        kept: Path,
+        kept: KeptText,
         kept_seconds: float,
     ) -> None:
         self._service = service
@@ -111,15 +110,7 @@ class TriggerService:
         """
         trigger = self.trigger(name)
         off = {each for each, found in self.triggers.items() if not found.enabled} - {name}
-        beside = self._kept.with_suffix(".new")
-        try:
-            with beside.open("wb") as stream:
-                stream.write(msgspec.json.encode(sorted(off if enabled else off | {name})))
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(beside, self._kept)
-        except OSError as error:
-            raise StoreFull(f"{self._kept} cannot be written", cause=str(error)) from error
+        self._kept.write(msgspec.json.encode(sorted(off if enabled else off | {name})).decode())
         trigger.enabled = enabled
         trigger.course.true_since = None
 
@@ -205,11 +196,9 @@ class TriggerService:
 
     def _disabled(self) -> list[str]:
         try:
-            return msgspec.json.decode(self._kept.read_bytes(), type=list[str])
-        except FileNotFoundError:
-            return []
-        except (OSError, msgspec.DecodeError) as error:
-            log.error("%s cannot be read, so %s enabled: %s", self._kept, _all(self), error)
+            return msgspec.json.decode(self._kept.read() or "[]", type=list[str])
+        except (KestrelError, msgspec.DecodeError) as error:
+            log.error("what was disabled cannot be read, so %s enabled: %s", _all(self), error)
             return []
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from kestrelctl.errors import NotFound, StoreUnusable
+from kestrelctl.store import kept_text
 from kestrelctl.store.directory import claim
 from kestrelctl.store.migrations import migrate
 from kestrelctl.store.opening import must_be_ours, must_be_whole
@@ -82,6 +83,7 @@ def move(data_dir: Path, conninfo: str, say: Callable[[str], None]) -> Moved:
             ours.text_factory = lambda raw: raw.decode(errors="replace")
             session.must_serve(link, conninfo)
             _copy(ours, link, database, say)
+            _copy_texts(data_dir, link)
             # Empties the log into the database, so that one file is all.
             ours.execute("PRAGMA journal_mode = DELETE")
             [jobs] = ours.execute("SELECT count(*) FROM jobs").fetchone()
@@ -125,6 +127,16 @@ def _copy(ours: sqlite3.Connection, link: Link, database: str, say: Callable[[st
             " moving_from = NULL",
             numbers,
         )
+
+
+def _copy_texts(data_dir: Path, link: Link) -> None:
+    for name in kept_text.ALL:
+        if text := kept_text.TextFile(data_dir / name).read():
+            link.execute(
+                "INSERT INTO kept_texts (name, content) VALUES (%s, %s)"
+                " ON CONFLICT (name) DO UPDATE SET content = excluded.content",
+                (name, text),
+            )
 
 
 def _names() -> list[str]:

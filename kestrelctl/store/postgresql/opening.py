@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from kestrelctl.errors import StoreUnusable
 from kestrelctl.store.mark import Reached
 from kestrelctl.store.opening import APPLICATION_ID, Gap, counted_up, gaps, put_gap
+from kestrelctl.store.postgresql.leadership import must_be_free
 from kestrelctl.store.postgresql.plain import PlainLink
 from kestrelctl.store.postgresql.schema import NEW_POOL, STEPS
 from kestrelctl.store.postgresql.session import Link
@@ -25,6 +27,47 @@ class Taken(NamedTuple):
     gaps: list[Gap]
 
 
+def checked(link: Link, pool: str, database: str) -> tuple[str, int]:
+    """The name of the pool whose store a database holds, and the version of its tables.
+
+    Args:
+        pool: the domain of the manager's pool; empty if any will do.
+        database: what messages call it.
+
+    Returns:
+        ("", 0) if it holds none.
+
+    Raises:
+        StoreUnusable: it is another pool's, or a newer program made it.
+    """
+    plain = PlainLink(link)
+    [exists] = plain.execute("SELECT to_regclass('pool') IS NOT NULL").fetchone()
+    if not exists:
+        return "", 0
+    found = plain.execute("SELECT name, schema_version FROM pool").fetchone()
+    if found is None:
+        raise StoreUnusable(
+            "The manager's store is damaged",
+            cause=f"{database}: the table `pool` is empty",
+            hint="restore the database from a backup of PostgreSQL's own tools",
+        )
+    name, version = found
+    if name and pool and name != pool:
+        raise StoreUnusable(
+            f"the database holds the store of the pool {name}",
+            cause=f"{database} is not that of {pool}",
+            hint="give each pool a database of its own, or a schema by its role's search_path",
+        )
+    if version > len(STEPS):
+        raise StoreUnusable(
+            "the store was made by a newer Kestrel",
+            cause=f"{database} has a schema of version {version}; this program knows up to"
+            f" {len(STEPS)}",
+            hint="start the newer Kestrel, or give this one another --postgresql",
+        )
+    return name, version
+
+
 def make_tables(link: Link, pool: str, database: str) -> None:
     """Takes a database through the steps that it lacks, all in one transaction.
 
@@ -33,39 +76,18 @@ def make_tables(link: Link, pool: str, database: str) -> None:
         database: what messages call it.
 
     Raises:
+        AnotherLeads: a manager works with it.
         StoreUnusable: it is another pool's, or a newer program made it.
     """
     plain = PlainLink(link)
     with link.transaction():
         # Two managers that start at once make them one after the other.
         plain.execute("SELECT pg_advisory_xact_lock(?)", (APPLICATION_ID,))
-        [exists] = plain.execute("SELECT to_regclass('pool') IS NOT NULL").fetchone()
-        name, version = "", 0
-        if exists:
-            found = plain.execute("SELECT name, schema_version FROM pool").fetchone()
-            if found is None:
-                raise StoreUnusable(
-                    "The manager's store is damaged",
-                    cause=f"{database}: the table `pool` is empty",
-                    hint="restore the database from a backup of PostgreSQL's own tools",
-                )
-            name, version = found
-        if name and pool and name != pool:
-            raise StoreUnusable(
-                f"the database holds the store of the pool {name}",
-                cause=f"{database} is not that of {pool}",
-                hint="give each pool a database of its own, or a schema by its role's search_path",
-            )
-        if version > len(STEPS):
-            raise StoreUnusable(
-                "the store was made by a newer Kestrel",
-                cause=f"{database} has a schema of version {version}; this program knows up to"
-                f" {len(STEPS)}",
-                hint="start the newer Kestrel, or give this one another --postgresql",
-            )
+        name, version = checked(link, pool, database)
+        must_be_free(link, database, lock=False)
         for statement in (each for step in STEPS[version:] for each in step):
             link.execute(statement)
-        if not exists:
+        if not version:
             plain.execute(NEW_POOL, (pool, len(STEPS)))
         elif version < len(STEPS):
             plain.execute("UPDATE pool SET schema_version = ?", (len(STEPS),))
@@ -73,16 +95,30 @@ def make_tables(link: Link, pool: str, database: str) -> None:
             plain.execute("UPDATE pool SET name = ?", (pool,))
 
 
-def take(link: Link, mark: Reached | None, now: float, fresh_secret: bytes) -> Taken:
+def take(
+    link: Link,
+    database: str,
+    lead: Callable[[Link, int], None],
+    mark: Reached | None,
+    now: float,
+    fresh_secret: bytes,
+) -> Taken:
     """Counts the epoch up durably; no commit of another manager counts from then on.
 
     Args:
+        database: what messages call it.
+        lead: called within the transaction, with the new epoch.
         mark: how far the store is known to have come; None if nobody knows.
         now: seconds since the epoch.
         fresh_secret: the secret of seals from now on, if the store has none yet.
+
+    Raises:
+        AnotherLeads: another manager works with it.
+        StoreUnusable: a store was being moved here, and is not whole.
     """
     plain = PlainLink(link)
     with link.transaction():
+        must_be_free(link, database, lock=True)
         [moving_from] = plain.execute("SELECT moving_from FROM pool").fetchone()
         if moving_from is not None:
             raise StoreUnusable(
@@ -100,6 +136,7 @@ def take(link: Link, mark: Reached | None, now: float, fresh_secret: bytes) -> T
             " secret = coalesce(secret, ?) RETURNING connection",
             (reached.commits, reached.epoch, reached.last_job_id, fresh_secret),
         ).fetchone()
+        lead(link, reached.epoch)
         if gap is not None:
             put_gap(plain, gap)
         return Taken(reached, connection, gaps(plain, now))

@@ -261,6 +261,35 @@ TABLES: dict[str, TableShape] = {
     ),
 }
 
+#: What managers that share a store have besides, and SQLite has not.
+OF_SEVERAL: dict[str, TableShape] = {
+    "leader": TableShape(
+        {
+            "one": "SMALLINT CHECK (one = 1)",
+            "epoch": "BIGINT",  # that of the manager that leads, or led last
+            "host": _TEXT,
+            "until": "TIMESTAMPTZ",  # it leads, by the clock of PostgreSQL
+            "pid": "INTEGER",  # and the time of start, of the session that renews this
+            "started_at": "TIMESTAMPTZ",
+        },
+        ("one",),
+        how="WITH (fillfactor = 10)",
+    ),
+    # Those that stand by, by the session in which they say so.
+    "managers": TableShape(
+        {
+            "pid": "INTEGER",
+            "host": _TEXT,
+            "version": _TEXT,
+            "problem": _TEXT,
+            "seen_at": "TIMESTAMPTZ",
+        },
+        ("pid",),
+        how="WITH (fillfactor = 10)",
+    ),
+    "kept_texts": TableShape({"name": _TEXT, "content": _TEXT}, ("name",)),
+}
+
 _FIRST = (
     *(table.definition(name) for name, table in TABLES.items()),
     "CREATE UNIQUE INDEX jobs_by_key ON jobs (owner, submission_key)"
@@ -289,4 +318,10 @@ _FIRST = (
 #: A row for a pool whose store is made.
 NEW_POOL = "INSERT INTO pool (one, name, schema_version, epoch, last_job_id) VALUES (1, ?, ?, 0, 0)"
 
-STEPS: tuple[tuple[str, ...], ...] = (_FIRST,)
+_SECOND = (
+    *(table.definition(name) for name, table in OF_SEVERAL.items()),
+    "INSERT INTO leader (one, epoch, host, until, pid, started_at)"
+    " VALUES (1, 0, '', '-infinity', 0, '-infinity')",
+)
+
+STEPS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND)

@@ -13,6 +13,7 @@ from kestrelctl.errors import (
     KestrelError,
     NotAllowed,
     StoreFull,
+    StoreTaken,
     StoreUnusable,
     Unreachable,
     UsageError,
@@ -231,10 +232,10 @@ def _explained(error: psycopg.Error, database: str) -> KestrelError | None:
     return KestrelError("The manager's store failed", cause=cause)
 
 
-def another_manager(database: str) -> StoreUnusable:
+def another_manager(database: str) -> StoreTaken:
     """Another manager has opened the store since."""
-    return StoreUnusable(
+    return StoreTaken(
         "Another manager has taken the store over",
         cause=f"{database} has another epoch than that of this start",
-        hint="run one manager for each database",
+        hint="`kestrelctl pool status` tells which one leads",
     )

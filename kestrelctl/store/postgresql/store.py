@@ -24,14 +24,17 @@ from kestrelctl.core.model.seal import SECRET_BYTES
 from kestrelctl.store import reading
 from kestrelctl.store.directory import claim, unusable
 from kestrelctl.store.item_window import ItemWindow
+from kestrelctl.store.kept_text import KeptText
 from kestrelctl.store.mark import Mark, Reached, read_mark
 from kestrelctl.store.opening import Gap
 from kestrelctl.store.port import Reads, Statistics
 from kestrelctl.store.postgresql import session
 from kestrelctl.store.postgresql.commits import Writer
-from kestrelctl.store.postgresql.opening import make_tables, take
+from kestrelctl.store.postgresql.leadership import PostgresqlLeadership
+from kestrelctl.store.postgresql.opening import checked, make_tables, take
 from kestrelctl.store.postgresql.reader import LinkReader
 from kestrelctl.store.postgresql.session import Link, explained
+from kestrelctl.store.postgresql.text_row import TextRow
 from kestrelctl.store.store_record import StoreRecord
 from kestrelctl.store.table_reads import TableReads
 
@@ -79,7 +82,13 @@ class PostgresqlStore(TableReads):
         self._data_dir = data_dir
         self._conninfo = session.conninfo_of(conninfo)
         self.database = session.where(conninfo)
+        self.leadership = PostgresqlLeadership(
+            lambda: session.connect(self._conninfo),
+            lambda link: checked(link, self._pool, self.database),
+            self.database,
+        )
         self._pool = pool
+        self._epoch = 0
         self._lock: int | None = None
         self._writer: Writer | None = None
         self._reads: LinkReader | None = None
@@ -112,6 +121,7 @@ class PostgresqlStore(TableReads):
                 link.close()
             self._let_go()
             raise
+        self.leadership.keep()
         self._commit_thread = ThreadPoolExecutor(1, thread_name_prefix="commit")
         self._read_threads = ThreadPoolExecutor(READERS, thread_name_prefix="read")
         self._commits = self._records = 0
@@ -121,7 +131,15 @@ class PostgresqlStore(TableReads):
     def _take(self, link: Link) -> None:
         """Makes the store this manager's, and notices if it has lost commits."""
         now = self._now()
-        taken = take(link, read_mark(self._data_dir), now, secrets.token_bytes(SECRET_BYTES))
+        taken = take(
+            link,
+            self.database,
+            self.leadership.take,
+            read_mark(self._data_dir),
+            now,
+            secrets.token_bytes(SECRET_BYTES),
+        )
+        self._epoch = taken.reached.epoch
         self._gaps = taken.gaps
         for gap in taken.gaps:
             if gap.noticed_at == now:
@@ -176,6 +194,12 @@ class PostgresqlStore(TableReads):
 
     def _explained(self) -> AbstractContextManager[None]:
         return explained(self.database)
+
+    def kept_text(self, name: str) -> KeptText:
+        def connect() -> Link:
+            return session.connect(self._conninfo)
+
+        return TextRow(connect, self.database, name, self._epoch)
 
     async def ask(self, question: Callable[[Reads], T]) -> T:
         loop = asyncio.get_running_loop()
@@ -243,6 +267,7 @@ class PostgresqlStore(TableReads):
             self._commit_thread.shutdown()
             self._read_threads.shutdown()
             self._let_go()
+        self.leadership.close()
 
     def _let_go(self) -> None:
         if self._writer is not None:

@@ -142,6 +142,7 @@ TABLE: list[tuple[rq.Request, str, str, str]] = [
     (rq.RemoveGroup(name="physics"), REFUSED, REFUSED, REFUSED),
     (rq.PoolStatus(), ALL, ALL, ALL),
     (rq.PoolTraffic(), ALL, ALL, ALL),
+    (rq.HandOver(), REFUSED, REFUSED, REFUSED),
     (rq.ListWorkers(), ALL, ALL, ALL),
     (rq.DrainWorkers(names=["w1"]), REFUSED, REFUSED, ALL),
     (rq.ResumeWorkers(names=["w1"]), REFUSED, REFUSED, ALL),

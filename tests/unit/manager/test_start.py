@@ -41,7 +41,7 @@ def epoch_of(data_dir: Path) -> int:
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
-async def test_nothing_is_taken_from_others_by_a_start_that_fails(
+def test_nothing_is_taken_from_others_by_a_start_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any], why: str
 ) -> None:
     def taken(*_: Any, **__: Any) -> socket.socket:
@@ -57,8 +57,9 @@ async def test_nothing_is_taken_from_others_by_a_start_that_fails(
         **{"domain": "pool", "secret_file": tmp_path / "secret", "data_dir": tmp_path / "data"}
         | wrong
     )
-    with pytest.raises((KestrelError, OSError), match=why):
-        await daemon.serve(options, never)
+    with pytest.raises(KestrelError) as refused:
+        daemon.run(options, never)
+    assert why in f"{refused.value} {refused.value.cause}"
     assert epoch_of(tmp_path / "data") == before + 1
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from metricskit import Page, documented, served
+from msgspec.structs import replace
 from poolkit import PoolDriver
 from stepcount import steps
 
@@ -14,6 +15,7 @@ from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import OnWorkerLost
 from kestrelctl.core.model.job.stage import Stage, StageRun
+from kestrelctl.core.model.manager_seen import ManagerSeen
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.properties.summary import PropertySummary
@@ -26,6 +28,7 @@ from kestrelctl.metrics.pool_families import (
     EnvironmentNumbers,
     ManagerProcessNumbers,
     PoolFamilies,
+    leadership_families,
 )
 from kestrelctl.metrics.stanzas import BOUNCE, StanzaCounts
 from kestrelctl.protocol.workers import Heartbeat, Hello, Report, Run
@@ -43,6 +46,7 @@ class Board:
         self.certificate: tuple[str, float] | None = None
         self.environments: dict[str, EnvironmentNumbers] = {}
         self.properties: list[tuple[str, str, PropertySummary]] = []
+        self.managers: list[ManagerSeen] = []
         self.commits = Histogram((0.01, 0.1))
         self._driver = driver
         self.families = PoolFamilies(driver.pool, self.stanzas, self._numbers, lambda: driver.now)
@@ -57,6 +61,7 @@ class Board:
             conflicts=3,
             properties=self.properties,
             environments=self.environments,
+            managers=self.managers,
         )
 
     def render(self) -> str:
@@ -89,6 +94,7 @@ def must_add_up(page: Page) -> None:
 
 async def test_the_document_names_what_is_served_and_nothing_else() -> None:
     board = Board(PoolDriver())
+    board.managers = [ManagerSeen(host="a", version="1", leads=True)]
     exposition = Exposition("kestrel_", board.families, LoopLag())
     assert documented(DOCUMENT, "Manager") == served(exposition.own())
     assert documented(DOCUMENT, "Every process") == served(exposition.of_any_process())
@@ -638,3 +644,19 @@ def test_environments_are_counted_by_class() -> None:
     assert page.value("kestrel_environment_failing_hosts", **{"class": "venv"}) == 1
     assert page.value("kestrel_environments_started_total", **{"class": "venv"}) == 9
     assert page.value("kestrel_environment_failed_starts_total", **{"class": "venv"}) == 3
+
+
+def test_the_managers_that_could_take_over_are_counted() -> None:
+    """One that could not is none of them, and a pool that can have one manager counts none."""
+    driver = PoolDriver()
+    board = Board(driver)
+    assert "kestrel_leads" not in board.render()
+    leads = ManagerSeen(host="a", version="1", leads=True)
+    ready = ManagerSeen(host="b", version="1", leads=False)
+    board.managers = [leads, ready, replace(ready, problem="it is asleep")]
+    page = board.page()
+    assert (page.value("kestrel_leads"), page.value("kestrel_managers_standing_by")) == (1, 1)
+    board.managers = [leads]
+    assert board.page().value("kestrel_managers_standing_by") == 0
+    alone = Page(written(leadership_families((), leads=False)).decode())
+    assert alone.value("kestrel_leads") == 0

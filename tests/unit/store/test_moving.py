@@ -18,6 +18,7 @@ from kestrelctl.core.model.records import (
     WorkerRecord,
 )
 from kestrelctl.errors import NotFound, StoreUnusable
+from kestrelctl.store import kept_text
 from kestrelctl.store.postgresql import moving
 from kestrelctl.store.postgresql.moving import MOVED, move
 from kestrelctl.store.postgresql.store import PostgresqlStore
@@ -160,6 +161,19 @@ async def test_a_database_that_holds_a_store_is_left_alone(
         moved(data_dir, conninfo)
     assert server.run("SELECT job_id FROM jobs", database=database_of(conninfo)) == [(9,)]
     assert (data_dir / DATABASE).exists()
+
+
+def test_the_texts_beside_it_are_moved(data_dir: Path, conninfo: str, tmp_path: Path) -> None:
+    """Accounts that must not outlive their time, and triggers that somebody has switched off."""
+    for name in kept_text.ALL:
+        (data_dir / name).write_text(f"of {name}\n")
+    move(data_dir, conninfo, print)
+    store = PostgresqlStore(tmp_path / "new", conninfo, "pool.internal")
+    store.open()
+    assert [store.kept_text(name).read() for name in kept_text.ALL] == [
+        f"of {name}\n" for name in kept_text.ALL
+    ]
+    store.close()
 
 
 def test_without_a_store_there_is_nothing_to_move(tmp_path: Path) -> None:

@@ -47,6 +47,12 @@ def opener(tmp_path: Path) -> Iterator[Opener]:
         store.close()
 
 
+def hang(server: PostgresqlServer, store: PostgresqlStore) -> None:
+    """Has a manager be as if it had been frozen until its lease was over."""
+    store.leadership._stop_renewing()
+    server.run("UPDATE leader SET until = '-infinity'", database=database_of(store._conninfo))
+
+
 async def until(found: Callable[[], Any]) -> Any:
     """What is found at last; the server needs a moment until it shows what it waits for."""
     while not (answer := await asyncio.to_thread(found)):
@@ -74,10 +80,11 @@ def _are_logged(caplog: pytest.LogCaptureFixture, warnings: int) -> bool:
 
 class TestOneManager:
     async def test_one_that_was_taken_over_commits_nothing(
-        self, opener: Opener, conninfo: str
+        self, opener: Opener, conninfo: str, server: PostgresqlServer
     ) -> None:
         first = opener(conninfo)
         await first.commit([job(1)])
+        hang(server, first)
         second = opener(conninfo)
         with pytest.raises(StoreUnusable, match="Another manager"):
             await first.commit([job(2), done(0)])
@@ -91,6 +98,7 @@ class TestOneManager:
         self, opener: Opener, conninfo: str, server: PostgresqlServer
     ) -> None:
         first = opener(conninfo)
+        hang(server, first)
         with psycopg.connect(server.conninfo(database_of(conninfo))) as other:
             other.execute("UPDATE pool SET term = term")
             committing = asyncio.create_task(first.commit([job(1)]))

@@ -177,3 +177,55 @@ async def test_an_iq_of_anybody_is_refused_once(kind: str) -> None:
         )
     )
     assert bool(session._outbox) is (kind in ("get", "set"))
+
+
+class Written:
+    """A stream that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.is_aborted = False
+        self.transport = None
+
+    def write(self, text: str) -> None:
+        self.texts.append(text)
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+async def test_one_that_may_not_speak_says_nothing_and_does_not_connect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a manager that was frozen: another one leads when it goes on."""
+    told, stream = Told(), Written()
+    made = xmpp_session.client("ada@x", "secret", "127.0.0.1", 1, told, tls=False)  # type: ignore[arg-type]
+    made._stream = stream  # type: ignore[assignment]
+    made._on_start(stream)  # type: ignore[arg-type]
+    made.send("{}", "w1@x")
+    made._flush()
+    assert len(stream.texts) == 1
+    made.send("{}", "w1@x")
+    made.may_speak = lambda: False
+    made._flush()
+    assert len(stream.texts) == 1
+    assert stream.is_aborted
+    assert told.words == ["online", "this manager does not lead now"]
+    monkeypatch.setattr(xmpp_session, "XmppStream", None)
+    await made._open()
+    assert not made.online
+    assert made._timer.is_set, "it looks again"
+    made._timer.stop()
+
+
+async def test_one_that_falls_silent_while_it_has_nothing_to_say_is_offline() -> None:
+    told, stream = Told(), Written()
+    made = xmpp_session.client("ada@x", "secret", "127.0.0.1", 1, told, tls=False)  # type: ignore[arg-type]
+    made._stream = stream  # type: ignore[assignment]
+    made.fall_silent()
+    assert not stream.is_aborted, "it was not connected"
+    made._on_start(stream)  # type: ignore[arg-type]
+    made.fall_silent()
+    assert stream.is_aborted
+    assert not made.online
+    made._timer.stop()

@@ -33,6 +33,7 @@ from kestrelctl.protocol.workers import (
     StartEnvironment,
     StopEnvironment,
 )
+from kestrelctl.store.kept_text import TextFile
 
 HOST = "w@workers.pool/h"
 
@@ -83,7 +84,7 @@ def desk(tmp_path: Path, *workers: Any) -> tuple[EnvironmentService, Any, Accoun
     mpi = EnvironmentClass(name="mpi", kind="venv", maximum=2, runs=("slurmd", "-N", "{name}"))
     lab = EnvironmentClass(name="lab", kind="venv", tags=("lab",))
     classes = {"gpu": gpu, "mpi": mpi, "lab": lab}
-    names = EnvironmentAccounts(tmp_path / "names")
+    names = EnvironmentAccounts(TextFile(tmp_path / "names"))
     made = EnvironmentService(service, classes, {}, accounts, "workers.pool", names)
     return made, service, accounts
 

@@ -21,6 +21,7 @@ from kestrelctl.manager.requests import enrollment as shell
 from kestrelctl.manager.requests.enrollment import EnrollmentRequests
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.workers import VERSION, Join, NewAccount, Refused
+from kestrelctl.store.kept_text import TextFile
 
 HOME = "workers.example.org"
 NOW = 1_795_190_000.0
@@ -84,7 +85,7 @@ class House:
         options = ManagerOptions(
             domain="example.org", secret_file=Path("x"), data_dir=self.directory
         )
-        temporary = TemporaryAccounts(self.directory / "invited")
+        temporary = TemporaryAccounts(TextFile(self.directory / "invited"))
         self.enrollment = EnrollmentRequests(service, accounts, Access(options), temporary)
 
     def caller(self) -> Caller:

@@ -32,6 +32,7 @@ from kestrelctl.protocol.properties import PropertiesHere, ToldReading
 from kestrelctl.protocol.request import Request
 from kestrelctl.protocol.requests import SetWorkerGroup
 from kestrelctl.protocol.triggers import EnableTrigger, ListFired, ListTriggers, TryTrigger
+from kestrelctl.store.kept_text import TextFile
 
 W1, W2 = "w1@workers.pool/a", "w2@workers.pool/a"
 ROOT, ADA = "root@users.pool/1", "ada@users.pool/1"
@@ -86,7 +87,7 @@ class Pool:
         files = [self.directory / f"{place}.ini" for place in range(len(texts))]
         for file, text in zip(files, texts, strict=True):
             file.write_text(text)
-        kept = self.directory / "disabled"
+        kept = TextFile(self.directory / "disabled")
         triggers = read_all_triggers(files, self.handlers.lines, ())
         self.desk = open_triggers(
             self.played.service, self.played.dispatcher, triggers, kept, None, self.handlers, KEPT
