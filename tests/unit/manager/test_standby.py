@@ -65,8 +65,7 @@ async def test_the_store_is_opened_when_this_manager_leads(
     told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     opening = asyncio.create_task(opened(store, leadership, server, told))  # type: ignore[arg-type]
     leadership.won.release()
-    while len(leadership.problems) < 2:
-        await asyncio.sleep(0)
+    await turns(lambda: len(leadership.problems) == 2 or opening.done())
     assert not opening.done(), "another one was faster"
     leadership.won.release()
     assert await opening == "snapshot"
@@ -79,8 +78,7 @@ async def test_one_that_is_told_to_stop_opens_nothing(
     told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     store: Any = Store()
     opening = asyncio.create_task(opened(store, leadership, server, told))  # type: ignore[arg-type]
-    while not leadership.problems:
-        await asyncio.sleep(0)
+    await turns(lambda: leadership.problems)
     told.set_result(None)
     assert await opening is None
 
@@ -95,6 +93,14 @@ async def test_a_server_that_cannot_be_reached_is_a_problem(leadership: Leadersh
         await opened(store, leadership, ("127.0.0.1", port), told)  # type: ignore[arg-type]
     [problem] = leadership.problems
     assert problem.startswith(f"the XMPP server at 127.0.0.1:{port} cannot be reached")
+
+
+async def turns(done: Callable[[], object], most: int = 10_000) -> None:
+    """Lets the event loop turn until something is so, or so many times."""
+    for _ in range(most):
+        if done():
+            return
+        await asyncio.sleep(0)
 
 
 class Session:
@@ -122,16 +128,16 @@ async def test_one_that_does_not_lead_falls_silent_and_ends_when_another_does(
     monkeypatch.setattr(standby, "LOOK_SECONDS", 0.0)
     service, session = Service(), Session()
     keeping = asyncio.create_task(keep_leading(leadership, service, session))  # type: ignore[arg-type]
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await turns(lambda: session.is_silent, most=10)
     assert not session.is_silent
     leadership.is_held = False
-    while not session.is_silent:
-        await asyncio.sleep(0)
+    await turns(lambda: session.is_silent)
+    assert session.is_silent
     assert service.broken == [], "nobody else leads, as far as is known"
     leadership.is_lost = True
-    await keeping
+    await turns(keeping.done)
     [error] = service.broken
+    await keeping
     assert isinstance(error, SteppedBack)
 
 

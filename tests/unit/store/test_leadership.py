@@ -217,8 +217,10 @@ async def test_a_manager_of_another_pool_does_not_stand_by(
     opened: Manager, manager: Manager, conninfo: str
 ) -> None:
     opened()
+    task = await stands_by(manager(conninfo, "other.internal"))
+    assert task.done()
     with pytest.raises(StoreUnusable, match=POOL):
-        await manager(conninfo, "other.internal").leadership.win(well)
+        task.result()
 
 
 def test_what_is_kept_in_texts_is_found_by_whoever_takes_over(opened: Manager) -> None:
