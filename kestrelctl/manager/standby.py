@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 
 #: Pause between two looks whether this manager still leads.
 LOOK_SECONDS = 0.2
+#: A leader that has had no connection to the server for so long makes room for one that could have.
+#: Longer than those that stand by need to notice that the server itself is away.
+OFFLINE_SECONDS = 5.0
 #: Pause between two looks whether the server could be reached, and the time that one may take.
 REACH_SECONDS = 2.0
 
@@ -114,16 +117,24 @@ async def serving_standby_metrics(
 async def keep_leading(
     leadership: Leadership | None, service: Service, session: XmppSession
 ) -> None:
-    """Ends the manager when another one leads, and its connection while nobody knows who does."""
+    """Ends the manager when another one leads, or should; and its connection while nobody knows
+    who does.
+    """
+    loop = asyncio.get_running_loop()
+    online_at = loop.time()
     while leadership is not None:
         await asyncio.sleep(LOOK_SECONDS)
+        if session.online:
+            online_at = loop.time()
         if leadership.is_lost:
-            service.give_up(
-                SteppedBack(
-                    "another manager leads the pool",
-                    cause="this one could not renew its lease in time",
-                )
-            )
+            why = "this one could not renew its lease in time"
+            service.give_up(SteppedBack("another manager leads the pool", cause=why))
             return
         if not leadership.is_held:
             session.fall_silent()
+        elif loop.time() - online_at > OFFLINE_SECONDS and any(
+            each.could_lead for each in leadership.managers()
+        ):
+            why = f"it has been without the XMPP server for {OFFLINE_SECONDS:g} s"
+            service.give_up(SteppedBack("another manager can lead the pool", cause=why))
+            return

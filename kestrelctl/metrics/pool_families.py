@@ -98,7 +98,7 @@ def leadership_families(managers: Sequence[ManagerSeen], *, leads: bool) -> Iter
     """
     yield gauge("kestrel_leads", "1 of the manager that leads the pool, 0 of others.", leads)
     if leads:
-        ready = sum(not each.leads and not each.problem for each in managers)
+        ready = sum(each.could_lead for each in managers)
         what = "Managers that stand by and could take the pool over."
         yield gauge("kestrel_managers_standing_by", what, ready)
 

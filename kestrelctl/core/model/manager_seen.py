@@ -20,3 +20,8 @@ class ManagerSeen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     leads: bool
     problem: str = ""
     seen_seconds: float = 0.0
+
+    @property
+    def could_lead(self) -> bool:
+        """Whether it stands by and could take the pool over now."""
+        return not self.leads and not self.problem

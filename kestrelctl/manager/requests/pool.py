@@ -216,7 +216,7 @@ class PoolRequests:
                 cause="its store is in SQLite, which one machine has",
                 hint="docs/operations.md: several managers",
             )
-        ready = [each for each in managers if not each.leads and not each.problem]
+        ready = [each for each in managers if each.could_lead]
         if not ready:
             raise Busy(
                 "no manager stands by that could lead this pool",

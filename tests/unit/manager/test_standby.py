@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from neighbourskit import on_its_own_clock
 
+from kestrelctl.core.model.manager_seen import ManagerSeen
 from kestrelctl.errors import AnotherLeads, SteppedBack
 from kestrelctl.manager import standby
 from kestrelctl.manager.standby import keep_leading, opened, serving_standby_metrics
@@ -27,6 +29,10 @@ class Leadership:
         self.is_lost = False
         self.won = asyncio.Semaphore(0)
         self.problems: list[str] = []
+        self.seen: list[ManagerSeen] = []
+
+    def managers(self) -> list[ManagerSeen]:
+        return self.seen
 
     async def win(self, problem: Callable[[], str]) -> None:
         self.problems.append(problem())
@@ -107,6 +113,7 @@ class Session:
     """A connection of which it is noted that it fell silent."""
 
     is_silent = False
+    online = True
 
     def fall_silent(self) -> None:
         self.is_silent = True
@@ -139,6 +146,27 @@ async def test_one_that_does_not_lead_falls_silent_and_ends_when_another_does(
     [error] = service.broken
     await keeping
     assert isinstance(error, SteppedBack)
+
+
+@on_its_own_clock
+async def test_one_without_the_server_makes_room_for_one_that_has_it(
+    leadership: Leadership,
+) -> None:
+    service, session = Service(), Session()
+    keeping = asyncio.create_task(keep_leading(leadership, service, session))  # type: ignore[arg-type]
+    session.online = False
+    leadership.seen = [ManagerSeen(host="b", version="1", leads=False, problem="no server either")]
+    await asyncio.sleep(10 * standby.OFFLINE_SECONDS)
+    session.online = True
+    await asyncio.sleep(standby.LOOK_SECONDS)
+    leadership.seen = [ManagerSeen(host="b", version="1", leads=False)]
+    session.online = False
+    await asyncio.sleep(standby.OFFLINE_SECONDS - 2 * standby.LOOK_SECONDS)
+    assert service.broken == [], "a server that restarts is waited for"
+    await asyncio.sleep(3 * standby.LOOK_SECONDS)
+    [error] = service.broken
+    assert isinstance(error, SteppedBack)
+    await keeping
 
 
 async def test_a_store_of_one_machine_is_led_by_nobody() -> None:
