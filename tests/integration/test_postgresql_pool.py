@@ -139,20 +139,3 @@ async def test_a_database_that_is_killed_and_comes_back_is_gone_on_with(
     [sums] = server.run("SELECT attempts, tasks FROM jobs", database=database_of(pool.conninfo))
     assert sums == (TASKS, TASKS), "each result was taken in once"
     assert pool.manager.poll() is None, "it is the same manager"
-
-
-async def test_a_second_manager_ends_the_first(
-    pool: PoolOnPostgresql, user: UserConnection, tmp_path: Path, spawn: Spawn
-) -> None:
-    """As if somebody had started it by hand on another machine."""
-    first = pool.manager
-    pool._directory = tmp_path / "other"
-    pool._directory.mkdir()
-    (pool._directory / "secret").write_text(pool._xmpp.secret)
-    pool.starts()
-    await answering(user)
-    await user.ask(rq.SubmitJob(spec=pool.spec()))
-    await asyncio.to_thread(first.wait, 60.0)
-    assert first.returncode == 14
-    job = await until_done(user)
-    assert (job.state, job.done) == ("done", TASKS)
