@@ -18,14 +18,14 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, LiteralString
+from typing import LiteralString
 
 import psycopg
 
 from kestrelctl import clock
 from kestrelctl.checkout import own_version
 from kestrelctl.core.model.manager_seen import ManagerSeen
-from kestrelctl.errors import AnotherLeads, KestrelError
+from kestrelctl.errors import AnotherLeads, KestrelError, StoreUnusable
 from kestrelctl.store.postgresql.session import Link, explained, is_lost
 
 log = logging.getLogger(__name__)
@@ -91,13 +91,20 @@ def must_be_free(link: Link, database: str, *, lock: bool) -> None:
 
     Raises:
         AnotherLeads: one does.
+        StoreUnusable: nobody can tell.
     """
     if not _has_tables(link):
         return
     row = link.execute(
         f"SELECT {_IS_FREE}, host FROM leader" + (" FOR UPDATE" if lock else "")
     ).fetchone()
-    if row is not None and not row[0]:
+    if row is None:
+        raise StoreUnusable(
+            "The manager's store is damaged",
+            cause=f"{database}: the table `leader` is empty",
+            hint="restore the database from a backup of PostgreSQL's own tools",
+        )
+    if not row[0]:
         raise AnotherLeads(
             f"the manager on {row[1]} leads this pool",
             cause=f"it renews its lease in {database}",
@@ -270,7 +277,7 @@ class PostgresqlLeadership:
                     self._link.execute(f"SET statement_timeout = '{STATEMENT_SECONDS}s'")
             return self._link
 
-    def _in_trouble(self, error: Any) -> str:
+    def _in_trouble(self, error: Exception) -> str:
         """Logs what went wrong, once; a connection that is lost goes."""
         why = " ".join(str(getattr(error, "cause", "") or error).split())
         if not self._trouble:
