@@ -253,6 +253,14 @@ BOARD = Board(
                     Query("max by (instance) (kestrel_scrape_seconds{%m})"),
                     width=6,
                 ),
+                timeseries(
+                    "Managers that stand by",
+                    "short",
+                    "Managers that could take the pool over, as the one that leads sees them; only "
+                    "where several share a store.",
+                    Query("max by (instance) (kestrel_managers_standing_by{%m})"),
+                    width=6,
+                ),
             ],
         ),
     ],
