@@ -32,8 +32,8 @@ from kestrelctl.local.pool_state import PoolState, read_state
 from kestrelctl.local.throw_away_flock import throw_away_flock
 from kestrelctl.protocol import requests as rq
 
-#: Only with TLS, which a pool on one machine has not.
-NOT_HERE = {"kestrel_certificate_expiry_timestamp_seconds"}
+#: Only with TLS, and with several managers, which a pool on one machine has not.
+NOT_HERE = {"kestrel_certificate_expiry_timestamp_seconds", "kestrel_managers_standing_by"}
 
 #: An environment for it costs a moment: nothing is in it.
 CLASSES = """
