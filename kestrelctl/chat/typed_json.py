@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 
 from kestrelctl.chat.curly_quotes import CURLY, quotation
-from kestrelctl.chat.typed_words import INVISIBLE, MOST_CHARACTERS, where_it_begins
+from kestrelctl.chat.typed_words import MOST_CHARACTERS, is_unseen, where_it_begins
 from kestrelctl.errors import UsageError
 
 #: Text that needs no look: a string in straight quotes, which may be left open, and plain
 #: characters between strings.
 _AS_IT_IS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[ \t\r\n!#-~]++', re.DOTALL)
-_INVISIBLE = re.compile(f"[{INVISIBLE}]")
 _CODE_ENDS = "```"
 
 
@@ -50,6 +49,6 @@ def plain_json(text: str) -> str:
             found.append(f'"{inside}"')
         else:
             at += 1
-            if not _INVISIBLE.match(c):
+            if not is_unseen(text, at - 1):
                 found.append(" " if c.isspace() else c)
     return "".join(found)

@@ -18,15 +18,19 @@ from kestrelctl.errors import UsageError
 MOST_CHARACTERS = 10_000
 #: The most commands in one message.
 MOST_COMMANDS = 20
-#: Invisible characters that mean nothing between words: zero-width space, byte order mark, word
-#: joiner, soft hyphen, and marks of direction.
-INVISIBLE = "\u200b\ufeff\u2060\u00ad\u200e\u200f\u202a-\u202e\u2066-\u2069"
-_INVISIBLE = re.compile(f"[{INVISIBLE}]")
+#: Characters that cannot be seen and mean nothing: zero-width space, byte order mark, word joiner
+#: and its like, soft hyphen, and marks of direction.
+_INVISIBLE = "\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff"
+#: Joiners and variation selectors shape the letters and emoji beside them; others have no shapes.
+_SHAPING = "\u034f\u200c\u200d\ufe00-\ufe0f"
+_SHAPED = f"[^\\x00-\\x7f\\s{_INVISIBLE}{_SHAPING}]"
+_UNSEEN = f"(?:[{_INVISIBLE}]|(?<!{_SHAPED})[{_SHAPING}](?!{_SHAPED}))"
+_UNSEEN_CHARACTER = re.compile(_UNSEEN)
 _DASHES = "—–"  # noqa: RUF001
 #: Characters that end a line: slides and phones have more of these than the plain one.
 _LINE_ENDS = "\n\r\v\f\x85\u2028\u2029"
 #: What may stand before a command: blanks, and lines that begin or end a block of code.
-_PASSED = rf"[\s{INVISIBLE}]+|```[\w-]*[ \t\r]*(?:\n|\Z)"
+_PASSED = rf"(?:\s|{_UNSEEN})++|```[\w-]*[ \t\r]*(?:\n|\Z)"
 _BEFORE = re.compile(f"(?:{_PASSED})*+")
 #: What may stand before the first command: also quoted lines, to which the message replies
 #: (XEP-0393, 5.1.3).
@@ -73,6 +77,11 @@ def where_it_begins(text: str) -> int:
     return _end_of(_BEFORE_ALL, text, 0)
 
 
+def is_unseen(text: str, at: int) -> bool:
+    """Whether a character can neither be seen nor shapes one that is beside it."""
+    return _UNSEEN_CHARACTER.match(text, at) is not None
+
+
 def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
     found = pattern.match(text, at)
     return found.end() if found else at
@@ -98,7 +107,7 @@ def split(text: str) -> list[str]:
 
 def value(text: str) -> str:
     """A number, a size or the like from a field of a form, without what keyboards made of it."""
-    return _RANGE_DASH.sub("-", _INVISIBLE.sub("", text)).strip()
+    return _RANGE_DASH.sub("-", _UNSEEN_CHARACTER.sub("", text)).strip()
 
 
 def without_end_mark(words: Sequence[str]) -> list[str]:
@@ -193,6 +202,6 @@ def _plain(text: str, at: int = 0, *, to_line_end: bool = False) -> tuple[str, i
             found.append("--")
         elif c in _LINE_ENDS and to_line_end:
             break
-        elif not _INVISIBLE.match(c):
+        elif not is_unseen(text, at - 1):
             found.append(" " if c.isspace() else c)
     return "".join(found).strip(), at

@@ -253,6 +253,19 @@ class _Helped(click.Command):
             options under none come last.
     """
 
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.BadOptionUsage as error:
+            error.ctx = error.ctx or click.Context(self, info_name=info_name, parent=parent)
+            raise
+
     def __init__(
         self,
         *args: Any,

@@ -196,8 +196,19 @@ def _usage_error(error: click.ClickException) -> UsageError:
     if isinstance(error, click.NoSuchOption) and ctx is not None:
         message = f"no such option {error.option_name!r}"
         hint = _option_meant(error.option_name, ctx) or hint
+    elif isinstance(error, click.BadOptionUsage) and ctx is not None:
+        hint = _option_as_written(error.option_name, ctx) or hint
     message = message.rstrip(".")
     return UsageError(message[:1].lower() + message[1:], hint=hint)
+
+
+def _option_as_written(name: str, ctx: click.Context) -> str | None:
+    """Says how an option is written, with what follows it."""
+    for param in ctx.command.params:
+        if isinstance(param, click.Option) and name in (*param.opts, *param.secondary_opts):
+            value = "" if param.is_flag or param.count else f" {param.make_metavar(ctx)}"
+            return f"write {name}{value}"
+    return None
 
 
 def _option_meant(name: str, ctx: click.Context) -> str | None:

@@ -6,6 +6,7 @@ if all of its words are understood and the command takes it. It is never run by 
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import re
@@ -52,7 +53,9 @@ _SHELL_WORDS = re.compile(r"[|&;<>$`*?~#]|\(|\)")
 _ASSIGNMENT = re.compile(r"\+?([A-Za-z_]\w*)\s*=\s*(.*)", re.DOTALL)
 #: Options of one letter that have in GNU parallel the meaning that the table gives them.
 _PARALLEL_LETTERS = {"-j", "-P", "-a", "-k", "-u", "-S", "-I"}
-#: Placeholders of GNU parallel that are not filled in here.
+#: Marks of GNU parallel behind which inputs stand.
+_SOURCE = re.compile(r":{3,4}\+?")
+#: Placeholders of GNU parallel that `submit` does not fill in.
 _OF_PARALLEL = re.compile(r"\{[\d./#%+=-][^{}]*\}")
 #: The most bytes of a script that are looked at.
 _MOST_BYTES = 65_536
@@ -183,7 +186,20 @@ class _Line:
         """Proposes the help of the command that is meant, if another word is not understood."""
         if self._found is None or not self._path:
             return None
+        if self._name == "parallel":
+            return self._as_map()
         meant = f"{PROGRAM} {self._path}"
+        return Spelling(f"{meant} --help", (f"`{self._name}` is `{meant}` here",))
+
+    def _as_map(self) -> Spelling:
+        """Proposes `map` for GNU parallel: with the same words, or its help if it takes others."""
+        words = self._args[self._args.index(self._name) + 1 :]
+        command = self._below(self._root, "map")
+        assert command is not None
+        task = " ".join(itertools.takewhile(lambda word: not _SOURCE.fullmatch(word), words))
+        if _is_taken(command, words) and not _SHELL_WORDS.search(_OF_PARALLEL.sub("", task)):
+            return Spelling(_joined([PROGRAM, *self._front, "map", *words]), ())
+        meant = _joined([PROGRAM, *self._front, "map"])
         return Spelling(f"{meant} --help", (f"`{self._name}` is `{meant}` here",))
 
     def _is_meant(
@@ -449,8 +465,11 @@ class _Line:
 
     def _items(self, own: list[str], task: list[str]) -> tuple[list[str], list[str], list[str]]:
         """Translates the items that GNU parallel takes after `:::` and `::::`."""
+        marks = [word for word in task if _SOURCE.fullmatch(word)]
         for mark in (":::", "::::"):
-            if task.count(mark) == 1:
+            if mark in marks:
+                if len(marks) > 1:  # combinations of several sources
+                    raise _NotUnderstood
                 if not self._letters <= _PARALLEL_LETTERS or _OF_PARALLEL.search(" ".join(task)):
                     raise _NotUnderstood
                 place = task.index(mark)
@@ -563,7 +582,7 @@ def _is_taken(command: click.Command, words: list[str]) -> bool:
     latest: Callable[[], int] = lambda: 1  # noqa: E731
     context = click.Context(command, obj=Invocation())
     context.meta[LAST_JOB] = latest
-    context.allow_interspersed_args = command.name != "submit"
+    context.allow_interspersed_args = command.name not in ("submit", "map")
     try:
         click.Command.parse_args(command, context, list(words))
     except (UsageError, click.ClickException):

@@ -24,7 +24,7 @@ class Deadline(NamedTuple):
 
 
 def parse_deadline(text: object) -> Deadline:
-    """The deadline in `2h`, `90`, `2030-12-24T18:00` or `2030-12-24T18:00+01:00`.
+    """The deadline in `2h`, `90`, `now+2hours`, `2030-12-24T18:00` or `2030-12-24T18:00+01:00`.
 
     A date without a zone is in the zone of whoever reads it.
 
@@ -33,11 +33,17 @@ def parse_deadline(text: object) -> Deadline:
     """
     if isinstance(text, Deadline):  # as it was parsed already
         return text
-    words = str(text).strip()
+    return _moment_ahead(str(text).strip(), "deadline")
+
+
+def _moment_ahead(words: str, name: str) -> Deadline:
+    """The moment that words name, for what is called `name`."""
+    if words.startswith("now+"):  # as in Slurm
+        return Deadline(seconds=parse_duration(with_short_units(words.removeprefix("now+"))))
     found = _moment_or_seconds(words)
     if found is None:
         raise UsageError(
-            f"not a deadline: {words[:40]!r}", hint="write 2h (from now) or 2030-12-24T18:00"
+            f"not a {name}: {words[:40]!r}", hint="write 2h (from now) or 2030-12-24T18:00"
         )
     if _MAY_BE_A_DATE.fullmatch(words):
         raise UsageError(
@@ -49,7 +55,7 @@ def parse_deadline(text: object) -> Deadline:
 
 
 def parse_begin(text: object) -> Begin:
-    """The moment before which nothing starts, as a deadline, or as `now+1hour` in Slurm's way.
+    """The moment before which nothing starts, as a deadline, or `now`.
 
     Raises:
         UsageError: it is none.
@@ -59,9 +65,7 @@ def parse_begin(text: object) -> Begin:
     words = str(text).strip()
     if words == "now":
         return Begin(seconds=0.0)
-    if words.startswith("now+"):
-        return Begin(seconds=parse_duration(with_short_units(words.removeprefix("now+"))))
-    found = parse_deadline(words)
+    found = _moment_ahead(words, "time to begin")
     return Begin(at=found.at, seconds=found.seconds)
 
 

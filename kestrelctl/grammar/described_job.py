@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -67,12 +67,19 @@ def job_of(
         items=items, count=array.count, first=array.first, step=array.step, further=array.further,
         span=span,
         request=_request(options),
-        requires=split_words(options["requires"]) + isolation,
+        requires=_tags(options["requires"]) + isolation,
         requirements=options["requirements"].strip(),
         rank=options["rank"].strip(),
         deadline_at=deadline and deadline.at, deadline_seconds=deadline and deadline.seconds,
         **_landing(options, ""),
     )  # fmt: skip
+
+
+def _tags(given: Sequence[str]) -> tuple[str, ...]:
+    """The tags; a word without any, as a shell makes of a variable that is not set, is refused."""
+    if not all(split_words([word]) for word in given):
+        raise UsageError("--requires names no tag", hint="write --requires LINUX, or leave it out")
+    return split_words(given)
 
 
 def _landing(options: Mapping[str, Any], wanted: str) -> dict[str, Any]:

@@ -66,7 +66,8 @@ def typed_in(message: Element) -> tuple[str, ChatMarks] | None:
     """Returns what somebody wrote, and what his program says of it.
 
     None if nobody waits for an answer: there is no text, such as in a receipt or a marker; it is a
-    reaction (XEP-0444); or its type is that of news or of a room (RFC 6121, 5.2.2).
+    reaction (XEP-0444), or only exchanges keys (XEP-0384); or its type is that of news or of a room
+    (RFC 6121, 5.2.2).
 
     Args:
         message: a message stanza that is no error.
@@ -75,7 +76,7 @@ def typed_in(message: Element) -> tuple[str, ChatMarks] | None:
         return None
     elements = list(islice(message, MOST_ELEMENTS))
     tags = {each.tag for each in elements}
-    if _REACTIONS in tags:
+    if _REACTIONS in tags or _only_exchanges_keys(elements):
         return None
     # Bodies in other languages may follow (RFC 6121, 5.2.3).
     body = next((each.text for each in elements if each.tag.endswith("}body") and each.text), "")
@@ -98,11 +99,15 @@ def typed_in(message: Element) -> tuple[str, ChatMarks] | None:
     return body, marks
 
 
-def _is_encrypted(elements: list[Element], body: str) -> bool:
+def _only_exchanges_keys(elements: list[Element]) -> bool:
     omemo = [each for each in elements if each.tag in _OMEMO]
-    if omemo:
-        return any(child.tag.endswith("}payload") for each in omemo for child in each)
-    return body.startswith(_OTR) or any(each.tag in _ENCRYPTED for each in elements)
+    return bool(omemo) and not any(
+        child.tag.endswith("}payload") for each in omemo for child in each
+    )
+
+
+def _is_encrypted(elements: list[Element], body: str) -> bool:
+    return body.startswith(_OTR) or any(each.tag in (*_OMEMO, *_ENCRYPTED) for each in elements)
 
 
 def _without_substitutes(body: str, elements: list[Element]) -> str:

@@ -20,6 +20,7 @@ from kestrelctl.cli.submit.job_file import (
 )
 from kestrelctl.cli.submit.last_job import LastJob
 from kestrelctl.cli.task_command import refuse_queue
+from kestrelctl.errors import UsageError
 from kestrelctl.grammar.click_options import LAST_JOB, click_options
 from kestrelctl.grammar.file_patterns import IN_FILE_NAMES
 from kestrelctl.grammar.job_options import FORMER_KEEP, OPTIONS, SECTIONS
@@ -53,7 +54,11 @@ class SubmitCommand(CliCommand):
         own = start
         if words and not after_dashes and looks_like_job_file(words[0]):
             hint = as_command(args[:start], words)
-            job_file = read_job_file(Path(words[0]), hint)
+            try:
+                job_file = read_job_file(Path(words[0]), hint)
+            except UsageError:
+                self._check_options(ctx, args[:start])  # the hint repeats them
+                raise
             ctx.meta[_JOB_FILE] = job_file
             ctx.meta[_ARGS] = list(args)
             ctx.default_map = job_file.options if isinstance(job_file, JobFile) else None
@@ -62,6 +67,11 @@ class SubmitCommand(CliCommand):
         renamed = _with_keep(args[:own])
         ctx.meta[_RENAMED] = renamed != args[:own]
         return super().parse_args(ctx, renamed + args[own:])
+
+    def _check_options(self, ctx: click.Context, options: list[str]) -> None:
+        own = click.Context(self, info_name=ctx.info_name, parent=ctx.parent)
+        own.meta[LAST_JOB] = ctx.meta[LAST_JOB]
+        super().parse_args(own, [*_with_keep(options), "--", "true"])
 
     def parsed(self, ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
         """Returns the values of all options for a job of a file that sets some; the line wins."""

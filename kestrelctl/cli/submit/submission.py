@@ -80,7 +80,7 @@ def submit_job(
         )
     if fetch_to is not None and not spec.program.outputs:
         raise UsageError("there will be nothing to fetch", hint="--keep GLOB says what tasks leave")
-    wrote = _files_of(_streams(options), spec.count, invocation)
+    wrote = _files_of(_streams(options), spec, invocation)
     waits = _waits(options) or fetch_to is not None or bool(wrote)
     if spec.service and waits:
         raise UsageError(
@@ -194,12 +194,19 @@ def _warn_of_placeholders(invocation: Invocation, spec: JobSpec, which: str = ""
     return True
 
 
-def _files_of(patterns: Mapping[str, str], tasks: int, invocation: Invocation) -> list[OutputFiles]:
+def _files_of(
+    patterns: Mapping[str, str], spec: JobSpec, invocation: Invocation
+) -> list[OutputFiles]:
     """Returns the files that are wanted for the output of tasks.
 
     Raises:
-        UsageError: several tasks, or both streams, would share a file.
+        UsageError: several tasks, or both streams, would share a file, or nothing is for it.
     """
+    if patterns["--stderr"] and spec.program.join:
+        raise UsageError(
+            f"nothing would be in {patterns['--stderr']}: --join has stderr in stdout",
+            hint="write --stdout instead of --stderr, or leave --join out",
+        )
     if patterns["--stdout"] and patterns["--stdout"] == patterns["--stderr"]:
         raise UsageError(
             f"{patterns['--stdout']} would be the file of both streams",
@@ -211,7 +218,7 @@ def _files_of(patterns: Mapping[str, str], tasks: int, invocation: Invocation) -
     from kestrelctl.client.stored_logs import StoredLogs
 
     for pattern in filter(None, patterns.values()):
-        check_pattern(pattern, tasks)
+        check_pattern(pattern, spec.count)
     stored = StoredLogs(invocation.downloads)
     return [
         OutputFiles(stored, option[2:], pattern) for option, pattern in patterns.items() if pattern

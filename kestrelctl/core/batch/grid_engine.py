@@ -40,14 +40,14 @@ def read_jobs(text: str, with_date: str) -> list[BatchJobs]:
     """
     tree = _tree(text)
     dated = {each.text for each in _tree(with_date).iter("JB_job_number")}
-    queues = {_queue(each.findtext("name", "")) for each in tree.iter("Queue-List")}
+    places = {each.findtext("name", "") for each in tree.iter("Queue-List")}
     found = [
         _job(job, {_queue(queue.findtext("name", ""))})
         for queue in tree.iter("Queue-List")
         for job in queue.iter("job_list")
     ]
     found += [
-        _job(job, _asked_queues(job, queues))
+        _job(job, _asked_queues(job, places))
         for waiting in tree.iter("job_info")
         for job in waiting.findall("job_list")
         if not (job.findtext("JB_job_number") in dated and _has_no_priority(job))
@@ -63,32 +63,47 @@ def _has_no_priority(job: ElementTree.Element) -> bool:
         raise UnreadableOutput("the priority of a job is no number") from None
 
 
-def _asked_queues(job: ElementTree.Element, queues: set[str]) -> set[str]:
+def _asked_queues(job: ElementTree.Element, places: set[str]) -> set[str]:
     """The queues in which a job may run; empty for any, and where brackets group what it asks for.
 
     Source: sge_types(1), "wc_queue" and "expression".
 
     Args:
-        queues: all that there are. An expression that fits none of them stands for itself.
+        places: each queue at each host, `all.q@oak`. An expression that fits none of them stands
+            for itself.
     """
-    asked = {_queue(each.text or "") for each in job.iter("hard_req_queue")}
+    asked = {each.text or "" for each in job.iter("hard_req_queue")}
     if any("(" in expression for expression in asked):
         return set()
     found = set()
     for expression in asked:
-        found |= {name for name in queues if _fits(expression, name)} or {expression}
+        fitting = {_queue(place) for place in places if _fits(expression, place)}
+        found |= fitting or {_queue(expression)}
     return found
 
 
-def _fits(expression: str, name: str) -> bool:
-    """Whether a name fits `all*` or `a*&!all.q|b.q`: `|` stands between what `&` holds together."""
+def _fits(expression: str, place: str) -> bool:
+    """Whether a queue at a host fits `all*@oak` or `a*&!all.q|b.q`: `&` binds tighter than `|`."""
     return any(
-        all(
-            fnmatchcase(name, pattern.removeprefix("!")) != pattern.startswith("!")
-            for pattern in alternative.split("&")
-        )
+        all(_pattern_fits(pattern, place) for pattern in alternative.split("&"))
         for alternative in expression.split("|")
     )
+
+
+def _pattern_fits(pattern: str, place: str) -> bool:
+    """Whether a place fits a pattern. Nobody says who is in a group of hosts (`@@fast`)."""
+    queue, _, host = pattern.removeprefix("!").partition("@")
+    its_queue, _, its_host = place.partition("@")
+    fits = fnmatchcase(its_queue, queue or "*")
+    if fits and host.startswith("@"):
+        return True
+    # Domains do not count, unless the cluster is set up so (sge_bootstrap(5), "ignore_fqdn").
+    fits = fits and fnmatchcase(_first_label(its_host), _first_label(host) or "*")
+    return fits != pattern.startswith("!")
+
+
+def _first_label(host: str) -> str:
+    return host.partition(".")[0]
 
 
 def _job(job: ElementTree.Element, queues: set[str]) -> BatchJobs:

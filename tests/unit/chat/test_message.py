@@ -53,6 +53,7 @@ def test_a_plain_message_is_its_body() -> None:
         "<body>&gt; Job 12\n👍</body>" + fallback("urn:xmpp:reactions:0"),
         f"<encrypted xmlns='{OMEMO}'><header sid='1'/></encrypted>"
         f"<encryption xmlns='urn:xmpp:eme:0' namespace='{OMEMO}'/>",
+        f"<body>{SENTENCE}</body><encrypted xmlns='{OMEMO}'><header sid='1'/></encrypted>",
         "<body/>",
         "",
     ],

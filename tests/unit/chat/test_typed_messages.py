@@ -43,6 +43,11 @@ def refusal(body: str, job_id: int | None = None) -> str:
         ("```jobs```", ["jobs"]),
         ("\ufeffjobs\u200b", ["jobs"]),
         ("\u2068job\u2069\u00a012\u200e", ["job 12"]),
+        ("\u200cjob\u200d 12\ufe0f\u2061", ["job 12"]),
+        (
+            "submit -- echo ❤\ufe0f \u06a9\u200c\u0647",
+            ["submit -- echo ❤\ufe0f \u06a9\u200c\u0647"],
+        ),
         ("submit -- echo 'a\u200bb' \u200bc", ["submit -- echo 'a\u200bb' c"]),
         ("submit -- echo “say “hi” now”", ["submit -- echo 'say \"hi\" now'"]),
         ("", []),

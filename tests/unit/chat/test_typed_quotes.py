@@ -71,6 +71,7 @@ def test_where_quotes_may_belong_together_in_two_ways_nothing_is_guessed(text: s
         ('{"a": "a \\" “ b"}', {"a": 'a " “ b'}),
         ('{"a": "x\u200by\u00a0z"}', {"a": "x\u200by\u00a0z"}),
         ('\ufeff{\u00a0"a":\u200b\u202f1}\u200b\u00a0', {"a": 1}),
+        ('\u200d{"a":\u200c1}\ufe0f', {"a": 1}),
         ('```json\n{"a": 1}\n```', {"a": 1}),
         ("> said before: it’s\n> {}\n{“a”: 1}", {"a": 1}),  # noqa: RUF001
     ],

@@ -235,6 +235,18 @@ def test_an_error_in_json_is_one_object() -> None:
             "hint: --since is an option of `kestrelctl job history`\n",
         ),
         ("job list --key x", "error: no such option '--key'\nhint: kestrelctl job list --help\n"),
+        (
+            "submit --cleanup",
+            "error: option '--cleanup' requires an argument\nhint: write --cleanup COMMAND\n",
+        ),
+        (
+            "worker list --where",
+            "error: option '--where' requires an argument\nhint: write --where EXPR\n",
+        ),
+        (
+            "map --tag=x echo",
+            "error: option '--tag' does not take a value\nhint: write --tag\n",
+        ),
         ("job list --nmae x", "error: no such option '--nmae'\nhint: did you mean --name?\n"),
         (
             "submit --limit 3 -- x",

@@ -84,6 +84,7 @@ def test_submit_waits_and_writes_both_streams(here: Path) -> None:
         (("--array", "1-2", "--stdout", "out"), "out would be one file for 2 tasks"),
         (("--array", "1-2", "--stderr", "e{i}"), "e{i} would be one file for 2 tasks"),
         (("--stdout", "both", "--stderr", "both"), "both would be the file of both streams"),
+        (("--join", "--stderr", "err"), "nothing would be in err: --join has stderr in stdout"),
     ],
 )
 def test_a_pattern_that_would_mix_what_was_written_is_refused(

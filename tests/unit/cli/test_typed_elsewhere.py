@@ -16,9 +16,12 @@ import msgspec
 import pytest
 from cli_fake_pool import ENDED_JOB, FakePool, FakeShare, job_with, run
 from click.testing import Result
+from runningpool import RunningPool, echo
 
 from kestrelctl.cli.main import kestrelctl
+from kestrelctl.cli.map import run as map_run
 from kestrelctl.cli.other_systems import spelled
+from kestrelctl.client import pool as client_pool
 from kestrelctl.grammar.other_words import COMMANDS, OPTIONS, VALUES, OtherOption
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
@@ -28,6 +31,9 @@ SYSTEMS = ("Slurm", "HTCondor", "HyperQueue", "GNU parallel", "Nomad")
 #: A moment after the dates of the table.
 NOW = 2_000_000_000.0
 PROGRAM = "kestrelctl "
+#: What maps waits for its tasks.
+MAP = f"{PROGRAM}map "
+MAPPED = sorted({line["hint"] for line in LINES if line.get("hint", "").startswith(MAP)})
 #: What starts or stops a pool is not run for a test.
 NOT_PASTED = ("up", "down", "-- COMMAND; docs/other-systems.md has the words")
 
@@ -37,6 +43,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with the files that the lines speak of."""
     (tmp_path / "names.txt").write_text("ada\ngrace\n")
     (tmp_path / "job.sub").write_text("executable = job.sh\nqueue 10\n")
+    (tmp_path / "job.toml").write_text('command = ["true"]\n')
     (tmp_path / "web.nomad.hcl").write_text('job "web" {}\n')
     (tmp_path / "described.sh").write_text(
         "#!/bin/sh\n#SBATCH --mem=2G -t 90  # generous\n#SBATCH --array=1-10\n\necho hello\n"
@@ -98,10 +105,21 @@ def test_a_line_works_or_one_error_says_how_it_is_written(line: dict[str, Any]) 
             for line in LINES
             if PROGRAM in line.get("hint", "") and not line["hint"].endswith(NOT_PASTED)
         }
+        - set(MAPPED)
     ),
 )
 def test_a_hint_works_when_it_is_pasted(hint: str) -> None:
     result = pasted(hint)
+    assert result.exit_code == 0, result.stderr
+
+
+@pytest.mark.parametrize("hint", MAPPED)
+def test_a_hint_that_maps_works_when_it_is_pasted(
+    hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_pool, "LONGEST_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(map_run, "_LOOK_SECONDS", 0.0)
+    result = run(RunningPool(echo), *shlex.split(hint)[1:])
     assert result.exit_code == 0, result.stderr
 
 
@@ -141,9 +159,8 @@ def test_a_line_is_proposed_only_if_all_of_its_words_are_understood() -> None:
     "words",
     [
         "parallel -N2 echo ::: a b c d",
-        "parallel echo {1} {2} ::: a b ::: c d",
-        "parallel --colsep , echo {1} :::: names.txt",
-        "parallel echo {.} ::: a.txt",
+        "parallel 'echo {.} | wc -c' ::: a.txt",
+        "submit echo ::: a :::+ b",
         "hq submit --stdin ./job.sh",
         "hq task cancel 12 3 4",
         "submit --dependency=singleton ./job.sh",

@@ -264,7 +264,7 @@ def test_its_job_says_how_it_is_paced_though_it_has_one_try() -> None:
 @pytest.mark.parametrize("pace", [{"backoff_seconds": 3.0}, {"max_backoff_seconds": 6.0}])
 def test_pauses_are_for_what_is_tried_again_or_goes_on(pace: dict[str, Any]) -> None:
     once = job_spec(checkpoints=("state",), **pace)
-    assert "raise max_failures" in (problem_with_job(once) or "")
+    assert "raise max_failures, as --max-failures 3" in (problem_with_job(once) or "")
     assert problem_with_job(changed(once, checkpoint_exit=85)) is None
     retried = changed(once, checkpoint_exit=85, retry_on=((3, 3),))
     assert "raise max_failures" in (problem_with_job(retried) or "")

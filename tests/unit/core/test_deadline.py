@@ -226,6 +226,7 @@ def test_deadlines_are_durations_or_moments() -> None:
     assert parse_deadline("2030-12-24 18:00") == Deadline(at=local)
     assert parse_deadline("1800") == parse_deadline("30m") == Deadline(seconds=1800.0)
     assert parse_deadline("2030s") == Deadline(seconds=2030.0)
+    assert parse_deadline("now+2hours") == Deadline(seconds=7200.0)
 
 
 @pytest.mark.parametrize("text", ["2030", "20301224", "1924365600"])

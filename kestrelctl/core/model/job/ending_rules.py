@@ -167,7 +167,7 @@ def problem_with_endings(spec: JobSpec) -> str | None:
             or spec.service
             or (not retries and spec.program.checkpoint_exit is not None),
             "a task is given up at its first failure, so there is nothing to retry: raise "
-            "max_failures",
+            "max_failures, as --max-failures 3",
         ),
         (
             _in_range(spec.backoff_seconds, MOST_BACKOFF_SECONDS)

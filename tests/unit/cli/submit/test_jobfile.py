@@ -237,6 +237,14 @@ def test_a_program_of_the_machine_that_is_no_job_file_is_started_by_its_path(
     assert result.stderr.endswith("kestrelctl submit -- bin/model\n")
 
 
+def test_a_wrong_option_is_told_before_a_hint_that_would_repeat_it(tmp_path: Path) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/sh\n")
+    result = run(FakePool(), "submit", "--memory", "2048", str(script))
+    assert result.stderr.startswith("error: 2048 lacks its unit\n")
+    assert "to run it as a command" not in result.stderr
+
+
 def test_what_is_so_or_not_is_said_with_true(tmp_path: Path) -> None:
     text = 'command = ["ls"]\nhold = true\njoin = true\nstop-after = 3\n'
     spec = submitted(written(tmp_path, "sweep.toml", text))

@@ -411,3 +411,12 @@ def test_a_job_may_be_stopped_after_failed_tasks() -> None:
     assert submitted("--stop-after", "3", "--", "ls").stop_after == 3
     assert submitted("--", "ls").stop_after is None
     assert "never fails" in refused("--service", "--hold-after", "3", "--", "ls")
+
+
+@pytest.mark.parametrize("tags", ["", " ", ","])
+def test_a_tag_that_is_empty_is_refused_and_not_passed_over(tags: str) -> None:
+    pool = FakePool()
+    result = run(pool, "submit", "--requires", tags, "--", "true")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: --requires names no tag\nhint: write --requires LINUX")
+    assert not pool.asked

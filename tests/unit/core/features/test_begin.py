@@ -101,6 +101,8 @@ def test_it_is_read_as_other_systems_write_it() -> None:
     assert parse_begin("now") == Begin(seconds=0.0)
     local = datetime(2030, 12, 24, 18, 0).timestamp()
     assert parse_begin("2030-12-24T18:00") == Begin(at=local)
+    with pytest.raises(UsageError, match="not a time to begin: '16:00'"):
+        parse_begin("16:00")
     for words in ("soon", "now+2030-12-24T18:00", "now+", "20301224"):
         with pytest.raises(UsageError):
             parse_begin(words)
