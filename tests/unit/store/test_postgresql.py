@@ -389,6 +389,29 @@ class TestBadServers:
         error = self.refused(opener, NotAllowed, server.conninfo(user="nobody"))
         assert "nobody" in str(error.cause)
 
+    async def test_a_role_with_a_password_is_given_it_for_each_connection(
+        self, server: PostgresqlServer, tmp_path: Path
+    ) -> None:
+        conninfo = server.new_database("s3cret")
+        store = PostgresqlStore(tmp_path, conninfo, POOL, password="s3cret")
+        store.open()
+        try:
+            await store.commit([job(1)])
+            assert await store.ask(lambda reads: reads.job_ids()) == [1]
+            store.kept_text("note").write("text")
+        finally:
+            store.close()
+
+    @pytest.mark.parametrize("password", ["", "wr0ng"])
+    def test_a_role_whose_password_is_not_known(
+        self, password: str, server: PostgresqlServer, tmp_path: Path
+    ) -> None:
+        store = PostgresqlStore(tmp_path, server.new_database("s3cret"), POOL, password=password)
+        with pytest.raises(NotAllowed) as caught:
+            store.open()
+        assert "password" in str(caught.value.cause)
+        assert "wr0ng" not in f"{caught.value} {caught.value.cause} {caught.value.hint}"
+
     def test_a_role_without_rights(
         self, opener: Opener, server: PostgresqlServer, conninfo: str
     ) -> None:
