@@ -41,6 +41,15 @@ _PATIENCE = {
     "tcp_user_timeout": "15000",
     "application_name": "kestrelctl",
 }
+#: Words of a server that refuses everybody for now: libpq gives no code of a refused connection.
+_NOT_NOW = (
+    "starting up",
+    "shutting down",
+    "in recovery mode",
+    "not yet accepting connections",
+    "too many c",  # clients, connections for role, connections for database
+    "remaining connection slots",
+)
 #: A read that takes longer ends with an error: somebody waits for it.
 READ_SECONDS = 60
 
@@ -122,7 +131,8 @@ def connect(conninfo: str, password: str) -> Link:
 
 def _refused(error: psycopg.Error, database: str) -> KestrelError:
     cause = " ".join(str(error).split())
-    if "FATAL" in cause or "password" in cause:
+    is_for_now = any(words in cause for words in _NOT_NOW)
+    if ("FATAL" in cause or "password" in cause) and not is_for_now:
         return NotAllowed(
             "PostgreSQL refuses the manager",
             cause=f"{database}: {cause}",

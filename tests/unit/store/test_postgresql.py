@@ -412,6 +412,28 @@ class TestBadServers:
         assert "password" in str(caught.value.cause)
         assert "wr0ng" not in f"{caught.value} {caught.value.cause} {caught.value.hint}"
 
+    @pytest.mark.parametrize(
+        "words",
+        [
+            "the database system is starting up",
+            "the database system is shutting down",
+            "the database system is not yet accepting connections",
+            "sorry, too many clients already",
+            'too many connections for role "kestrel"',
+        ],
+    )
+    def test_a_server_that_refuses_everybody_for_now_may_be_asked_again(
+        self, words: str, opener: Opener, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The status of the manager's end says so: systemd does not start a refused one again."""
+
+        def refuses(*_: object, **__: object) -> None:
+            raise psycopg.OperationalError(f"connection failed: FATAL:  {words}")
+
+        monkeypatch.setattr(psycopg, "connect", refuses)
+        error = self.refused(opener, Unreachable, "dbname=x")
+        assert words in str(error.cause)
+
     def test_a_role_without_rights(
         self, opener: Opener, server: PostgresqlServer, conninfo: str
     ) -> None:
