@@ -179,3 +179,32 @@ def test_whoever_copies_a_store_looks_first_where_it_is(playbook: str) -> None:
         "manager",
         "require_sqlite",
     )
+
+
+@pytest.mark.parametrize(
+    ("tables", "words", "expected"),
+    [
+        (["2", "2"], f"manager run --postgresql {STORE}", True),
+        (["2", "3"], f"manager run --postgresql {STORE}", True),  # what it goes back to is newer
+        (["2", "1"], f"manager run --postgresql {STORE}", False),
+        (["2", ""], f"manager run --postgresql {STORE}", False),
+        (["2", "2"], "manager run --data-dir d", False),
+    ],
+)
+def test_a_rollback_needs_a_release_that_knows_the_store(
+    tables: list[str], words: str, expected: bool
+) -> None:
+    """And that was set up with it: it would begin with an empty one in SQLite."""
+    [looks] = [
+        each
+        for each in load(ROLES / "manager/tasks/check_rollback.yml")
+        if each["name"] == "See whether the older release knows the store in PostgreSQL"
+    ]
+    required = looks["block"][-1]
+    values = {
+        "__manager_tables": {"results": [{"stdout": each} for each in tables]},
+        "__manager_unit_of_that_time": {"stdout": words},
+        **required["vars"],
+    }
+    conditions = required["ansible.builtin.assert"]["that"]
+    assert all(render(f"{{{{ {each} }}}}", values) for each in conditions) is expected
