@@ -25,6 +25,8 @@ class ManagerOptions:
     Attributes:
         postgresql: how to connect to the database of the store, without a password; empty for
             SQLite in `data_dir`.
+        postgresql_password_file: holds the password of that role; None for none, or one that
+            PostgreSQL's own library finds.
         domain: the pool's domain, at which the server accepts the component.
         secret_file: holds the component's secret; `-` is standard input.
         tls: whether `port` is one for components over TLS.
@@ -71,6 +73,7 @@ class ManagerOptions:
     secret_file: Path
     data_dir: Path
     postgresql: str = ""
+    postgresql_password_file: Path | None = None
     host: str = "127.0.0.1"
     port: int = 5347
     tls: bool = False

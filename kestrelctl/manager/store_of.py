@@ -14,11 +14,18 @@ def store_of(options: ManagerOptions) -> Store:
 
     Raises:
         MissingTool: the package that connects to PostgreSQL is not installed.
-        UsageError: the connection string is none, or jobs in SQLite would be left behind.
+        UsageError: the connection string is none, there is no password where it should be, or jobs
+            in SQLite would be left behind.
     """
     if not options.postgresql:
+        if options.postgresql_password_file:
+            raise UsageError(
+                "--postgresql-password-file is for a store in PostgreSQL",
+                hint="--postgresql CONNINFO",
+            )
         return SqliteStore(options.data_dir)
     must_have_psycopg()
+    from kestrelctl.store.postgresql.session import password_in
     from kestrelctl.store.postgresql.store import PostgresqlStore
 
     before = options.data_dir / DATABASE
@@ -28,7 +35,8 @@ def store_of(options: ManagerOptions) -> Store:
             cause="the jobs in it would be lost to their owners",
             hint="take them along with `kestrelctl manager migrate`, or start without --postgresql",
         )
-    return PostgresqlStore(options.data_dir, options.postgresql, options.domain)
+    password = password_in(options.postgresql_password_file)
+    return PostgresqlStore(options.data_dir, options.postgresql, options.domain, password=password)
 
 
 def must_have_psycopg() -> None:

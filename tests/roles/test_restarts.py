@@ -31,6 +31,8 @@ def revision(role: str, **given: Any) -> str:
         f"__{role}_definitions": {"results": []},
         **{f"__{role}_{file}": {"stat": KEPT} for file in ("credentials", "ca", "secret")},
         "__manager_smtp_password": {"stat": {}},
+        "__manager_postgresql_password": {"stat": {}},
+        "__manager_postgresql_ca_there": {"stat": {}},
         **given,
     }
     unit = unit_of(role, values, deployed="")
@@ -55,6 +57,17 @@ def test_what_is_read_at_the_start_does(role: str) -> None:
         revision(role, **{f"__{role}_ca": {"stat": {"mtime": 2.0}}}),
         revision(role, **{f"{role}_watchdog_seconds": 7}),
         revision(role, **{f"{role}_metrics_port": 7}),
+    ]
+    assert len(set(found)) == len(found)
+
+
+def test_a_manager_is_started_anew_for_what_it_reads_of_its_postgresql() -> None:
+    later = {"stat": {"mtime": 2.0}}
+    found = [
+        revision("manager"),
+        revision("manager", kestrel_postgresql="service=kestrel"),
+        revision("manager", __manager_postgresql_password=later),
+        revision("manager", __manager_postgresql_ca_there=later),
     ]
     assert len(set(found)) == len(found)
 

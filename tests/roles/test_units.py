@@ -310,6 +310,79 @@ def test_mail_is_sent_only_where_the_operator_says_so_and_its_password_is_a_cred
     assert "s3cret" not in text
 
 
+STORE = "postgresql://kestrel@db.example.org/kestrel"
+SEVERAL = {"groups": {**POOL["groups"], "managers": ["srv", "w1"]}, "kestrel_postgresql": STORE}
+
+
+def test_the_store_is_where_the_operator_says_and_its_password_is_a_credential() -> None:
+    assert "postgresql" not in unit("manager")
+    assert f"--postgresql {STORE}" in unit("manager", kestrel_postgresql=STORE)
+    assert "password-file" not in unit("manager", kestrel_postgresql=STORE)
+    text = unit("manager", kestrel_postgresql=STORE, vault_kestrel_postgresql_password="s3cret")
+    assert "--postgresql-password-file %d/postgresql.password" in text
+    assert "LoadCredential=postgresql.password:/etc/kestrel/postgresql.password" in text
+    assert "s3cret" not in text
+
+
+@pytest.mark.parametrize(
+    ("store", "said"),
+    [
+        (STORE, f"'{STORE}?sslmode=verify-full&sslrootcert=/etc/kestrel/postgresql-ca.pem'"),
+        (
+            f"{STORE}?connect_timeout=3",
+            f"'{STORE}?connect_timeout=3&sslmode=verify-full"
+            "&sslrootcert=/etc/kestrel/postgresql-ca.pem'",
+        ),
+        (
+            "host=db user=kestrel",
+            "'host=db user=kestrel sslmode=verify-full sslrootcert=/etc/kestrel/postgresql-ca.pem'",
+        ),
+    ],
+)
+def test_with_an_authority_the_manager_talks_to_no_other_postgresql(store: str, said: str) -> None:
+    text = unit("manager", kestrel_postgresql=store, manager_postgresql_ca_certificate="PEM")
+    assert f"--postgresql {said} " in text
+
+
+def test_an_address_of_a_store_reaches_the_manager_as_it_is() -> None:
+    text = unit("manager", kestrel_postgresql="postgresql://kestrel@%2Frun%2Fpostgresql/kes$trel")
+    assert "postgresql://kestrel@%%2Frun%%2Fpostgresql/kes$$trel" in text
+
+
+def test_the_newer_of_several_managers_has_the_address_of_the_pool() -> None:
+    line = 'component_conflict_resolve = "kick_old"'
+    assert line not in template("xmpp_server", "component.cfg.lua.j2")
+    assert line in template("xmpp_server", "component.cfg.lua.j2", **SEVERAL)
+
+
+def test_several_managers_reach_the_server_wherever_they_are() -> None:
+    """Over loopback on its host, over TLS from the others."""
+    text = template("xmpp_server", "prosody.cfg.lua.j2", **SEVERAL, inventory_hostname="srv")
+    assert "component_ports = { 5347 }" in text
+    assert "ssl_ports = { 5348 }" in text
+    on_server = unit("manager", **SEVERAL, inventory_hostname="srv")
+    assert "--host 127.0.0.1 --port 5347" in on_server
+    elsewhere = unit("manager", **SEVERAL, inventory_hostname="w1")
+    assert "--host 192.0.2.1 --port 5348" in elsewhere
+    assert " --tls " in elsewhere
+
+
+def test_all_managers_are_watched() -> None:
+    hosts = {"w1": {"ansible_host": "192.0.2.21"}, "mon": {"ansible_host": "192.0.2.31"}}
+    text = template(
+        "prometheus",
+        "prometheus.yml.j2",
+        **SEVERAL,
+        inventory_hostname="mon",
+        hostvars={**POOL["hostvars"], **hosts},
+        __prometheus_rules_found=[],
+    )
+    [job] = [each for each in safe_load(text)["scrape_configs"]
+             if each["job_name"] == "kestrel-manager"]  # fmt: skip
+    targets = [(each["targets"], each["labels"]["instance"]) for each in job["static_configs"]]
+    assert targets == [(["192.0.2.1:9437"], "srv"), (["192.0.2.21:9437"], "w1")]
+
+
 def test_logs_are_kept_only_where_the_operator_says_so() -> None:
     assert "--keep-logs" not in unit("manager")
     assert "--keep-logs" in unit("manager", manager_keep_logs=True)

@@ -13,6 +13,7 @@ SPECIFICATIONS: dict[str, dict[str, Any]] = {
     "kestrel_domain": {"type": "str"},
     "kestrel_users": {"type": "list", "elements": "dict"},
     "kestrel_monitoring_addresses": {"type": "list", "elements": "str"},
+    "kestrel_postgresql": {"type": "str"},
     "worker_cpus": {"type": "int"},
     "worker_password": {"type": "str", "no_log": True},
     "manager_log_format": {"type": "str", "choices": ["text", "json"]},
@@ -53,7 +54,8 @@ def test_a_sound_pool_has_no_problem(validation: ModuleType) -> None:
         ({"xmpp_servers": []}, "xmpp_servers must have exactly one host; it has none"),
         ({"xmpp_servers": ["a", "b"]}, "xmpp_servers must have exactly one host; it has a, b"),
         ({"managers": []}, "managers must have exactly one host; it has none"),
-        ({"managers": ["a", "b"]}, "two managers need a shared store"),
+        ({"managers": ["a", "b"]}, "managers must have exactly one host; it has a, b"),
+        ({"managers": ["a", "b"]}, "a PostgreSQL that kestrel_postgresql names"),
         ({"workers": []}, "workers must have at least one host"),
         ({"workers": [], "worker": ["a"]}, "there is a group worker: did you mean workers?"),
         ({"managers": [], "manager": ["a"]}, "there is a group manager: did you mean managers?"),
@@ -66,6 +68,24 @@ def test_a_sound_pool_has_no_problem(validation: ModuleType) -> None:
 def test_groups(validation: ModuleType, groups: dict[str, list[str]], said: str) -> None:
     (problem,) = problems(validation, groups)
     assert said in problem
+
+
+STORE = "postgresql://kestrel@db.example.org/kestrel"
+
+
+def test_managers_that_share_a_store_may_be_several(validation: ModuleType) -> None:
+    for managers in (["srv"], ["a", "b"], ["a", "b", "c"]):
+        groups = {"managers": managers}
+        assert problems(validation, groups, {"kestrel_postgresql": STORE}) == []
+
+
+@pytest.mark.parametrize("other", ["", "service=other"])
+def test_managers_must_share_one_store(validation: ModuleType, other: str) -> None:
+    on_one = {"kestrel_postgresql": other}
+    (problem,) = problems(
+        validation, {"managers": ["a", "b"]}, {"kestrel_postgresql": STORE}, b=on_one
+    )
+    assert "kestrel_postgresql is not the same on a, b" in problem
 
 
 def test_other_groups_are_other_peoples_affair(validation: ModuleType) -> None:

@@ -21,6 +21,8 @@ PROGRAMS = "usr/lib/postgresql/*/bin/postgres"
 #: Whom the server runs as if root starts it, which it refuses to be: the package makes the account.
 ACCOUNT = "postgres"
 ADMIN = "postgres"
+#: The server asks members of this role for a password, and nobody else.
+ASKED = "asked_for_a_password"
 
 _numbers = itertools.count(1)
 
@@ -57,6 +59,8 @@ class PostgresqlServer:
             self._as_other = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
         words = f"-U {ADMIN} -A trust -E UTF8 --locale=C.UTF-8 --no-sync"
         self._run("initdb", "-D", str(self.data), *words.split())
+        access = self.data / "pg_hba.conf"
+        access.write_text(f"local all +{ASKED} scram-sha-256\n" + access.read_text())
 
     @property
     def data(self) -> Path:
@@ -102,10 +106,20 @@ class PostgresqlServer:
     def conninfo(self, database: str = "postgres", user: str = ADMIN) -> str:
         return f"host={self.directory} port={self.port} dbname={database} user={user}"
 
-    def new_database(self) -> str:
-        """Makes a database for a manager; returns how its role connects, which owns no other."""
+    def new_database(self, password: str = "") -> str:
+        """Makes a database for a manager; returns how its role connects, which owns no other.
+
+        Args:
+            password: what the server asks that role for; empty for nothing.
+        """
         name = f"kestrel_{os.getpid()}_{next(_numbers)}"
         self.run(f"CREATE ROLE {name} LOGIN", f"CREATE DATABASE {name} OWNER {name}")
+        if password:
+            self.run(
+                f"DO 'BEGIN CREATE ROLE {ASKED}; EXCEPTION WHEN duplicate_object THEN END'",
+                f"GRANT {ASKED} TO {name}",
+                f"ALTER ROLE {name} PASSWORD '{password}'",
+            )
         return self.conninfo(name, name)
 
     def run(self, *statements: str, database: str = "postgres") -> list[Any]:

@@ -136,6 +136,11 @@ def test_a_manager_can_be_a_worker_too() -> None:
     assert pins("requirements-worker.lock") < pins("requirements-manager.lock")
 
 
+def test_a_manager_of_the_roles_can_have_its_store_in_postgresql() -> None:
+    names = {pin.partition("==")[0] for pin in pins("requirements-manager.lock")}
+    assert {"psycopg", "psycopg-binary"} <= names
+
+
 @pytest.mark.parametrize("lock", ["requirements.lock", *DEPLOYED])
 def test_lock_names_no_place_to_download_from(lock: str) -> None:
     text = (CHECKOUT / lock).read_text(encoding="utf-8")

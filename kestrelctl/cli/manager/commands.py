@@ -43,6 +43,13 @@ _copied_data_dir = click.option(
     "$XDG_STATE_HOME/kestrel/manager]",
 )
 
+_postgresql_password_file = click.option(
+    "--postgresql-password-file",
+    type=Path,
+    metavar="FILE",
+    help="File with the password of that role.  [default: PostgreSQL's own, as ~/.pgpass]",
+)
+
 
 def parse_usage_interval(text: str) -> float:
     """Reads an interval in seconds; 0 for `never`."""
@@ -119,7 +126,8 @@ def manager() -> None:
     cls=CliCommand,
     talks=False,
     option_sections={
-        "The server": "domain secret-file host port tls ca-file data-dir postgresql",
+        "The server": "domain secret-file host port tls ca-file data-dir postgresql "
+        "postgresql-password-file",
         "Accounts": "user-host worker-host user admin share-jobs max-account-cpus max-queued-size",
         "What is kept": "keep-jobs keep-jobs-for keep-logs files-kept max-stored events-kept",
         "Scheduling": "usage-half-life starving-after usage-interval",
@@ -175,6 +183,7 @@ def manager() -> None:
     help="Keep the store in this PostgreSQL, as postgresql://USER@HOST/DATABASE or service=NAME, "
     "without a password.  [default: SQLite in --data-dir]",
 )
+@_postgresql_password_file
 @click.option(
     "--worker-host",
     "worker_hosts",
@@ -464,8 +473,14 @@ def restore(invocation: Invocation, file: Path, data_dir: Path | None, dry_run: 
     metavar="CONNINFO",
     help="PostgreSQL to move the store into, as for `manager run`.",
 )
+@_postgresql_password_file
 @pass_invocation
-def migrate(invocation: Invocation, data_dir: Path | None, postgresql: str) -> None:
+def migrate(
+    invocation: Invocation,
+    data_dir: Path | None,
+    postgresql: str,
+    postgresql_password_file: Path | None,
+) -> None:
     """Move the store from SQLite into PostgreSQL. Stop the manager first; repeat what was
     interrupted.
     """
@@ -473,8 +488,11 @@ def migrate(invocation: Invocation, data_dir: Path | None, postgresql: str) -> N
 
     must_have_psycopg()
     from kestrelctl.store.postgresql.moving import move
+    from kestrelctl.store.postgresql.session import password_in
 
-    moved = move(_store_of(invocation, data_dir), postgresql, invocation.screen.say)
+    password = password_in(postgresql_password_file)
+    store = _store_of(invocation, data_dir)
+    moved = move(store, postgresql, invocation.screen.say, password=password)
     summary = f"{moved.database} now holds {plural(moved.jobs, 'job')}; {moved.kept} is left"
     asyncio.run(invocation.show(Record(moved.database, moved, [summary])))
 

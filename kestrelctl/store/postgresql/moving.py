@@ -53,11 +53,12 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     kept: str
 
 
-def move(data_dir: Path, conninfo: str, say: Callable[[str], None]) -> Moved:
+def move(data_dir: Path, conninfo: str, say: Callable[[str], None], *, password: str = "") -> Moved:
     """Moves the store of a manager that does not run.
 
     Args:
         say: called with a line as often as a table is there.
+        password: of the role, if PostgreSQL's own library does not find it.
 
     Raises:
         NotFound: there is no store in SQLite.
@@ -75,7 +76,7 @@ def move(data_dir: Path, conninfo: str, say: Callable[[str], None]) -> Moved:
             explained_by_sqlite(source),
             closing(sqlite3.connect(source, isolation_level=None)) as ours,
             explained(database),
-            closing(session.connect(conninfo)) as link,
+            closing(session.connect(conninfo, password)) as link,
         ):
             must_be_ours(ours, source)
             migrate(ours, source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import psycopg
@@ -17,6 +18,7 @@ from kestrelctl.errors import (
     StoreUnusable,
     Unreachable,
     UsageError,
+    why,
 )
 from kestrelctl.store.postgresql.exact_text import register
 from kestrelctl.store.postgresql.schema import FENCE
@@ -39,6 +41,15 @@ _PATIENCE = {
     "tcp_user_timeout": "15000",
     "application_name": "kestrelctl",
 }
+#: Words of a server that refuses everybody for now: libpq gives no code of a refused connection.
+_NOT_NOW = (
+    "starting up",
+    "shutting down",
+    "in recovery mode",
+    "not yet accepting connections",
+    "too many c",  # clients, connections for role, connections for database
+    "remaining connection slots",
+)
 #: A read that takes longer ends with an error: somebody waits for it.
 READ_SECONDS = 60
 
@@ -60,9 +71,30 @@ def conninfo_of(text: str) -> str:
     if said.get("password"):
         raise UsageError(
             "--postgresql has a password in it, which everybody on this machine could read",
-            hint="put it into ~/.pgpass, or into a file that `passfile=` names",
+            hint="put it into a file that --postgresql-password-file names, or into ~/.pgpass",
         )
     return text
+
+
+def password_in(file: Path | None) -> str:
+    """Reads the password of a role; empty without a file.
+
+    libpq reads no password file that a group may read, as the credentials of systemd may seem to
+    be.
+
+    Raises:
+        UsageError: there is none in it, or it cannot be read.
+    """
+    if file is None:
+        return ""
+    try:
+        password = file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        cause = why(error) if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"{file} has no password that can be read", cause=cause) from error
+    if not password:
+        raise UsageError(f"{file} has no password in it", hint="--postgresql-password-file")
+    return password
 
 
 def where(conninfo: str) -> str:
@@ -72,8 +104,11 @@ def where(conninfo: str) -> str:
     return make_conninfo("", **named) or "its default database"
 
 
-def connect(conninfo: str) -> Link:
+def connect(conninfo: str, password: str) -> Link:
     """Connects to the database; each statement is a transaction of its own unless one is begun.
+
+    Args:
+        password: of the role; empty for one that PostgreSQL's own library finds, or none.
 
     Raises:
         Unreachable: nobody answers.
@@ -83,6 +118,7 @@ def connect(conninfo: str) -> Link:
     try:
         link = psycopg.connect(
             make_conninfo("", **{**_PATIENCE, **said, "client_encoding": "UTF8"}),
+            password=password or None,
             autocommit=True,
             cursor_factory=psycopg.ClientCursor,
         )
@@ -95,7 +131,8 @@ def connect(conninfo: str) -> Link:
 
 def _refused(error: psycopg.Error, database: str) -> KestrelError:
     cause = " ".join(str(error).split())
-    if "FATAL" in cause or "password" in cause:
+    is_for_now = any(words in cause for words in _NOT_NOW)
+    if ("FATAL" in cause or "password" in cause) and not is_for_now:
         return NotAllowed(
             "PostgreSQL refuses the manager",
             cause=f"{database}: {cause}",

@@ -67,6 +67,8 @@ class PostgresqlStore(TableReads):
         conninfo: str,
         pool: str,
         now: Callable[[], float] | None = None,
+        *,
+        password: str = "",
     ) -> None:
         """Does nothing yet.
 
@@ -76,14 +78,16 @@ class PostgresqlStore(TableReads):
             conninfo: says how to connect, without a password.
             pool: the domain of the manager's pool.
             now: seconds since the epoch; None for the clock of the machine.
+            password: of the role, if PostgreSQL's own library does not find it.
         """
         super().__init__()
         self._now = now or (lambda: clock.wall())
         self._data_dir = data_dir
         self._conninfo = session.conninfo_of(conninfo)
+        self._password = password
         self.database = session.where(conninfo)
         self.leadership = PostgresqlLeadership(
-            lambda: session.connect(self._conninfo),
+            self._connect,
             lambda link: checked(link, self._pool, self.database),
             self.database,
         )
@@ -159,8 +163,11 @@ class PostgresqlStore(TableReads):
             self._now,
         )
 
+    def _connect(self) -> Link:
+        return session.connect(self._conninfo, self._password)
+
     def _connect_to_write(self) -> Link:
-        link = session.connect(self._conninfo)
+        link = self._connect()
         try:
             with explained(self.database):
                 session.must_serve(link, self._conninfo)
@@ -171,7 +178,7 @@ class PostgresqlStore(TableReads):
         return link
 
     def _connect_to_read(self) -> Link:
-        link = session.connect(self._conninfo)
+        link = self._connect()
         link.execute(f"SET statement_timeout = '{session.READ_SECONDS}s'")
         link.execute("SET default_transaction_read_only = on")
         return link
@@ -196,10 +203,7 @@ class PostgresqlStore(TableReads):
         return explained(self.database)
 
     def kept_text(self, name: str) -> KeptText:
-        def connect() -> Link:
-            return session.connect(self._conninfo)
-
-        return TextRow(connect, self.database, name, self._epoch)
+        return TextRow(self._connect, self.database, name, self._epoch)
 
     async def ask(self, question: Callable[[Reads], T]) -> T:
         loop = asyncio.get_running_loop()

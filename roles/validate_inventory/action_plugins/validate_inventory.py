@@ -55,15 +55,35 @@ def group_problems(groups: Mapping[str, list[str]]) -> Iterator[str]:
     managers = groups.get("managers", [])
     if not managers:
         yield f"the group managers must have exactly one host; it has none{meant['managers']}"
-    elif len(managers) > 1:
-        yield (
-            f"the group managers must have exactly one host; it has {_listed(managers)}:"
-            " two managers need a shared store, which this version does not have"
-        )
     if not groups.get("workers"):
         yield f"the group workers must have at least one host; it has none{meant['workers']}"
     if meant["monitoring"]:
         yield f"the group monitoring has no host{meant['monitoring']}"
+
+
+def store_problems(
+    groups: Mapping[str, list[str]], hosts: Mapping[str, Variables]
+) -> Iterator[str]:
+    """Yield what is wrong with the store of the managers."""
+    managers = groups.get("managers", [])
+    if len(managers) < 2:
+        return
+    try:
+        stores = [hosts[name].get("kestrel_postgresql") or "" for name in managers]
+    except AnsibleError as error:
+        yield f"kestrel_postgresql cannot be worked out: {error}"
+        return
+    if not any(stores):
+        yield (
+            f"the group managers must have exactly one host; it has {_listed(managers)}:"
+            " several managers need a store that they share, a PostgreSQL that"
+            " kestrel_postgresql names (postgresql://kestrel@db.example.org/kestrel)"
+        )
+    elif len(set(map(str, stores))) > 1:
+        yield (
+            f"kestrel_postgresql is not the same on {_listed(managers)}, which share one store:"
+            " set it once, in group_vars/all/pool.yml"
+        )
 
 
 def worker_name_problems(workers: Iterable[str]) -> Iterator[str]:
@@ -241,6 +261,7 @@ def find_problems(
     problems = [*group_problems(groups), *worker_name_problems(groups.get("workers", []))]
     problems += _pool_wide(hosts, "kestrel_domain", domain_problems)
     problems += _pool_wide(hosts, "kestrel_users", user_problems)
+    problems += store_problems(groups, hosts)
     problems += monitoring_problems(groups, hosts)
     for variables in hosts.values():
         try:

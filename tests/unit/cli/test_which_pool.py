@@ -160,7 +160,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     async def running_tasks(name: str) -> int:
         return 0
 
-    def copied(*paths: Any) -> None:
+    def copied(*paths: Any, **_: object) -> None:
         directory = next(path for path in paths if getattr(path, "name", "") == "manager")
         found.reached.add(directory.parent.name)
         raise Reached("copied")

@@ -68,8 +68,15 @@ def found(store: Any) -> list[Any]:
     ]
 
 
-def moved(data_dir: Path, conninfo: str) -> None:
-    move(data_dir, conninfo, lambda line: None)
+def moved(data_dir: Path, conninfo: str, password: str = "") -> None:
+    move(data_dir, conninfo, lambda line: None, password=password)
+
+
+async def test_it_moves_into_a_database_that_asks_for_a_password(
+    data_dir: Path, server: PostgresqlServer
+) -> None:
+    moved(data_dir, server.new_database("s3cret"), "s3cret")
+    assert (data_dir / MOVED).exists()
 
 
 async def test_all_is_there_afterwards(data_dir: Path, conninfo: str) -> None:

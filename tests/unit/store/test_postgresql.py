@@ -389,6 +389,51 @@ class TestBadServers:
         error = self.refused(opener, NotAllowed, server.conninfo(user="nobody"))
         assert "nobody" in str(error.cause)
 
+    async def test_a_role_with_a_password_is_given_it_for_each_connection(
+        self, server: PostgresqlServer, tmp_path: Path
+    ) -> None:
+        conninfo = server.new_database("s3cret")
+        store = PostgresqlStore(tmp_path, conninfo, POOL, password="s3cret")
+        store.open()
+        try:
+            await store.commit([job(1)])
+            assert await store.ask(lambda reads: reads.job_ids()) == [1]
+            store.kept_text("note").write("text")
+        finally:
+            store.close()
+
+    @pytest.mark.parametrize("password", ["", "wr0ng"])
+    def test_a_role_whose_password_is_not_known(
+        self, password: str, server: PostgresqlServer, tmp_path: Path
+    ) -> None:
+        store = PostgresqlStore(tmp_path, server.new_database("s3cret"), POOL, password=password)
+        with pytest.raises(NotAllowed) as caught:
+            store.open()
+        assert "password" in str(caught.value.cause)
+        assert "wr0ng" not in f"{caught.value} {caught.value.cause} {caught.value.hint}"
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            "the database system is starting up",
+            "the database system is shutting down",
+            "the database system is not yet accepting connections",
+            "sorry, too many clients already",
+            'too many connections for role "kestrel"',
+        ],
+    )
+    def test_a_server_that_refuses_everybody_for_now_may_be_asked_again(
+        self, words: str, opener: Opener, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The status of the manager's end says so: systemd does not start a refused one again."""
+
+        def refuses(*_: object, **__: object) -> None:
+            raise psycopg.OperationalError(f"connection failed: FATAL:  {words}")
+
+        monkeypatch.setattr(psycopg, "connect", refuses)
+        error = self.refused(opener, Unreachable, "dbname=x")
+        assert words in str(error.cause)
+
     def test_a_role_without_rights(
         self, opener: Opener, server: PostgresqlServer, conninfo: str
     ) -> None:
