@@ -78,7 +78,6 @@ from kestrelctl.core.handlers import (
     spanning,
     submission,
 )
-from kestrelctl.core.handlers import reporting as usage
 from kestrelctl.core.invariants import violations
 from kestrelctl.core.jobs.fair_share import Sharers
 from kestrelctl.core.jobs.job import Job
@@ -149,8 +148,8 @@ _HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     Reconnected: membership.on_reconnected,
     Reported: reporting.on_reported,
     Returned: reporting.on_returned,
-    Using: usage.on_used,
-    Staged: usage.on_staged,
+    Using: reporting.on_used,
+    Staged: reporting.on_staged,
     Checkpointed: checkpoints.on_checkpointed,
     StoreFailing: recovery.on_store_failing,
     StoreWell: recovery.on_store_well,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
 from kestrelctl.core.model.records import JobRecord
@@ -13,6 +14,10 @@ from kestrelctl.protocol.request import AdminRequest, JobRequest, JobsRequest, R
 #: The arguments of a handler beside the request: of a `JobRequest` its job, of a `JobsRequest`
 #: those of its jobs that it may be served for. A handler cannot forget whose they are.
 Granted: TypeAlias = tuple[()] | tuple[JobRecord] | tuple[Selected]
+
+
+#: The methods for each type of request: called with the caller, the request, and what is granted.
+Handlers: TypeAlias = Mapping[type, Callable[..., Awaitable[None]]]
 
 
 class Rights:

@@ -29,6 +29,8 @@ _WITHOUT_BODY: dict[str, list[ast.AST]] = {
     "decorator_list": [],
 }
 _DEFINED = re.compile(r"\b(?:def|class) (\w+)")
+#: What is printed of an entry of a table, and the rows and columns where it begins and ends.
+Entry = tuple[str, tuple[int, int], tuple[int, int]]
 _COLON = re.compile(rb"(?:[^:#]|#[^\n]*)*?:")
 
 
@@ -112,6 +114,7 @@ class Module:
         self.source = source
         self._bytes = source.encode()
         self._printed: dict[str, dict[str, list[int]]] = {}
+        self._tables: dict[int, list[Entry]] = {}
         self.tree = ast.parse(source)
 
     @cached_property
@@ -179,6 +182,37 @@ class Module:
         new += "\n" * (self._bytes.count(b"\n", begin, end) - new.count("\n"))
         return (self._bytes[:begin] + new.encode() + self._bytes[end:]).decode()
 
+    def entries(self, function: str, entry: str) -> list[tuple[int, int]]:
+        """Where entries of tables stand that are printed so: offsets in the bytes of the source.
+
+        Args:
+            function: as of `places`; the tables are in its own statements.
+            entry: see `entry_text`.
+
+        Raises:
+            SyntaxError: the entry is none.
+        """
+        wanted = entry_text(entry)
+        return [
+            (self._offset(*begin), self._offset(*end))
+            for place in self.scopes.get(function, ())
+            for text, begin, end in self._entries_of(place)
+            if text == wanted
+        ]
+
+    def _entries_of(self, place: int) -> list[Entry]:
+        if place not in self._tables:
+            node = self.lines[place].node
+            simple = isinstance(node, ast.stmt) and not hasattr(node, "body")
+            self._tables[place] = list(_entries(node)) if simple else []
+        return self._tables[place]
+
+    def with_entry(self, entry: tuple[int, int], instead: str) -> str:
+        """The source with something else in place of an entry; other lines stay where they are."""
+        begin, end = entry
+        new = instead + "\n" * (self._bytes.count(b"\n", begin, end) - instead.count("\n"))
+        return (self._bytes[:begin] + new.encode() + self._bytes[end:]).decode()
+
     # -- where a line is in the source: offsets in its bytes --------------------------------------
 
     @cached_property
@@ -216,6 +250,24 @@ class Module:
         found = _COLON.match(self._bytes, begin)
         assert found is not None
         return found.end()
+
+
+def _entries(statement: ast.stmt) -> Iterator[Entry]:
+    """The entries of all tables in a statement: elements, and keys with their values."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Tuple | ast.List | ast.Set):
+            for element in node.elts:
+                yield ast.unparse(element), *_ends_of(element, element)
+        elif isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if key is not None:
+                    text = f"{ast.unparse(key)}: {ast.unparse(value)}"
+                    yield text, *_ends_of(key, value)
+
+
+def _ends_of(first: ast.expr, last: ast.expr) -> tuple[tuple[int, int], tuple[int, int]]:
+    end = (last.end_lineno or 0, last.end_col_offset or 0)
+    return (first.lineno, first.col_offset), end
 
 
 def _ends_in_header(node: ast.AST) -> Iterator[tuple[int, int]]:
@@ -267,18 +319,45 @@ class Sources:
         Args:
             module: how the name of its module ends, by whole words.
         """
-        end = f".{module}" if module else ""
         return [
             (path, place)
-            for path in self._defining.get(function.rpartition(".")[2], ())
-            if f".{dotted(path)}".endswith(end)
+            for path in self._paths(function, module)
             for place in self.module(path).places(function, statement)
         ]
+
+    def entries(
+        self, function: str, entry: str, module: str = ""
+    ) -> list[tuple[str, tuple[int, int]]]:
+        """The same of an entry of a table: see `Module.entries`."""
+        return [
+            (path, place)
+            for path in self._paths(function, module)
+            for place in self.module(path).entries(function, entry)
+        ]
+
+    def _paths(self, function: str, module: str) -> list[str]:
+        end = f".{module}" if module else ""
+        defining = self._defining.get(function.rpartition(".")[2], ())
+        return [path for path in defining if f".{dotted(path)}".endswith(end)]
 
 
 def dotted(path: str) -> str:
     """The name of a module, by its path."""
     return path.removesuffix(".py").replace("/", ".")
+
+
+@cache
+def entry_text(entry: str) -> str:
+    """What `ast.unparse` prints of an entry of a table: an element, or a key and its value.
+
+    Raises:
+        SyntaxError: it is neither.
+    """
+    table = ast.parse(f"{{{entry}\n}}", mode="eval").body
+    elements = table.elts if isinstance(table, ast.Set) else getattr(table, "keys", [])
+    if len(elements) != 1:
+        raise SyntaxError(f"this is no entry of a table: {entry}")
+    return next(_entries(ast.Expr(table)))[0]
 
 
 #: What stands before a part of a compound statement for Python to read it, how many lines that are,

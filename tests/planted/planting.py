@@ -16,6 +16,7 @@ from hashlib import sha256
 from importlib.util import cache_from_source
 from pathlib import Path
 from time import perf_counter
+from typing import TypeVar
 from zlib import crc32
 
 import c_source
@@ -44,6 +45,10 @@ SAMPLE = 100
 HANGS_SECONDS = 60.0
 
 
+#: A place in a module, as `anchors` gives it: of a statement, or of an entry of a table.
+Place = TypeVar("Place")
+
+
 class Defect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Something that could be wrong with Kestrel.
 
@@ -52,7 +57,9 @@ class Defect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         function: the qualified name of the function or class in which it is, or `<module>`.
         statement: what stands there exactly once, as `ast.unparse` prints it: one or several, or
             the header of a compound one (see `anchors.fragment`).
-        part: a text that is in `statement` exactly once; empty: all of it.
+        entry: instead of a statement, an entry of a table in one: an element, or a key and its
+            value. Other entries may come and go.
+        part: a text that is in `statement` or `entry` exactly once; empty: all of it.
         instead: what replaces the part.
         found_by: the test that must find it, as pytest names it, below `tests`.
         module: the end of the module's name, if another one has such a function with such a
@@ -63,9 +70,10 @@ class Defect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     name: str
     function: str
-    statement: str
     instead: str
     found_by: str
+    statement: str = ""
+    entry: str = ""
     part: str = ""
     module: str = ""
     always: bool = False
@@ -79,6 +87,11 @@ class Defect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def kind(self) -> str:
         """What kind of test finds it."""
         return self.found_by.partition("/")[0]
+
+    @property
+    def anchor(self) -> str:
+        """What the source is searched for."""
+        return self.statement or self.entry
 
     @property
     def in_c(self) -> bool:
@@ -160,23 +173,39 @@ def changed_source(defect: Defect) -> tuple[Path, str]:
     """
     if defect.in_c:
         return _changed_c(defect)
+    if bool(defect.statement) == bool(defect.entry):
+        raise CannotBePlanted(f"{defect.name}: it has to have a statement or an entry")
     try:
-        found = sources().places(defect.function, defect.statement, defect.module)
+        path, changed = _with_statement(defect) if defect.statement else _with_entry(defect)
     except SyntaxError as error:
         raise CannotBePlanted(f"{defect.name}: {error}") from error
-    if len(found) != 1:
-        where = ", ".join(sorted(dotted(path) for path, _ in found)) or "nowhere"
-        raise CannotBePlanted(
-            f"{defect.name}: this stands {len(found)} times ({where}) in {defect.function}, "
-            f"not once: {defect.statement}"
-        )
-    [(path, place)] = found
-    changed = sources().module(path).replaced(place, defect.statement, _instead(defect))
     try:
         ast.parse(changed)
     except SyntaxError as error:
         raise CannotBePlanted(f"{defect.name}: {path} is not Python with it: {error}") from error
     return Path(path), changed
+
+
+def _with_statement(defect: Defect) -> tuple[str, str]:
+    found = sources().places(defect.function, defect.statement, defect.module)
+    path, place = _only(defect, found)
+    return path, sources().module(path).replaced(place, defect.statement, _instead(defect))
+
+
+def _with_entry(defect: Defect) -> tuple[str, str]:
+    found = sources().entries(defect.function, defect.entry, defect.module)
+    path, place = _only(defect, found)
+    return path, sources().module(path).with_entry(place, _instead(defect))
+
+
+def _only(defect: Defect, found: list[tuple[str, Place]]) -> tuple[str, Place]:
+    if len(found) != 1:
+        where = ", ".join(sorted(dotted(path) for path, _ in found)) or "nowhere"
+        raise CannotBePlanted(
+            f"{defect.name}: this stands {len(found)} times ({where}) in {defect.function}, "
+            f"not once: {defect.anchor}"
+        )
+    return found[0]
 
 
 def _changed_c(defect: Defect) -> tuple[Path, str]:
@@ -195,10 +224,10 @@ def _changed_c(defect: Defect) -> tuple[Path, str]:
 
 def _instead(defect: Defect) -> str:
     """What stands in place of the whole statement."""
-    part = defect.part or defect.statement
-    if (times := defect.statement.count(part)) != 1:
+    part = defect.part or defect.anchor
+    if (times := defect.anchor.count(part)) != 1:
         raise CannotBePlanted(f"{defect.name}: the statement holds {times} times: {part}")
-    return defect.statement.replace(part, defect.instead)
+    return defect.anchor.replace(part, defect.instead)
 
 
 def _built(defect: Defect, to: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 import pytest
-from anchors import MODULE_LEVEL, Module, Sources, fragment
+from anchors import MODULE_LEVEL, Module, Sources, entry_text, fragment
 
 SOURCE = """\
 LIMIT = 3
@@ -111,3 +111,54 @@ def test_a_module_is_told_by_the_end_of_its_name() -> None:
 )
 def test_each_header_can_be_named(header: str) -> None:
     assert [text for _, text in fragment(header)] == [header]
+
+
+TABLE = """\
+ROWS = (
+    Row("a", 1),
+    Row(
+        "b",  # the second
+        2,
+    ),
+)
+BY_NAME = {"a": 1, "b": (2, 3)}
+"""
+
+
+@pytest.mark.parametrize(
+    ("entry", "instead", "text", "becomes"),
+    [
+        (
+            "Row('b', 2)",
+            "None",
+            'Row(\n        "b",  # the second\n        2,\n    )',
+            "None\n\n\n",
+        ),
+        ("'b': (2, 3)", "**{}", '"b": (2, 3)', "**{}"),
+        ("3", "4", "(2, 3)", "(2, 4)"),
+    ],
+)
+def test_an_entry_of_a_table_is_replaced_alone(
+    entry: str, instead: str, text: str, becomes: str
+) -> None:
+    module = Module(TABLE)
+    [place] = module.entries(MODULE_LEVEL, entry)
+    assert module.with_entry(place, instead) == TABLE.replace(text, becomes)
+
+
+def test_an_entry_is_found_when_others_have_come() -> None:
+    grown = TABLE.replace("ROWS = (", 'ROWS = (Row("c", 3),')
+    assert len(Module(grown).entries(MODULE_LEVEL, 'Row("b", 2)')) == 1
+    assert Module(grown).entries(MODULE_LEVEL, 'Row("b", 3)') == []
+
+
+def test_an_entry_of_a_table_in_a_function_belongs_to_that_function() -> None:
+    inner = Module("def f():\n    return [1, 2]\n")
+    assert len(inner.entries("f", "2")) == 1
+    assert inner.entries(MODULE_LEVEL, "2") == []
+
+
+@pytest.mark.parametrize("entry", ["", "a, b", "a = 1", "a: 1, b: 2"])
+def test_what_is_no_entry_is_refused(entry: str) -> None:
+    with pytest.raises(SyntaxError):
+        entry_text(entry)

@@ -23,7 +23,7 @@ from kestrelctl.core.model.job.shape import Shape
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import Counts
 from kestrelctl.core.model.job.template import Template
-from kestrelctl.core.model.mail_address import is_worth_a_mail
+from kestrelctl.core.model.job.worth_a_mail import is_worth_a_mail
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.refusal import Refusal
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from kestrelctl.flock.rules.policy import Policy
 from kestrelctl.flock.service.answered_flock import AnsweredFlock
 from kestrelctl.manager.caller import Caller
-from kestrelctl.manager.requests.dispatch import Handlers
+from kestrelctl.manager.rights import Handlers
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.views import LoanView

@@ -10,6 +10,7 @@ from kestrelctl.core.environments.started import Environment
 from kestrelctl.core.model.worker.assets import describe_all, natural, without_units
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.environments.service import EnvironmentService
+from kestrelctl.manager.rights import Handlers
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.answers import (
@@ -26,6 +27,14 @@ class EnvironmentRequests:
 
     def __init__(self, desk: EnvironmentService) -> None:
         self._desk = desk
+
+    def handlers(self) -> Handlers:
+        """The methods that serve each kind of request."""
+        return {
+            rq.ListEnvironments: self.list,
+            rq.StartOneEnvironment: self.start,
+            rq.StopEnvironments: self.stop,
+        }
 
     async def list(self, caller: Caller, request: rq.ListEnvironments) -> None:
         now = self._desk.now()

@@ -11,6 +11,7 @@ from kestrelctl.core.properties.summary import PropertySummary
 from kestrelctl.errors import NotFound
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.members.log import MemberEvents
+from kestrelctl.manager.rights import Handlers
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol.properties import (
     ListProperties,
@@ -80,6 +81,10 @@ class PropertyService:
             for name in dict.fromkeys(names)
             for group, workers in members.items()
         ]
+
+    def handlers(self) -> Handlers:
+        """The methods that serve each kind of request."""
+        return {ListProperties: self.list_properties}
 
     async def list_properties(self, caller: Caller, request: ListProperties) -> None:
         """Serves users who ask for properties."""

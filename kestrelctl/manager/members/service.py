@@ -6,6 +6,7 @@ import msgspec
 
 from kestrelctl.core.membership.event import must_be_kind
 from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.rights import Handlers
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.views import first_that_fit
 from kestrelctl.protocol.answers import EventPage, WorkerGroupList, WorkerGroupView
@@ -20,6 +21,13 @@ class MemberService:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+
+    def handlers(self) -> Handlers:
+        """The methods that serve each kind of request."""
+        return {
+            ListEvents: self.events,
+            ListWorkerGroups: self.list_groups,
+        }
 
     async def events(self, caller: Caller, request: ListEvents) -> None:
         since = self._service.wall.steady(request.query.since)

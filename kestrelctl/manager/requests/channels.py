@@ -7,6 +7,7 @@ from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.errors import UsageError
 from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.rights import Handlers
 from kestrelctl.manager.selection import Selection
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol.channels import (
@@ -29,6 +30,13 @@ class ChannelRequests:
         #: job -> the session that opened its channels last
         self._openers: dict[int, Caller] = {}
         service.listen(JobEnded, self._on_job_ended)
+
+    def handlers(self) -> Handlers:
+        """The methods that serve each kind of request."""
+        return {
+            OpenChannels: self.open,
+            WriteToTask: self.write,
+        }
 
     async def open(self, caller: Caller, request: OpenChannels, record: JobRecord) -> None:
         """Serves an owner who wants to hear the tasks of a job."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import msgspec
 
@@ -30,7 +30,7 @@ from kestrelctl.manager.requests.task_files import TaskFileRequests
 from kestrelctl.manager.requests.tasks import TaskRequests
 from kestrelctl.manager.requests.users import UserRequests
 from kestrelctl.manager.requests.worker_commands import WorkerCommands
-from kestrelctl.manager.rights import Rights
+from kestrelctl.manager.rights import Handlers, Rights
 from kestrelctl.manager.selection import Selection
 from kestrelctl.manager.sending.outbox import Outbox
 from kestrelctl.manager.sending.turns import TOO_MANY, USER_LINES, Turns
@@ -39,17 +39,11 @@ from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.answers import EnvironmentList
-from kestrelctl.protocol.channels import OpenChannels, WriteToTask
-from kestrelctl.protocol.commands import ListCommands, RunAtWorkers
-from kestrelctl.protocol.properties import ListProperties
-from kestrelctl.protocol.requests import EnvironmentRequest, ListEvents, ListWorkerGroups
+from kestrelctl.protocol.requests import EnvironmentRequest
 from kestrelctl.protocol.triggers import TriggerRequest
 from kestrelctl.protocol.workers import Join, ToJoiner
 
 log = logging.getLogger(__name__)
-
-#: The methods for each type of request: called with the caller, the request, and what is granted.
-Handlers: TypeAlias = Mapping[type, Callable[..., Awaitable[None]]]
 
 
 class Enrollment(Protocol):
@@ -110,60 +104,21 @@ class RequestDispatcher:
         self.channels = ChannelRequests(service, selection)
         pool = PoolRequests(service, selection, self.resizes, usage, self.properties.book)
         settings = self._settings = SettingRequests(service, pending)
-        shares = ShareRequests(service, pending)
-        members = MemberService(service)
         self._serve: dict[type, Callable[..., Awaitable[None]]] = {
-            rq.SubmitJob: jobs.submit,
-            rq.SubmitLine: jobs.submit_line,
-            rq.SubmitJobs: graphs.submit,
-            rq.UploadItems: jobs.upload_items,
-            rq.CancelJobs: jobs.cancel,
-            rq.HoldJobs: jobs.hold,
-            rq.ReleaseJobs: jobs.release,
-            rq.ListJobs: jobs.list_jobs,
-            rq.Watch: jobs.watch,
-            rq.RetryJobs: jobs.retry,
-            rq.ScaleJob: jobs.scale,
-            rq.ExplainJob: jobs.explain,
-            rq.DrawGraph: graphs.draw,
-            rq.ForgetJobs: jobs.forget,
-            rq.ListTasks: tasks.list_tasks,
-            rq.Logs: tasks.logs,
-            rq.ListOutputs: TaskFileRequests(service, selection).list,
-            rq.FollowLogs: tasks.follow_logs,
-            rq.AllLogs: tasks.all_logs,
-            rq.TellStory: tasks.story,
-            rq.ListWorkers: pool.list_workers,
-            rq.DrainWorkers: pool.drain,
-            rq.ResumeWorkers: pool.resume,
-            rq.ResizeWorker: pool.resize,
+            **jobs.handlers(),
+            **graphs.handlers(),
+            **tasks.handlers(),
+            **TaskFileRequests(service, selection).handlers(),
+            **pool.handlers(),
+            **settings.handlers(),
+            **UserRequests(service).handlers(),
+            **ShareRequests(service, pending).handlers(),
+            **MemberService(service).handlers(),
+            **self.properties.handlers(),
+            **self.worker_commands.handlers(),
+            **self.channels.handlers(),
             rq.EnrollWorker: enrollment.enroll,
             rq.RevokeWorkers: enrollment.revoke,
-            rq.PoolStatus: pool.status,
-            rq.PoolTraffic: pool.traffic,
-            rq.HandOver: pool.hand_over,
-            rq.PoolOverview: pool.overview,
-            rq.SetPolicy: settings.set,
-            rq.RemovePolicy: settings.remove,
-            rq.ListPolicies: settings.policies,
-            rq.SetAsset: settings.set,
-            rq.RemoveAsset: settings.remove,
-            rq.ListAssets: settings.assets,
-            rq.UserUsage: UserRequests(service).usage,
-            rq.ListUsers: shares.list_users,
-            rq.ChangeUser: shares.set_user,
-            rq.ListGroups: shares.list_groups,
-            rq.ChangeGroup: settings.set,
-            rq.RemoveGroup: settings.remove,
-            ListEvents: members.events,
-            ListWorkerGroups: members.list_groups,
-            ListProperties: self.properties.list_properties,
-            ListCommands: self.worker_commands.list_commands,
-            RunAtWorkers: self.worker_commands.run_for,
-            OpenChannels: self.channels.open,
-            WriteToTask: self.channels.write,
-            rq.SetWorkerGroup: settings.set,
-            rq.RemoveWorkerGroup: settings.remove,
             rq.ListEnvironments: _no_environments,
         }
 
@@ -183,15 +138,10 @@ class RequestDispatcher:
 
     def serve_environments(self, desk: EnvironmentService) -> None:
         """Serves requests about environments from now on."""
-        requests = EnvironmentRequests(desk)
         self._jobs.environments = lambda job: desk.coming_for(job.shape)
         self._jobs.gives_way = lambda job: desk.demand.gives_way(job.shape, desk.hosts())
         self._jobs.inside = self._graphs.inside = desk.for_tasks
-        self._serve |= {
-            rq.ListEnvironments: requests.list,
-            rq.StartOneEnvironment: requests.start,
-            rq.StopEnvironments: requests.stop,
-        }
+        self._serve |= EnvironmentRequests(desk).handlers()
 
     def serve_also(self, handlers: Handlers) -> None:
         """Serves these requests, too, from now on."""

@@ -21,9 +21,10 @@ from kestrelctl.manager.requests.environments import no_environments, with_envir
 from kestrelctl.manager.requests.parent_files import check_parent, check_parents
 from kestrelctl.manager.requests.pending_answers import PendingAnswers
 from kestrelctl.manager.requests.steady_reads import SteadyReads
+from kestrelctl.manager.rights import Handlers
 from kestrelctl.manager.selection import MAX_RECORDS, Selected, Selection
 from kestrelctl.manager.service import Service
-from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol import job_requests as rq
 from kestrelctl.protocol.handout import problem_with_size
 from kestrelctl.protocol.job_answers import GraphEdge, GraphJob, GraphNode, GraphSubmitted, JobGraph
 from kestrelctl.store.edges import Edge
@@ -60,6 +61,13 @@ class GraphRequests:
         self._steady_reads = SteadyReads(service)
         #: Fills in what the tasks of a job run inside; set where there are classes of environments.
         self.inside: Callable[[TaskEnvironment], TaskEnvironment] = no_environments
+
+    def handlers(self) -> Handlers:
+        """The methods that serve each kind of request."""
+        return {
+            rq.SubmitJobs: self.submit,
+            rq.DrawGraph: self.draw,
+        }
 
     async def submit(self, caller: Caller, request: rq.SubmitJobs) -> None:
         lines = self._uploaded(caller, request.upload)

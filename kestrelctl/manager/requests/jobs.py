@@ -36,10 +36,11 @@ from kestrelctl.manager.requests.parent_files import check_parents
 from kestrelctl.manager.requests.pending_answers import PendingAnswers
 from kestrelctl.manager.requests.steady_reads import SteadyReads
 from kestrelctl.manager.requests.where import listed_job, where_jobs
+from kestrelctl.manager.rights import Handlers
 from kestrelctl.manager.selection import MAX_RECORDS, Selected, Selection, check_glob
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol import job_requests as rq
 from kestrelctl.protocol.handout import problem_with_size
 from kestrelctl.protocol.job_answers import NeighbourAnswer, StageSum
 from kestrelctl.store.sums import Used
@@ -252,6 +253,23 @@ class JobRequests:
         #: Fills in what the tasks of a job run inside; set where there are classes of environments.
         self.inside: Callable[[TaskEnvironment], TaskEnvironment] = no_environments
         service.listen(JobEnded, self._on_job_ended)
+
+    def handlers(self) -> Handlers:
+        """The methods that serve each kind of request."""
+        return {
+            rq.SubmitJob: self.submit,
+            rq.SubmitLine: self.submit_line,
+            rq.UploadItems: self.upload_items,
+            rq.CancelJobs: self.cancel,
+            rq.HoldJobs: self.hold,
+            rq.ReleaseJobs: self.release,
+            rq.ListJobs: self.list_jobs,
+            rq.Watch: self.watch,
+            rq.RetryJobs: self.retry,
+            rq.ScaleJob: self.scale,
+            rq.ExplainJob: self.explain,
+            rq.ForgetJobs: self.forget,
+        }
 
     async def submit_line(self, caller: Caller, request: rq.SubmitLine) -> None:
         await self.submit(caller, request.submission())

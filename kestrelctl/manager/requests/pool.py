@@ -21,6 +21,7 @@ from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.requests.overview import Overviews, as_seen
 from kestrelctl.manager.requests.resizes import ANSWER_SECONDS, Resizes
 from kestrelctl.manager.requests.where import MOST_LOOKED_AT, listed_worker, where_workers
+from kestrelctl.manager.rights import Handlers
 from kestrelctl.manager.selection import Selection, workers_named
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
@@ -57,6 +58,19 @@ class PoolRequests:
         self._selection = selection
         self._overviews = Overviews(service)
         self._usage = usage
+
+    def handlers(self) -> Handlers:
+        """The methods that serve each kind of request."""
+        return {
+            rq.ListWorkers: self.list_workers,
+            rq.DrainWorkers: self.drain,
+            rq.ResumeWorkers: self.resume,
+            rq.ResizeWorker: self.resize,
+            rq.PoolStatus: self.status,
+            rq.PoolTraffic: self.traffic,
+            rq.HandOver: self.hand_over,
+            rq.PoolOverview: self.overview,
+        }
 
     async def list_workers(self, caller: Caller, request: rq.ListWorkers) -> None:
         moment = self._service.now()

@@ -10,6 +10,7 @@ from kestrelctl.core.settings.table import BY_WANTED
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.requests.pending_answers import PendingAnswers
+from kestrelctl.manager.rights import Handlers
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
@@ -23,6 +24,21 @@ class SettingRequests:
     def __init__(self, service: Service, pending: PendingAnswers) -> None:
         self._service = service
         self._pending = pending
+
+    def handlers(self) -> Handlers:
+        """The methods that serve each kind of request."""
+        return {
+            rq.SetPolicy: self.set,
+            rq.RemovePolicy: self.remove,
+            rq.ListPolicies: self.policies,
+            rq.SetAsset: self.set,
+            rq.RemoveAsset: self.remove,
+            rq.ListAssets: self.assets,
+            rq.ChangeGroup: self.set,
+            rq.RemoveGroup: self.remove,
+            rq.SetWorkerGroup: self.set,
+            rq.RemoveWorkerGroup: self.remove,
+        }
 
     async def set(self, caller: Caller, request: SetSetting) -> None:
         wanted = request.wanted()

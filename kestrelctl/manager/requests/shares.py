@@ -14,6 +14,7 @@ from kestrelctl.errors import NotAllowed, NotFound, UsageError
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.requests.pending_answers import PendingAnswers
+from kestrelctl.manager.rights import Handlers
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
@@ -31,6 +32,14 @@ class ShareRequests:
     def __init__(self, service: Service, pending: PendingAnswers) -> None:
         self._service = service
         self._pending = pending
+
+    def handlers(self) -> Handlers:
+        """The methods that serve each kind of request."""
+        return {
+            rq.ListUsers: self.list_users,
+            rq.ChangeUser: self.set_user,
+            rq.ListGroups: self.list_groups,
+        }
 
     async def list_users(self, caller: Caller, request: rq.ListUsers) -> None:
         found = sorted(self._service.pool.sharers.users(), key=lambda sharer: sharer.name)

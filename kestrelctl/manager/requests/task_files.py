@@ -7,9 +7,10 @@ from kestrelctl.core.model.records import JobRecord
 from kestrelctl.errors import UsageError
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.rights import Handlers
 from kestrelctl.manager.selection import Selection
 from kestrelctl.manager.service import Service
-from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol import job_requests as rq
 from kestrelctl.protocol.job_answers import OutputPage, TaskFiles
 
 #: The most tasks that are looked at for one page.
@@ -22,6 +23,10 @@ class TaskFileRequests:
     def __init__(self, service: Service, selection: Selection) -> None:
         self._service = service
         self._selection = selection
+
+    def handlers(self) -> Handlers:
+        """The methods that serve each kind of request."""
+        return {rq.ListOutputs: self.list}
 
     async def list(self, caller: Caller, request: rq.ListOutputs, record: JobRecord) -> None:
         """Answers with the page that is asked for.

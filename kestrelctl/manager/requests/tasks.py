@@ -29,12 +29,13 @@ from kestrelctl.manager.outputs import (
     with_what_was_cut,
 )
 from kestrelctl.manager.requests import story as job_story
+from kestrelctl.manager.rights import Handlers
 from kestrelctl.manager.selection import Selection
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.views import checkpoint_view
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
-from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol import job_requests as rq
 from kestrelctl.protocol.job_answers import AttemptOutput, FollowedLog, TaskOutput
 from kestrelctl.protocol.workers import Output
 from kestrelctl.store.item_window import ItemWindow
@@ -68,6 +69,16 @@ class TaskRequests:
         self._outputs = outputs
 
     # -- tasks -------------------------------------------------------------------------------------
+
+    def handlers(self) -> Handlers:
+        """The methods that serve each kind of request."""
+        return {
+            rq.ListTasks: self.list_tasks,
+            rq.Logs: self.logs,
+            rq.FollowLogs: self.follow_logs,
+            rq.AllLogs: self.all_logs,
+            rq.TellStory: self.story,
+        }
 
     async def list_tasks(self, caller: Caller, request: rq.ListTasks, record: JobRecord) -> None:
         job = self._service.pool.job(record.job_id)

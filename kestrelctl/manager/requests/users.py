@@ -9,6 +9,7 @@ from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import NotAllowed, UsageError
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.rights import Handlers
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
@@ -20,6 +21,10 @@ class UserRequests:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+
+    def handlers(self) -> Handlers:
+        """The methods that serve each kind of request."""
+        return {rq.UserUsage: self.usage}
 
     async def usage(self, caller: Caller, request: rq.UserUsage) -> None:
         now = self._service.now()

@@ -16,6 +16,7 @@ from kestrelctl.core.properties.reading import PropertyValue
 from kestrelctl.errors import KestrelError, NotFound, UsageError
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.members.log import MemberEvents
+from kestrelctl.manager.rights import Handlers
 from kestrelctl.manager.selection import workers_named
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import codec
@@ -86,6 +87,13 @@ class WorkerCommands:
                     future.set_result(CommandDone(request="", error="the worker has gone"))
 
     # -- requests ----------------------------------------------------------------------------------
+
+    def handlers(self) -> Handlers:
+        """The methods that serve each kind of request."""
+        return {
+            ListCommands: self.list_commands,
+            RunAtWorkers: self.run_for,
+        }
 
     async def list_commands(self, caller: Caller, request: ListCommands) -> None:
         """Serves users who ask for the commands."""

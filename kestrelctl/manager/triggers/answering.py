@@ -8,6 +8,7 @@ from kestrelctl.core.triggers.definition import TriggerDefinition, check_names, 
 from kestrelctl.core.triggers.expression import ExpressionError
 from kestrelctl.errors import UsageError
 from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.rights import Handlers
 from kestrelctl.manager.triggers.service import TriggerService, WatchedTrigger
 from kestrelctl.manager.views import first_that_fit
 from kestrelctl.protocol import answers as an
@@ -40,6 +41,15 @@ class TriggerRequests:
         self._desk = desk
         self._handlers = handlers
         self._classes = classes
+
+    def handlers(self) -> Handlers:
+        """The methods that serve each kind of request."""
+        return {
+            ListTriggers: self.list_triggers,
+            ListFired: self.list_fired,
+            TryTrigger: self.test,
+            EnableTrigger: self.enable,
+        }
 
     async def list_triggers(self, caller: Caller, request: ListTriggers) -> None:
         views = [_view(each) for each in self._desk.triggers.values()]

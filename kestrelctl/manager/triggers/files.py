@@ -20,7 +20,6 @@ from kestrelctl.manager.triggers.actions import TriggerDeeds
 from kestrelctl.manager.triggers.answering import TriggerRequests
 from kestrelctl.manager.triggers.service import TriggerService
 from kestrelctl.manager.triggers.watch import PoolWatch
-from kestrelctl.protocol.triggers import EnableTrigger, ListFired, ListTriggers, TryTrigger
 from kestrelctl.store.kept_text import KeptText
 
 
@@ -64,14 +63,6 @@ def open_triggers(
     deeds.handlers = handlers
     desk = TriggerService(service, watch, deeds, triggers, kept, kept_seconds)
     classes = environments.classes if environments is not None else ()
-    requests = TriggerRequests(desk, handlers.lines, classes)
-    dispatcher.serve_also(
-        {
-            ListTriggers: requests.list_triggers,
-            ListFired: requests.list_fired,
-            TryTrigger: requests.test,
-            EnableTrigger: requests.enable,
-        }
-    )
+    dispatcher.serve_also(TriggerRequests(desk, handlers.lines, classes).handlers())
     dispatcher.properties.on_changed = desk.on_values
     return desk
