@@ -218,14 +218,21 @@ class PostgresqlStore(TableReads):
 
         return asyncio.get_running_loop().run_in_executor(self._read_threads, explained_read)
 
-    async def commit(self, records: Sequence[StoreRecord]) -> None:
+    async def commit(
+        self, records: Sequence[StoreRecord], on_delay: Callable[[str], None] | None = None
+    ) -> None:
         assert self._ending is None or self._ending.done(), "one commit at a time"
         assert self._writer is not None
         if not records:
             return
         started = time.perf_counter()
         loop = asyncio.get_running_loop()
-        self._ending = loop.run_in_executor(self._commit_thread, self._writer.commit, records)
+
+        def told(why: str) -> None:
+            if on_delay is not None:
+                loop.call_soon_threadsafe(on_delay, why)
+
+        self._ending = loop.run_in_executor(self._commit_thread, self._writer.commit, records, told)
         try:
             reached = await asyncio.shield(self._ending)
         except asyncio.CancelledError:

@@ -209,8 +209,10 @@ class TestLostConnections:
 
         monkeypatch.setattr(writer, "_connect", away)
         lose(True)
-        await in_postgresql.commit([job(1), happening(0)])
+        told: list[str] = []
+        await in_postgresql.commit([job(1), happening(0)], told.append)
         assert len(asked) == 3
+        assert told == ["nobody is there: connection refused"] * 2
         assert in_postgresql.count_happenings(1) == 1
 
     async def test_a_server_that_lost_commits_is_not_gone_on_with(
