@@ -18,7 +18,7 @@ from kestrelctl.core.model.job.light_spec import Apart, is_long, lightened
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import JobRecord
-from kestrelctl.store.connection import TableConnection
+from kestrelctl.store.connection import TableConnection, TableReader
 from kestrelctl.store.item_window import ItemWindow
 
 #: A piece has no more items than this, and ends with the one by which it reaches so many
@@ -66,7 +66,7 @@ def forget_apart(connection: TableConnection, job_id: int) -> None:
         connection.execute(_DROP, {"digest": digest})
 
 
-def stored_apart(connection: TableConnection, record: JobRecord) -> Apart | None:
+def stored_apart(connection: TableReader, record: JobRecord) -> Apart | None:
     """Returns what the row of a job in `specs` lacks; None if it has all.
 
     Raises:
@@ -87,7 +87,7 @@ def stored_apart(connection: TableConnection, record: JobRecord) -> Apart | None
     return Apart(spec_bytes=spec_bytes, items=bool(items), program=bool(program))
 
 
-def with_all_parts(connection: TableConnection, record: JobRecord) -> JobRecord:
+def with_all_parts(connection: TableReader, record: JobRecord) -> JobRecord:
     """A job with its whole spec, from one with what `specs` has.
 
     Raises:
@@ -114,7 +114,7 @@ def with_all_parts(connection: TableConnection, record: JobRecord) -> JobRecord:
     return msgspec.structs.replace(record, spec=spec)
 
 
-def item_window(connection: TableConnection, job_id: int, index: int) -> ItemWindow | None:
+def item_window(connection: TableReader, job_id: int, index: int) -> ItemWindow | None:
     """Implements `CoreStore.items`; see `with_all_parts` for what it raises."""
     row = connection.execute(_WINDOW, (job_id, index)).fetchone()
     if row is None:
@@ -124,7 +124,7 @@ def item_window(connection: TableConnection, job_id: int, index: int) -> ItemWin
     return found if found.covers(index) else None
 
 
-def long_program(connection: TableConnection, job_id: int) -> Program | None:
+def long_program(connection: TableReader, job_id: int) -> Program | None:
     """The program of a job if it lies apart; see `with_all_parts` for what it raises."""
     [named] = connection.execute(
         "SELECT count(program) FROM apart WHERE job_id = ?", (job_id,)
@@ -132,7 +132,7 @@ def long_program(connection: TableConnection, job_id: int) -> Program | None:
     return _program(connection, job_id) if named else None
 
 
-def _program(connection: TableConnection, job_id: int) -> Program:
+def _program(connection: TableReader, job_id: int) -> Program:
     row = connection.execute(_PROGRAM, (job_id,)).fetchone()
     if row is None:
         raise ValueError("its program is missing")

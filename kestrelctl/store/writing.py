@@ -25,7 +25,7 @@ from kestrelctl.core.model.records import (
     WorkerRecord,
 )
 from kestrelctl.core.model.setting import Setting, SettingGone
-from kestrelctl.store.connection import TableConnection
+from kestrelctl.store.connection import TableConnection, TableReader
 from kestrelctl.store.edges import put_edges
 from kestrelctl.store.event_rows import write_members
 from kestrelctl.store.flock_rows import write_flock
@@ -198,7 +198,7 @@ def _put_stored(connection: TableConnection, sums: dict[tuple[str, int], int]) -
             connection.execute("DELETE FROM stored WHERE owner = ? AND hour = ?", hour_of_owner)
 
 
-def known_jobs(connection: TableConnection, ids: Iterable[int]) -> dict[int, KnownJob]:
+def known_jobs(connection: TableReader, ids: Iterable[int]) -> dict[int, KnownJob]:
     """Reads which of these jobs are stored."""
     rows = connection.execute(
         "SELECT job_id, owner, submitted_at FROM jobs"
