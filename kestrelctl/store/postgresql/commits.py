@@ -16,12 +16,18 @@ from typing import Any
 import psycopg
 
 from kestrelctl.core.model.records import JobForgotten, JobRecord, TaskRecord
-from kestrelctl.errors import KestrelError, NotAllowed, StoreFull, StoreUnusable, Unreachable
+from kestrelctl.errors import KestrelError, StoreFull, StoreUnusable, Unreachable
 from kestrelctl.store import reading
 from kestrelctl.store.mark import Reached
 from kestrelctl.store.postgresql.batch import Batch
 from kestrelctl.store.postgresql.plain import PlainLink
-from kestrelctl.store.postgresql.session import Link, another_manager, explained, is_lost
+from kestrelctl.store.postgresql.session import (
+    NOT_REACHED,
+    Link,
+    another_manager,
+    explained,
+    is_lost,
+)
 from kestrelctl.store.store_record import StoreRecord
 from kestrelctl.store.writing import KnownJob, delete_forgotten, known_jobs, write
 
@@ -179,7 +185,7 @@ class Writer:
         """
         try:
             link = self._connect()
-        except (Unreachable, NotAllowed) as error:
+        except NOT_REACHED as error:
             raise _for_now(error) from error
         try:
             commits = self._draw_connection(link)

@@ -112,6 +112,7 @@ class PostgresqlStore(TableReads):
                 self._notes = self._weaknesses(link)
                 make_tables(link, self._pool, self.database)
                 self._take(link)
+                self.leadership.keep()  # what follows may take longer than a lease
                 self._reads = self._reader = LinkReader(self._connect_to_read)
                 self._damaged = {}
                 self._ask_size()
@@ -120,8 +121,8 @@ class PostgresqlStore(TableReads):
             if link is not None:
                 link.close()
             self._let_go()
+            self.leadership.let_go()
             raise
-        self.leadership.keep()
         self._commit_thread = ThreadPoolExecutor(1, thread_name_prefix="commit")
         self._read_threads = ThreadPoolExecutor(READERS, thread_name_prefix="read")
         self._commits = self._records = 0

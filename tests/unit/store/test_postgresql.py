@@ -398,6 +398,31 @@ class TestBadServers:
         error = self.refused(opener, StoreUnusable, server.conninfo("postgres", role))
         assert "owner" in str(error.hint)
 
+    def test_a_role_that_may_not_connect(
+        self, opener: Opener, server: PostgresqlServer, conninfo: str
+    ) -> None:
+        server.run(f"ALTER ROLE {database_of(conninfo)} NOLOGIN")
+        error = self.refused(opener, NotAllowed, conninfo)
+        assert "not permitted to log in" in str(error.cause)
+
+    def test_a_role_to_which_the_tables_do_not_belong(
+        self, opener: Opener, server: PostgresqlServer, conninfo: str
+    ) -> None:
+        opener(conninfo).close()
+        other = database_of(server.new_database())
+        error = self.refused(opener, StoreUnusable, server.conninfo(database_of(conninfo), other))
+        assert "does not let the manager use its tables" in error.message
+
+    async def test_a_role_that_loses_its_rights(
+        self, in_postgresql: PostgresqlStore, server: PostgresqlServer, conninfo: str
+    ) -> None:
+        await in_postgresql.commit([job(1)])
+        name = database_of(conninfo)
+        server.run(f"REVOKE ALL ON tasks FROM {name}", database=name)
+        with pytest.raises(StoreUnusable, match="does not let the manager use its tables"):
+            await in_postgresql.commit([job(2), done(0, 1)])
+        assert [each.job_id for each in in_postgresql.jobs()] == [1], "all of it or nothing"
+
     def test_a_version_that_is_too_old(
         self, opener: Opener, conninfo: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
