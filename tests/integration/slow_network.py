@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 _CHUNK_BYTES = 1 << 16
 
@@ -18,8 +19,12 @@ async def delayed(socket: Path, seconds: float) -> AsyncIterator[int]:
         seconds: how much later than it was said the other end hears what a client says.
     """
     loop = asyncio.get_running_loop()
+    connections: set[asyncio.Task[Any]] = set()
 
     async def through(client: asyncio.StreamReader, answers: asyncio.StreamWriter) -> None:
+        own = asyncio.current_task()
+        assert own is not None
+        connections.add(own)
         server, said = await asyncio.open_unix_connection(str(socket))
         under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
 
@@ -44,9 +49,10 @@ async def delayed(socket: Path, seconds: float) -> AsyncIterator[int]:
                 await answers.drain()
 
         try:
-            with suppress(ConnectionError):
+            with suppress(ConnectionError, asyncio.CancelledError):
                 await asyncio.gather(hear(), pass_on(), answer())
         finally:
+            connections.discard(own)
             said.close()
             answers.close()
 
@@ -55,3 +61,6 @@ async def delayed(socket: Path, seconds: float) -> AsyncIterator[int]:
         yield listening.sockets[0].getsockname()[1]
     finally:
         listening.close()
+        for each in connections:
+            each.cancel()
+        await asyncio.gather(*connections)
