@@ -315,7 +315,7 @@ class ManagerListener:
             self._resized(sender, message)
         elif isinstance(message, work.FindFiles):
             handle(ev.Heard(at=self._now(), cause=sender, worker=sender))
-            self._parent_files.answer(sender, message)
+            self._turns.spawn(bare(sender), lambda: self._parent_files.answer(sender, message))
         else:
             # A sign of life as well: while a worker sends output, it gives no other.
             handle(ev.Heard(at=self._now(), cause=sender, worker=sender))
