@@ -14,7 +14,9 @@ import pytest
 from postgresqlkit import PostgresqlServer, database_of
 from store_samples import done, happening, job
 
-from kestrelctl.core.model.records import Progress
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.records import JobRecord, Progress
 from kestrelctl.errors import (
     KestrelError,
     NotAllowed,
@@ -340,6 +342,21 @@ class TestMessages:
         await in_postgresql.commit([job(job_id) for job_id in range(1, 50)])
         assert len(sent) == 1
         assert len(in_postgresql.jobs()) == 49
+
+    async def test_long_parts_of_new_jobs_are_asked_for_once(
+        self, in_postgresql: PostgresqlStore, sent: list[int]
+    ) -> None:
+        def long(job_id: int) -> JobRecord:
+            program = Program(argv=("run", *("word",) * 1_000, str(job_id % 7)))
+            return job(job_id, spec=JobSpec(program=program))
+
+        await in_postgresql.commit([long(1)])
+        sent.clear()
+        await in_postgresql.commit([long(job_id) for job_id in range(2, 40)])
+        assert len(sent) == 2
+        found = in_postgresql.job(39)
+        assert found is not None
+        assert found.spec == long(39).spec
 
     async def test_jobs_of_an_earlier_start_are_asked_for_once(
         self, in_postgresql: PostgresqlStore, sent: list[int]
