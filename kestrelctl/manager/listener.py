@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -122,9 +123,9 @@ class ManagerListener:
             if not self._turns.take(sender, bare(sender), 0, lambda: shows(sender)):
                 shows(sender)
         elif self._access.may_submit(sender):
-            self._dispatcher.turns.take(
-                sender, bare(sender), 0, lambda: self.desk.on_presence(sender, to, kind)
-            )
+            turns, account = self._dispatcher.turns, bare(sender)
+            said = partial(self.desk.on_presence, sender, to, kind)
+            turns.take(sender, account, 0, lambda: turns.spawn(account, said))
 
     def _shown(self, worker: str) -> None:
         self._service.profiles.on_presence(worker, "available")
