@@ -42,9 +42,6 @@ class Notices:
     def on_online(self) -> None:
         """Sends again over a new session: messages sent over an earlier one may be lost."""
         self._sending = False
-        if self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
         self._look()
 
     def _on_job_ended(self, ended: JobEnded) -> None:

@@ -213,6 +213,7 @@ async def test_a_session_that_is_lost_while_the_store_is_asked_has_nobody_told_t
     await manager.says("submit --notify always -- true")
     store.answers.clear()
     manager.service.handle(ev.Cancel(at=manager.now, cause=ADA, request="", job_id=1))
+    await manager.settled()
     await manager.reconnects()
     store.answers.set()
     await manager.settled()
