@@ -143,7 +143,9 @@ class MemoryStore:
             apart=None if spec is job.spec else _apart(job.spec),
         )
 
-    async def commit(self, records: Sequence[StoreRecord]) -> None:
+    async def commit(
+        self, records: Sequence[StoreRecord], on_delay: Callable[[str], None] | None = None
+    ) -> None:
         if self.full:
             raise StoreFull(cause="the store in memory was told to be full")
         self._keep(records)

@@ -38,7 +38,9 @@ class SimulatedStore(MemoryStore):
         self._on_committed = on_committed
         self._under_way: tuple[Sequence[StoreRecord], asyncio.Future[None]] | None = None
 
-    async def commit(self, records: Sequence[StoreRecord]) -> None:
+    async def commit(
+        self, records: Sequence[StoreRecord], on_delay: Callable[[str], None] | None = None
+    ) -> None:
         assert self._under_way is None, "two commits at once"
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._under_way = (list(records), future)

@@ -197,8 +197,13 @@ class GroupCommit:
         stuck = self._loop.call_later(
             STUCK_SECONDS, self._says, f"a commit takes longer than {STUCK_SECONDS:g} s"
         )
+
+        def on_delay(why: str) -> None:
+            stuck.cancel()  # that says less
+            self._says(why)
+
         try:
-            await self._store.commit(records)
+            await self._store.commit(records, on_delay)
         except StoreFull as error:
             self._says(error.cause or error.message)
             return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -122,9 +123,9 @@ class ManagerListener:
             if not self._turns.take(sender, bare(sender), 0, lambda: shows(sender)):
                 shows(sender)
         elif self._access.may_submit(sender):
-            self._dispatcher.turns.take(
-                sender, bare(sender), 0, lambda: self.desk.on_presence(sender, to, kind)
-            )
+            turns, account = self._dispatcher.turns, bare(sender)
+            said = partial(self.desk.on_presence, sender, to, kind)
+            turns.take(sender, account, 0, lambda: turns.spawn(account, said))
 
     def _shown(self, worker: str) -> None:
         self._service.profiles.on_presence(worker, "available")
@@ -315,7 +316,7 @@ class ManagerListener:
             self._resized(sender, message)
         elif isinstance(message, work.FindFiles):
             handle(ev.Heard(at=self._now(), cause=sender, worker=sender))
-            self._parent_files.answer(sender, message)
+            self._turns.spawn(bare(sender), lambda: self._parent_files.answer(sender, message))
         else:
             # A sign of life as well: while a worker sends output, it gives no other.
             handle(ev.Heard(at=self._now(), cause=sender, worker=sender))

@@ -34,8 +34,8 @@ class Rows(Protocol):
         ...
 
 
-class TableConnection(Protocol):
-    """A connection that runs statements in the order in which they are given."""
+class TableReader(Protocol):
+    """A connection by which tables are read."""
 
     def execute(self, statement: str, values: Any = ..., /) -> Rows:
         """Runs a statement.
@@ -44,6 +44,10 @@ class TableConnection(Protocol):
             values: for each `?` one, or for each `:name` one by name.
         """
         ...
+
+
+class TableConnection(TableReader, Protocol):
+    """A connection that also writes: it runs statements in the order in which they are given."""
 
     def executemany(self, statement: str, rows: Iterable[Any], /) -> object:
         """Runs a statement once for each row of values."""

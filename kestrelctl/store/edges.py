@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kestrelctl.core.model.job.after import EACH, After
 from kestrelctl.core.model.job.spec import JobSpec
-from kestrelctl.store.connection import TableConnection
+from kestrelctl.store.connection import TableConnection, TableReader
 
 #: More than there can be: for no limit.
 MOST_EDGES = 1 << 62
@@ -43,7 +43,7 @@ def put_edges(connection: TableConnection, child: int, spec: JobSpec) -> None:
 
 
 def edges(
-    connection: TableConnection, ids: Sequence[int] | None, above: int, limit: int | None
+    connection: TableReader, ids: Sequence[int] | None, above: int, limit: int | None
 ) -> list[Edge]:
     """Implements `Store.edges`."""
     condition = "child > ?"
@@ -59,9 +59,7 @@ def edges(
     return [Edge(child, first, last, str(ending)) for child, first, last, ending in rows]
 
 
-def ended_parents(
-    connection: TableConnection, waits: Iterable[tuple[After, ...]]
-) -> dict[int, str]:
+def ended_parents(connection: TableReader, waits: Iterable[tuple[After, ...]]) -> dict[int, str]:
     """The final states of the jobs that these name, as far as they have one."""
     found: dict[int, str] = {}
     for first, last in {(each.first, each.last) for after in set(waits) for each in after}:

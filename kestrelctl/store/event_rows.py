@@ -9,7 +9,7 @@ import msgspec
 from kestrelctl.core.membership.event import MembershipEvent
 from kestrelctl.core.membership.event_records import MOST_DROPPED
 from kestrelctl.core.membership.roll import GONE_KINDS
-from kestrelctl.store.connection import TableConnection
+from kestrelctl.store.connection import TableConnection, TableReader
 from kestrelctl.store.store_record import MemberRecord
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ def write_members(
 
 
 def stored_events(
-    connection: TableConnection, after: int, since: float, limit: int
+    connection: TableReader, after: int, since: float, limit: int
 ) -> list[MembershipEvent]:
     """Implements `Store.member_events`."""
     first = after
@@ -82,13 +82,13 @@ def _event(row: tuple[int, float, str, str, bytes | None, str]) -> MembershipEve
     )
 
 
-def last_event_number(connection: TableConnection) -> int:
+def last_event_number(connection: TableReader) -> int:
     """Implements `Store.last_member_event`."""
     [found] = connection.execute("SELECT max(number) FROM member_events").fetchone()
     return int(found or 0)
 
 
-def present_members(connection: TableConnection) -> list[str]:
+def present_members(connection: TableReader) -> list[str]:
     """Implements `Store.members`."""
     rows = connection.execute("SELECT worker FROM members ORDER BY since")
     return [str(worker) for (worker,) in rows]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kestrelctl.core.model.records import FlockPeer, FlockRecord
-from kestrelctl.store.connection import TableConnection
+from kestrelctl.store.connection import TableConnection, TableReader
 
 _PUT_PEER = "INSERT OR REPLACE INTO flock_peers (pool, through, heard_at) VALUES (?, ?, ?)"
 
@@ -16,7 +16,7 @@ def write_flock(connection: TableConnection, record: FlockRecord) -> None:
         connection.execute("DELETE FROM flock_peers WHERE pool = ?", (record.pool,))
 
 
-def stored_peers(connection: TableConnection) -> list[FlockPeer]:
+def stored_peers(connection: TableReader) -> list[FlockPeer]:
     """Every pool by which the flock is found, by domain, without rows that no manager writes."""
     rows = connection.execute("SELECT pool, through, heard_at FROM flock_peers ORDER BY pool")
     return [

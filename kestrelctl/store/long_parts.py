@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,7 +18,7 @@ from kestrelctl.core.model.job.light_spec import Apart, is_long, lightened
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import JobRecord
-from kestrelctl.store.connection import TableConnection
+from kestrelctl.store.connection import TableConnection, TableReader
 from kestrelctl.store.item_window import ItemWindow
 
 #: A piece has no more items than this, and ends with the one by which it reaches so many
@@ -36,6 +36,11 @@ _WINDOW = """
 """
 _PROGRAM = "SELECT body FROM apart JOIN texts ON digest = program WHERE job_id = ?"
 _PIECES = "SELECT body FROM texts WHERE digest = ? ORDER BY first"
+_ASKED_AT_ONCE = 50
+_STORED = f"SELECT DISTINCT digest FROM texts WHERE digest IN ({', '.join('?' * _ASKED_AT_ONCE)})"
+_PUT_ROW = """
+    INSERT INTO apart (job_id, spec_bytes, item_count, items, program) VALUES (?, ?, ?, ?, ?)
+"""
 _DROP = """
     DELETE FROM texts WHERE digest = :digest
         AND NOT EXISTS (SELECT 1 FROM apart WHERE items = :digest)
@@ -43,30 +48,77 @@ _DROP = """
 """
 
 
-def put_apart(connection: TableConnection, job_id: int, spec: JobSpec) -> JobSpec:
-    """Writes what is long in the whole spec of a new job; returns the rest of it, for `specs`."""
-    light = lightened(spec)
-    if light is spec:
-        return spec
-    items = None if spec.items is None else _put(connection, _pieces(spec.items))
-    program = _put(connection, [(0, _encode(spec.program))]) if is_long(spec) else None
-    connection.execute(
-        "INSERT INTO apart (job_id, spec_bytes, item_count, items, program) VALUES (?, ?, ?, ?, ?)",
-        (job_id, encoded_bytes(spec), len(spec.items or ()), items, program),
+class _Text(NamedTuple):
+    """A text in pieces, each with the index of its first item."""
+
+    digest: bytes
+    pieces: list[tuple[int, bytes]]
+
+
+class _Parts(NamedTuple):
+    """The long parts of a spec."""
+
+    items: _Text | None
+    program: _Text | None
+
+
+class LongParts:
+    """The long parts of the specs of jobs that begin and end in a batch.
+
+    The store is asked once which of them it has.
+
+    Args:
+        jobs: the records with which jobs begin.
+    """
+
+    def __init__(self, connection: TableReader, jobs: Iterable[JobRecord]) -> None:
+        self._parts = {job.job_id: _parts(job.spec) for job in jobs if is_apart(job.spec)}
+        wanted = [text.digest for parts in self._parts.values() for text in parts if text]
+        self._stored: set[bytes] = set()
+        for start in range(0, len(wanted), _ASKED_AT_ONCE):
+            some = wanted[start : start + _ASKED_AT_ONCE]
+            filled = some + some[-1:] * (_ASKED_AT_ONCE - len(some))  # one statement for any number
+            self._stored |= {bytes(row[0]) for row in connection.execute(_STORED, filled)}
+
+    def put(self, connection: TableConnection, job_id: int, spec: JobSpec) -> JobSpec:
+        """Writes those of one job; returns the rest of its spec, for `specs`."""
+        parts = self._parts.pop(job_id, None)
+        if parts is None:
+            return spec
+        for text in parts:
+            if text is not None and text.digest not in self._stored:
+                _insert(connection, text)
+                self._stored.add(text.digest)
+        items, program = (text.digest if text is not None else None for text in parts)
+        connection.execute(
+            _PUT_ROW, (job_id, encoded_bytes(spec), len(spec.items or ()), items, program)
+        )
+        return lightened(spec)
+
+    def forget(self, connection: TableConnection, job_id: int) -> None:
+        """Deletes what only this job had."""
+        rows = connection.execute(
+            "DELETE FROM apart WHERE job_id = ? RETURNING items, program", (job_id,)
+        ).fetchall()
+        for digest in (bytes(each) for row in rows for each in row if each is not None):
+            connection.execute(_DROP, {"digest": digest})
+            if digest in self._stored and not _is_stored(connection, digest):
+                self._stored.remove(digest)
+
+
+def _parts(spec: JobSpec) -> _Parts:
+    return _Parts(
+        None if spec.items is None else _text(_pieces(spec.items)),
+        _text([(0, _encode(spec.program))]) if is_long(spec) else None,
     )
-    return light
 
 
-def forget_apart(connection: TableConnection, job_id: int) -> None:
-    """Deletes what only this job had."""
-    rows = connection.execute(
-        "DELETE FROM apart WHERE job_id = ? RETURNING items, program", (job_id,)
-    ).fetchall()
-    for digest in (each for row in rows for each in row if each is not None):
-        connection.execute(_DROP, {"digest": digest})
+def is_apart(spec: JobSpec) -> bool:
+    """Whether a part of a whole spec is kept apart."""
+    return lightened(spec) is not spec
 
 
-def stored_apart(connection: TableConnection, record: JobRecord) -> Apart | None:
+def stored_apart(connection: TableReader, record: JobRecord) -> Apart | None:
     """Returns what the row of a job in `specs` lacks; None if it has all.
 
     Raises:
@@ -87,7 +139,7 @@ def stored_apart(connection: TableConnection, record: JobRecord) -> Apart | None
     return Apart(spec_bytes=spec_bytes, items=bool(items), program=bool(program))
 
 
-def with_all_parts(connection: TableConnection, record: JobRecord) -> JobRecord:
+def with_all_parts(connection: TableReader, record: JobRecord) -> JobRecord:
     """A job with its whole spec, from one with what `specs` has.
 
     Raises:
@@ -114,7 +166,7 @@ def with_all_parts(connection: TableConnection, record: JobRecord) -> JobRecord:
     return msgspec.structs.replace(record, spec=spec)
 
 
-def item_window(connection: TableConnection, job_id: int, index: int) -> ItemWindow | None:
+def item_window(connection: TableReader, job_id: int, index: int) -> ItemWindow | None:
     """Implements `CoreStore.items`; see `with_all_parts` for what it raises."""
     row = connection.execute(_WINDOW, (job_id, index)).fetchone()
     if row is None:
@@ -124,7 +176,7 @@ def item_window(connection: TableConnection, job_id: int, index: int) -> ItemWin
     return found if found.covers(index) else None
 
 
-def long_program(connection: TableConnection, job_id: int) -> Program | None:
+def long_program(connection: TableReader, job_id: int) -> Program | None:
     """The program of a job if it lies apart; see `with_all_parts` for what it raises."""
     [named] = connection.execute(
         "SELECT count(program) FROM apart WHERE job_id = ?", (job_id,)
@@ -132,7 +184,7 @@ def long_program(connection: TableConnection, job_id: int) -> Program | None:
     return _program(connection, job_id) if named else None
 
 
-def _program(connection: TableConnection, job_id: int) -> Program:
+def _program(connection: TableReader, job_id: int) -> Program:
     row = connection.execute(_PROGRAM, (job_id,)).fetchone()
     if row is None:
         raise ValueError("its program is missing")
@@ -155,15 +207,19 @@ def _pieces(items: tuple[str, ...]) -> Iterator[tuple[int, bytes]]:
                 begin, characters = place, 0
 
 
-def _put(connection: TableConnection, pieces: Iterable[tuple[int, bytes]]) -> bytes:
-    """Writes a text in pieces, unless it is there; returns its digest."""
+def _text(pieces: Iterable[tuple[int, bytes]]) -> _Text:
     whole = list(pieces)
     hashed = sha256()
     for _, body in whole:
         hashed.update(body)
-    digest = hashed.digest()
-    there = connection.execute("SELECT 1 FROM texts WHERE digest = ? LIMIT 1", (digest,)).fetchone()
-    if there is None:
-        rows: list[tuple[Any, ...]] = [(digest, first, body) for first, body in whole]
-        connection.executemany("INSERT INTO texts (digest, first, body) VALUES (?, ?, ?)", rows)
-    return digest
+    return _Text(hashed.digest(), whole)
+
+
+def _is_stored(connection: TableReader, digest: bytes) -> bool:
+    found = connection.execute("SELECT 1 FROM texts WHERE digest = ? LIMIT 1", (digest,))
+    return found.fetchone() is not None
+
+
+def _insert(connection: TableConnection, text: _Text) -> None:
+    rows: list[tuple[Any, ...]] = [(text.digest, first, body) for first, body in text.pieces]
+    connection.executemany("INSERT INTO texts (digest, first, body) VALUES (?, ?, ?)", rows)

@@ -10,7 +10,7 @@ import msgspec
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.seal import SECRET_BYTES
 from kestrelctl.errors import StoreUnusable
-from kestrelctl.store.connection import TableConnection
+from kestrelctl.store.connection import TableConnection, TableReader
 from kestrelctl.store.mark import UNKNOWN_JOBS, UNKNOWN_STARTS, Reached
 
 #: Says that a database is a manager's: `Kest`. https://www.sqlite.org/pragma.html
@@ -149,7 +149,7 @@ def put_gap(connection: TableConnection, gap: Gap) -> None:
     )
 
 
-def gaps(connection: TableConnection, now: float) -> list[Gap]:
+def gaps(connection: TableReader, now: float) -> list[Gap]:
     """The gaps that were noticed lately, the oldest first."""
     rows = connection.execute(
         "SELECT noticed_at, commits, last_kept_job, next_job FROM gaps"

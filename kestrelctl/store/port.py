@@ -321,11 +321,16 @@ class CoreStore(CoreReads, Protocol):
         """
         ...
 
-    async def commit(self, records: Sequence[StoreRecord]) -> None:
+    async def commit(
+        self, records: Sequence[StoreRecord], on_delay: Callable[[str], None] | None = None
+    ) -> None:
         """Makes a batch durable, all of it or nothing; when it returns, it is.
 
         One at a time: the caller collects what comes up meanwhile for the next call. A cancelled
         commit has ended either way; which way is not said.
+
+        Args:
+            on_delay: called with the reason, as soon as one is known, why the commit has to wait.
 
         Raises:
             StoreFull: nothing of the batch counts, and the same batch may be tried again.

@@ -25,7 +25,7 @@ from kestrelctl.core.model.records import (
     ended_tasks,
 )
 from kestrelctl.errors import KestrelError
-from kestrelctl.store.connection import Rows, TableConnection
+from kestrelctl.store.connection import Rows, TableReader
 from kestrelctl.store.edges import ended_parents
 from kestrelctl.store.flock_rows import stored_peers
 from kestrelctl.store.item_window import ItemWindow
@@ -80,7 +80,7 @@ _BEFORE_ALL = -(1 << 63)
 SetAside = Callable[[int, str], None]
 
 
-def snapshot(connection: TableConnection, set_aside: SetAside) -> Snapshot:
+def snapshot(connection: TableReader, set_aside: SetAside) -> Snapshot:
     """Reads all that a manager needs to go on. Walks once over the tasks of each active job."""
     pool = connection.execute("SELECT epoch, term, last_job_id, secret FROM pool")
     epoch, term, last_job_id, secret = pool.fetchone()
@@ -106,7 +106,7 @@ def snapshot(connection: TableConnection, set_aside: SetAside) -> Snapshot:
 
 
 def _ended_pairs(
-    connection: TableConnection, ids: set[int], set_aside: SetAside
+    connection: TableReader, ids: set[int], set_aside: SetAside
 ) -> dict[int, EndedTasks]:
     """The jobs among these that have ended, with their tasks that are not done."""
     which = Which(sorted(ids - {0}), ("done", "failed", "cancelled"), None, "")
@@ -117,7 +117,7 @@ def _ended_pairs(
 
 
 def _unfinished_jobs(
-    connection: TableConnection, ids: Iterable[tuple[int]], set_aside: SetAside
+    connection: TableReader, ids: Iterable[tuple[int]], set_aside: SetAside
 ) -> Iterator[UnfinishedJob]:
     """Yields these jobs but those that cannot be read. One row at a time: it may be megabytes."""
     for (job_id,) in ids:
@@ -132,7 +132,7 @@ def _unfinished_jobs(
             set_aside(job_id, str(error))
 
 
-def _unfinished(connection: TableConnection, record: JobRecord) -> UnfinishedJob:
+def _unfinished(connection: TableReader, record: JobRecord) -> UnfinishedJob:
     """Counts a job's tasks and collects the gaps between them, keeping nothing else in memory."""
     counts = dict.fromkeys(range(len(STATES)), 0)
     unfinished: list[int] = []
@@ -189,7 +189,7 @@ def _unfinished(connection: TableConnection, record: JobRecord) -> UnfinishedJob
     )
 
 
-def _walk(connection: TableConnection, job_id: int) -> Iterator[tuple[int, int]]:
+def _walk(connection: TableReader, job_id: int) -> Iterator[tuple[int, int]]:
     """Index and state of each stored task of a job, in order. Never all of them are in memory."""
     page = "SELECT idx, state FROM tasks WHERE job_id = ? AND idx > ? ORDER BY idx LIMIT ?"
     after = _BEFORE_ALL
@@ -239,7 +239,7 @@ class Which(NamedTuple):
         return " AND ".join(conditions), values
 
 
-def job_ids(connection: TableConnection, which: Which) -> list[int]:
+def job_ids(connection: TableReader, which: Which) -> list[int]:
     """Implements `Store.job_ids`."""
     condition, values = which.condition()
     heads = " LEFT JOIN heads USING (job_id)" if which.name else ""
@@ -247,9 +247,7 @@ def job_ids(connection: TableConnection, which: Which) -> list[int]:
     return [job_id for (job_id,) in connection.execute(select, values)]
 
 
-def jobs(
-    connection: TableConnection, which: Which, limit: int, set_aside: SetAside
-) -> list[JobRecord]:
+def jobs(connection: TableReader, which: Which, limit: int, set_aside: SetAside) -> list[JobRecord]:
     """Implements `Store.jobs`."""
     condition, values = which.condition()
     rows = connection.execute(
@@ -258,21 +256,21 @@ def jobs(
     return list(_readable_jobs(reversed(rows), set_aside))
 
 
-def untold(connection: TableConnection, limit: int, set_aside: SetAside) -> list[JobRecord]:
+def untold(connection: TableReader, limit: int, set_aside: SetAside) -> list[JobRecord]:
     """Implements `Store.untold`."""
     rows = connection.execute(f"{_HEADS} WHERE untold ORDER BY job_id")
     return _first_readable(rows, limit, set_aside)
 
 
 def unmailed(
-    connection: TableConnection, owner: str, limit: int, set_aside: SetAside
+    connection: TableReader, owner: str, limit: int, set_aside: SetAside
 ) -> list[JobRecord]:
     """Implements `Store.unmailed`."""
     select = f"{_HEADS} WHERE unmailed AND owner = ? ORDER BY job_id"
     return _first_readable(connection.execute(select, (owner,)), limit, set_aside)
 
 
-def unmailed_owners(connection: TableConnection) -> list[str]:
+def unmailed_owners(connection: TableReader) -> list[str]:
     """Implements `Store.unmailed_owners`. It reads an index alone."""
     rows = connection.execute("SELECT DISTINCT owner FROM jobs WHERE unmailed ORDER BY owner")
     return [str(owner) for (owner,) in rows]
@@ -294,7 +292,7 @@ def _readable_jobs(rows: Iterable[tuple[Any, ...]], set_aside: SetAside) -> Iter
             yield found
 
 
-def ended_before(connection: TableConnection, before: float, keep: int, limit: int) -> list[int]:
+def ended_before(connection: TableReader, before: float, keep: int, limit: int) -> list[int]:
     """Implements `Store.ended_before`. It walks along an index."""
     if keep:
         [ended] = connection.execute(
@@ -309,25 +307,25 @@ def ended_before(connection: TableConnection, before: float, keep: int, limit: i
     return [job_id for (job_id,) in rows]
 
 
-def has_forgotten(connection: TableConnection) -> bool:
+def has_forgotten(connection: TableReader) -> bool:
     """Implements `Store.has_forgotten`."""
     return connection.execute("SELECT 1 FROM forgotten LIMIT 1").fetchone() is not None
 
 
 def job_of_key(
-    connection: TableConnection, owner: str, key: str, set_aside: SetAside
+    connection: TableReader, owner: str, key: str, set_aside: SetAside
 ) -> JobRecord | None:
     """Implements `Store.job_of_key`."""
     return _whole(connection, "owner = ? AND submission_key = ?", (owner, key), set_aside)
 
 
-def job(connection: TableConnection, job_id: int, set_aside: SetAside) -> JobRecord | None:
+def job(connection: TableReader, job_id: int, set_aside: SetAside) -> JobRecord | None:
     """Implements `Store.job`."""
     return _whole(connection, "job_id = ?", (job_id,), set_aside)
 
 
 def _whole(
-    connection: TableConnection, condition: str, values: tuple[Any, ...], set_aside: SetAside
+    connection: TableReader, condition: str, values: tuple[Any, ...], set_aside: SetAside
 ) -> JobRecord | None:
     """The one job that fits.
 
@@ -346,7 +344,7 @@ def _whole(
         raise KestrelError(f"job {row[0]} cannot be read in the store", cause=str(error)) from error
 
 
-def items(connection: TableConnection, job_id: int, index: int) -> ItemWindow | None:
+def items(connection: TableReader, job_id: int, index: int) -> ItemWindow | None:
     """Reads what `CoreStore.items` promises."""
     try:
         with readable("its items"):
@@ -357,7 +355,7 @@ def items(connection: TableConnection, job_id: int, index: int) -> ItemWindow | 
         ) from error
 
 
-def program(connection: TableConnection, job_id: int, set_aside: SetAside) -> Program | None:
+def program(connection: TableReader, job_id: int, set_aside: SetAside) -> Program | None:
     """Reads what `CoreStore.program` promises."""
     try:
         with readable("its program"):
@@ -373,7 +371,7 @@ def program(connection: TableConnection, job_id: int, set_aside: SetAside) -> Pr
 
 
 def tasks(
-    connection: TableConnection,
+    connection: TableReader,
     job_id: int,
     states: Sequence[TaskState],
     after: int,
@@ -397,7 +395,7 @@ def tasks(
 
 
 def ended_badly(
-    connection: TableConnection, job_id: int, indexes: Sequence[int]
+    connection: TableReader, job_id: int, indexes: Sequence[int]
 ) -> list[tuple[int, str]]:
     """Implements `Store.ended_badly`."""
     bad = (TaskState.FAILED, TaskState.LOST, TaskState.CANCELLED)
@@ -407,7 +405,7 @@ def ended_badly(
     return [(index, STATES[state].value) for index, state in rows]
 
 
-def used(connection: TableConnection, job_ids: Sequence[int]) -> dict[int, Used]:
+def used(connection: TableReader, job_ids: Sequence[int]) -> dict[int, Used]:
     """Implements `Store.used`."""
     rows = connection.execute(
         f"SELECT job_id, {', '.join(USED_COLUMNS)} FROM jobs"
@@ -417,7 +415,7 @@ def used(connection: TableConnection, job_ids: Sequence[int]) -> dict[int, Used]
     return {job_id: _used(columns) for job_id, *columns in rows}
 
 
-def spread(connection: TableConnection, job_id: int) -> Spread:
+def spread(connection: TableReader, job_id: int) -> Spread:
     """Implements `Store.spread`."""
     where, values = _of_job(job_id, (), -1, ())
     [last] = connection.execute(f"SELECT max(idx) FROM tasks WHERE {where}", values).fetchone()
@@ -439,9 +437,7 @@ def spread(connection: TableConnection, job_id: int) -> Spread:
         ) from error
 
 
-def used_by_owner(
-    connection: TableConnection, since_day: int, owner: str | None
-) -> dict[str, Used]:
+def used_by_owner(connection: TableReader, since_day: int, owner: str | None) -> dict[str, Used]:
     """Implements `Store.used_by_owner`."""
     columns = ", ".join(
         f"max({name})" if name.startswith(("longest_", "peak_")) else f"sum({name})"
@@ -464,7 +460,7 @@ def _used(columns: Iterable[Any]) -> Used:
 
 
 def happenings(
-    connection: TableConnection, job_id: int, indexes: Sequence[int], limit: int
+    connection: TableReader, job_id: int, indexes: Sequence[int], limit: int
 ) -> list[Happening]:
     """Implements `Store.happenings`."""
     where = _HAPPENED
@@ -479,7 +475,7 @@ def happenings(
     return [happening(row) for row in reversed(rows)]
 
 
-def count_happenings(connection: TableConnection, job_id: int) -> int:
+def count_happenings(connection: TableReader, job_id: int) -> int:
     """Implements `Store.count_happenings`."""
     [found] = connection.execute(
         f"SELECT count(*) FROM happenings WHERE {_HAPPENED}", (job_id, job_id)

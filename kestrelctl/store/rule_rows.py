@@ -10,7 +10,7 @@ from kestrelctl.core.membership.handler_records import HandlerAwaits, HandlerSet
 from kestrelctl.core.membership.handler_words import ToldEvent
 from kestrelctl.core.triggers.fired import MOST_DROPPED, FiredDropped, TriggerFired
 from kestrelctl.core.triggers.recorded_moment import MomentRecorded
-from kestrelctl.store.connection import TableConnection
+from kestrelctl.store.connection import TableConnection, TableReader
 from kestrelctl.store.store_record import RuleRecord
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ def write_rules(connection: TableConnection, record: RuleRecord) -> None:
         connection.execute("DELETE FROM trigger_moments WHERE number <= ?", (record.up_to,))
 
 
-def awaited(connection: TableConnection) -> dict[str, tuple[int, int]]:
+def awaited(connection: TableReader) -> dict[str, tuple[int, int]]:
     """Implements `Store.awaited`."""
     rows = connection.execute(
         "SELECT handler, min(number), max(number) FROM handler_lines GROUP BY handler"
@@ -68,9 +68,7 @@ def awaited(connection: TableConnection) -> dict[str, tuple[int, int]]:
     return {str(handler): (int(first), int(last)) for handler, first, last in rows}
 
 
-def awaits(
-    connection: TableConnection, handler: str, after: int, limit: int
-) -> list[HandlerAwaits]:
+def awaits(connection: TableReader, handler: str, after: int, limit: int) -> list[HandlerAwaits]:
     """Implements `Store.awaits`."""
     found: list[HandlerAwaits] = []
     for number, told in connection.execute(
@@ -87,7 +85,7 @@ def awaits(
 
 
 def fired(
-    connection: TableConnection, trigger: str, before: int | None, limit: int
+    connection: TableReader, trigger: str, before: int | None, limit: int
 ) -> list[TriggerFired]:
     """Implements `Store.fired`."""
     conditions = ["true"]
@@ -106,7 +104,7 @@ def fired(
     return [_fired(row) for row in rows][::-1]
 
 
-def first_fired(connection: TableConnection) -> TriggerFired | None:
+def first_fired(connection: TableReader) -> TriggerFired | None:
     """Implements `Store.first_fired`."""
     row = connection.execute(
         f"SELECT {_FIRED_COLUMNS} FROM triggers_fired ORDER BY number LIMIT 1"
@@ -130,7 +128,7 @@ def _texts_of(encoded: bytes, number: int) -> tuple[str, ...]:
         return ()
 
 
-def trigger_courses(connection: TableConnection) -> dict[str, tuple[float, int]]:
+def trigger_courses(connection: TableReader) -> dict[str, tuple[float, int]]:
     """Implements `Store.trigger_courses`."""
     rows = connection.execute(
         "SELECT trigger_name, fired_at, times FROM trigger_courses ORDER BY trigger_name"
@@ -138,13 +136,13 @@ def trigger_courses(connection: TableConnection) -> dict[str, tuple[float, int]]
     return {str(trigger): (float(at), int(times)) for trigger, at, times in rows}
 
 
-def moments_kept(connection: TableConnection) -> list[tuple[int, float]]:
+def moments_kept(connection: TableReader) -> list[tuple[int, float]]:
     """Implements `Store.moments_kept`."""
     rows = connection.execute("SELECT number, at FROM trigger_moments ORDER BY number")
     return [(int(number), float(at)) for number, at in rows]
 
 
-def moments(connection: TableConnection, after: int, limit: int) -> list[MomentRecorded]:
+def moments(connection: TableReader, after: int, limit: int) -> list[MomentRecorded]:
     """Implements `Store.moments`."""
     rows = connection.execute(
         "SELECT number, at, packed FROM trigger_moments WHERE number > ? ORDER BY number LIMIT ?",

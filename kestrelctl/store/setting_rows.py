@@ -11,7 +11,7 @@ import msgspec
 from kestrelctl.core.model.setting import Setting, SettingGone
 from kestrelctl.core.settings.kind import AnyKind
 from kestrelctl.core.settings.table import BY_STRUCT, KINDS
-from kestrelctl.store.connection import TableConnection
+from kestrelctl.store.connection import TableConnection, TableReader
 
 log = logging.getLogger(__name__)
 
@@ -31,14 +31,14 @@ def write_setting(connection: TableConnection, record: Setting | SettingGone) ->
     connection.execute(_PUT, (kind.word, record.name, kind.about(record), value))
 
 
-def stored_settings(connection: TableConnection) -> list[Setting]:
+def stored_settings(connection: TableReader) -> list[Setting]:
     """Every setting, by kind in the order of `KINDS` and by name, with what its kind puts in place
     of those that cannot be read.
     """
     return [setting for kind in KINDS for setting in _of_kind(connection, kind)]
 
 
-def _of_kind(connection: TableConnection, kind: AnyKind) -> Iterator[Setting]:
+def _of_kind(connection: TableReader, kind: AnyKind) -> Iterator[Setting]:
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind.struct)
     rows = connection.execute(
         "SELECT name, about, value FROM settings WHERE kind = ? ORDER BY name", (kind.word,)

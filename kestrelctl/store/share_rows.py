@@ -17,7 +17,7 @@ from kestrelctl.core.model.mail_address import problem_with_mail
 from kestrelctl.core.model.records import StoredRecord, UserRecord
 from kestrelctl.core.model.share_change import problem_with_number, problem_with_weight
 from kestrelctl.core.model.worker.assets import Amounts
-from kestrelctl.store.connection import TableConnection
+from kestrelctl.store.connection import TableReader
 from kestrelctl.store.rows import Unreadable, readable
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ def _byte_limit(column: object) -> ByteLimit:
     return column
 
 
-def stored_users(connection: TableConnection) -> list[UserRecord]:
+def stored_users(connection: TableReader) -> list[UserRecord]:
     """Every user of whom something is stored, by name, without those that cannot be read."""
     rows = connection.execute(f"SELECT {_USER_COLUMNS} FROM users ORDER BY name")
     found: list[UserRecord] = []
@@ -89,7 +89,7 @@ def stored_users(connection: TableConnection) -> list[UserRecord]:
     return found
 
 
-def stored_sums(connection: TableConnection) -> list[StoredRecord]:
+def stored_sums(connection: TableReader) -> list[StoredRecord]:
     """Reads what tasks have put into the file share, by user and hour, as far as it can be."""
     rows = connection.execute("SELECT owner, hour, size_bytes FROM stored ORDER BY owner, hour")
     return [

@@ -150,7 +150,9 @@ class SqliteStore(TableReads):
         self._connections.append(connection)
         return connection
 
-    async def commit(self, records: Sequence[StoreRecord]) -> None:
+    async def commit(
+        self, records: Sequence[StoreRecord], on_delay: Callable[[str], None] | None = None
+    ) -> None:
         assert self._ending is None or self._ending.done(), "one commit at a time"
         if not records:
             return

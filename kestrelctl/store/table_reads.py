@@ -14,7 +14,7 @@ from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
 from kestrelctl.core.triggers.fired import TriggerFired
 from kestrelctl.core.triggers.recorded_moment import MomentRecorded
 from kestrelctl.store import event_rows, reading, rule_rows
-from kestrelctl.store.connection import TableConnection
+from kestrelctl.store.connection import TableReader
 from kestrelctl.store.edges import Edge, edges
 from kestrelctl.store.sums import Spread, Used
 
@@ -29,7 +29,7 @@ class TableReads:
     and never wait for a commit.
     """
 
-    _reader: TableConnection
+    _reader: TableReader
 
     def __init__(self) -> None:
         self._damaged: dict[int, str] = {}

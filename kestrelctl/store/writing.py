@@ -25,11 +25,11 @@ from kestrelctl.core.model.records import (
     WorkerRecord,
 )
 from kestrelctl.core.model.setting import Setting, SettingGone
-from kestrelctl.store.connection import TableConnection
+from kestrelctl.store.connection import TableConnection, TableReader
 from kestrelctl.store.edges import put_edges
 from kestrelctl.store.event_rows import write_members
 from kestrelctl.store.flock_rows import write_flock
-from kestrelctl.store.long_parts import forget_apart, put_apart
+from kestrelctl.store.long_parts import LongParts, is_apart
 from kestrelctl.store.rows import (
     HAPPENING_COLUMNS,
     TASK_COLUMNS,
@@ -133,6 +133,7 @@ def write(
     cursors: dict[int, int] = {}
     happenings: list[tuple[Any, ...]] = []
     stored: dict[tuple[str, int], int] = {}
+    parts = _long_parts(connection, records, known)
     for record in records:
         if isinstance(record, TaskRecord):
             tasks.append(task_row(record))
@@ -145,7 +146,7 @@ def write(
             stored[record.owner, record.hour] = record.size_bytes
         elif isinstance(record, JobRecord):
             cursors.pop(record.job_id, None)
-            _put_job(connection, record, known)
+            _put_job(connection, record, known, parts)
         elif isinstance(record, OwnerTold):
             told = _OWNER_MAILED if record.by_mail else _OWNER_TOLD
             connection.execute(told, (record.job_id, record.ended_at))
@@ -170,6 +171,7 @@ def write(
             write_rules(connection, record)
         elif isinstance(record, JobForgotten):
             _forget_job(connection, record.job_id)
+            parts.forget(connection, record.job_id)
             if known is not None:
                 known.pop(record.job_id, None)
         elif isinstance(record, Swept):
@@ -198,7 +200,7 @@ def _put_stored(connection: TableConnection, sums: dict[tuple[str, int], int]) -
             connection.execute("DELETE FROM stored WHERE owner = ? AND hour = ?", hour_of_owner)
 
 
-def known_jobs(connection: TableConnection, ids: Iterable[int]) -> dict[int, KnownJob]:
+def known_jobs(connection: TableReader, ids: Iterable[int]) -> dict[int, KnownJob]:
     """Reads which of these jobs are stored."""
     rows = connection.execute(
         "SELECT job_id, owner, submitted_at FROM jobs"
@@ -233,8 +235,20 @@ def _add_up(
     )
 
 
+def _long_parts(
+    connection: TableReader, records: Sequence[StoreRecord], known: dict[int, KnownJob] | None
+) -> LongParts:
+    long = [each for each in records if isinstance(each, JobRecord) and is_apart(each.spec)]
+    if long and known is None:
+        known = known_jobs(connection, [each.job_id for each in long])
+    return LongParts(connection, [each for each in long if each.job_id not in (known or {})])
+
+
 def _put_job(
-    connection: TableConnection, record: JobRecord, known: dict[int, KnownJob] | None
+    connection: TableConnection,
+    record: JobRecord,
+    known: dict[int, KnownJob] | None,
+    parts: LongParts,
 ) -> None:
     """Writes a job. The spec of a stored one is left alone: it may be long, and the record has a
     light one. Only how many copies a service has ever changes.
@@ -264,7 +278,7 @@ def _put_job(
         return
     fixed = (record.owner, record.submitted_at, record.key or None)
     connection.execute(_INSERT_JOB, (*changing, *fixed))
-    light = put_apart(connection, record.job_id, record.spec)
+    light = parts.put(connection, record.job_id, record.spec)
     connection.execute(
         "INSERT INTO specs (job_id, spec) VALUES (?, ?)", (record.job_id, encode_spec(light))
     )
@@ -310,7 +324,6 @@ def _forget_job(connection: TableConnection, job_id: int) -> None:
     connection.execute("DELETE FROM specs WHERE job_id = ?", (job_id,))
     connection.execute("DELETE FROM heads WHERE job_id = ?", (job_id,))
     connection.execute("DELETE FROM edges WHERE child = ?", (job_id,))
-    forget_apart(connection, job_id)
     connection.execute("INSERT OR IGNORE INTO forgotten (job_id) VALUES (?)", (job_id,))
 
 

@@ -107,10 +107,10 @@ def counts(settings: WorldSettings = WORLD) -> dict[str, int]:
         found["bytes of payloads"] += len(stanza.text.encode())
         send(pipe, stanza)
 
-    async def committed(store: SimulatedStore, records: Sequence[Any]) -> None:
+    async def committed(store: SimulatedStore, records: Sequence[Any], *on_delay: Any) -> None:
         found["commits"] += 1
         found["records"] += len(records)
-        await commit(store, records)
+        await commit(store, records, *on_delay)
 
     lines, before = Lines(), sys.gettrace()
     with (

@@ -22,9 +22,11 @@ from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers, codec, directions, requests, workers
 from kestrelctl.store.kept_text import TextFile
-from kestrelctl.store.port import CoreStore
+from kestrelctl.store.port import CoreStore, Reads
 
 NOW = 1_795_190_000.0
+#: What a store is to be asked for; the rest of `Reads` is at hand.
+_READS = {name for name in dir(Reads) if name[0] != "_"} - {"damaged", "notes", "statistics"}
 #: Turns of the loop after which everything that was said has been answered.
 TURNS = 200
 
@@ -50,6 +52,29 @@ class AccountsThatWork:
         """They are over."""
 
 
+class FarStore:
+    """A store as if it were behind a network.
+
+    Attributes:
+        is_far: set it to have reads fail that are not asked for, as these would block the loop.
+        answers: clear it to have what is asked wait.
+    """
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.is_far = False
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    def __getattr__(self, name: str) -> Any:
+        assert not (self.is_far and name in _READS), f"{name} blocks the event loop"
+        return getattr(self._store, name)
+
+    async def ask(self, question: Callable[[Any], Any]) -> Any:
+        await self.answers.wait()
+        return await self._store.ask(question)
+
+
 class PlayedManager:
     """A manager on a domain `pool`, whose admin is root.
 
@@ -64,7 +89,9 @@ class PlayedManager:
         wall_ahead_seconds: how far the machine's clock is set ahead of it.
     """
 
-    def __init__(self, directory: Path, *, store: CoreStore | None = None, **options: Any) -> None:
+    def __init__(
+        self, directory: Path, *, store: CoreStore | FarStore | None = None, **options: Any
+    ) -> None:
         self.store: Any = store or MemoryStore()
         self.sent: list[tuple[str, str]] = []
         self.chats: list[tuple[str, str]] = []

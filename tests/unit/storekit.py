@@ -87,7 +87,9 @@ class QuickStore(SqliteStore):
         with hurried():
             super().close()
 
-    async def commit(self, records: Sequence[StoreRecord]) -> None:
+    async def commit(
+        self, records: Sequence[StoreRecord], on_delay: Callable[[str], None] | None = None
+    ) -> None:
         if self.full:
             raise StoreFull(cause="the store was told to be full")
-        await super().commit(records)
+        await super().commit(records, on_delay)

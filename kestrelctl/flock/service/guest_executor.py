@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from kestrelctl.core import events as ev
@@ -13,12 +14,16 @@ from kestrelctl.core.model.job.guest import owner_of_guest
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import JobRecord, TaskRecord
-from kestrelctl.errors import NotFound
+from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.flock.service.files_home import has_files
 from kestrelctl.flock.service.guest_jobs import completion_of, held_of
 from kestrelctl.manager.service import Service
 from kestrelctl.worker.run.executor import START_BOUNDS, CommandSpec, Completion
 
+log = logging.getLogger(__name__)
+
+#: Pause before the store is asked again for the end of a guest.
+AGAIN_SECONDS = 1.0
 #: The index of the only task of such a job.
 ONLY = 0
 
@@ -55,6 +60,7 @@ class GuestExecutor:
         self._carrier = carrier
         self._carrying: dict[int, asyncio.Task[None]] = {}
         self._closed = False
+        self._looking: set[asyncio.Task[None]] = set()
         self.start_seconds = Histogram(START_BOUNDS)
         self.most_ahead = 0
         self._service = service
@@ -96,9 +102,10 @@ class GuestExecutor:
         left = self._left.pop(command.number, None)
         if left is not None:
             self._take(command.number, *left)
-            record = self._ended_record(left[0])
-            if record is not None:
-                self._loop.call_soon(self.ended, record)
+            if self._service.pool.job(left[0]) is None:
+                looking = self._loop.create_task(self._report_end(left[0]))
+                self._looking.add(looking)
+                looking.add_done_callback(self._looking.discard)
             return
         spec = self._make(command)
         if isinstance(spec, str):
@@ -126,12 +133,16 @@ class GuestExecutor:
         self._guests[job_id] = (number, spec)
         self._holders[job_id] = self
 
-    def _ended_record(self, job_id: int) -> TaskRecord | None:
-        """Returns how such a job has ended before this process looked; None if it has not."""
-        if self._service.pool.job(job_id) is not None:
-            return None
-        found = self._service.store.tasks(job_id, limit=1)
-        return found[0] if found else _never_begun(job_id)
+    async def _report_end(self, job_id: int) -> None:
+        """Reports how a job has ended before this process looked."""
+        while True:
+            try:
+                found = await self._service.store.ask(lambda read: read.tasks(job_id, limit=1))
+                break
+            except KestrelError as error:
+                log.warning("the end of guest job %d is not known yet: %s", job_id, error)
+                await asyncio.sleep(AGAIN_SECONDS)
+        self.ended(found[0] if found else _never_begun(job_id))
 
     def begin(self, number: int) -> None:
         """Does nothing: no attempt waits here."""
@@ -190,6 +201,8 @@ class GuestExecutor:
     async def close(self) -> None:
         """Forgets all: the jobs go on, and the next process reports them."""
         self._closed = True
+        for looking in self._looking:
+            looking.cancel()
         for carrying in list(self._carrying.values()):
             carrying.cancel()
         await asyncio.gather(*self._carrying.values(), return_exceptions=True)

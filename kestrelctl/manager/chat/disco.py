@@ -40,15 +40,15 @@ class Disco:
         self._desk = desk
         self._addresses = addresses
 
-    def knows(self, caller: Caller, address: str) -> bool:
+    async def knows(self, caller: Caller, address: str) -> bool:
         """Whether that address is one of the pool, and the caller's to ask."""
         fixed = (self._addresses.domain, self._addresses.pool, self._addresses.jobs)
         job_id = self._addresses.job_id(address)
         return address in fixed or (
-            job_id is not None and self._desk.may_see_job(caller.jid, job_id)
+            job_id is not None and await self._desk.may_see_job(caller.jid, job_id)
         )
 
-    def info(self, iq: Iq) -> Element:
+    async def info(self, iq: Iq) -> Element:
         """The answer to `disco#info`.
 
         Raises:
@@ -65,9 +65,11 @@ class Disco:
         elif node and node not in self._nodes(iq.to):
             raise NotFound(f"{iq.to} has no node {node[:100]}")
         else:
-            identity = element(
-                "identity", category="component", type="generic", name=self._name(iq.to)
-            )
+            job_id = self._addresses.job_id(iq.to)
+            name = self._name(iq.to)
+            if job_id is not None:
+                name = f"job {job_id}: {await self._desk.status_of(job_id)}"
+            identity = element("identity", category="component", type="generic", name=name)
         found = [element("feature", var=each) for each in features]
         return element("query", identity, *found, xmlns=DISCO_INFO, node=node)
 
@@ -121,9 +123,6 @@ class Disco:
         return nodes.get(self._kind(address), ())
 
     def _name(self, address: str) -> str:
-        job_id = self._addresses.job_id(address)
-        if job_id is not None:
-            return f"job {job_id}: {self._desk.status_of(job_id)}"
         words = {"pool": "Kestrel workers", "jobs": "Kestrel jobs"}
         return words.get(self._kind(address), "Kestrel pool")
 

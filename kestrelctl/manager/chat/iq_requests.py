@@ -76,21 +76,25 @@ class IqRequests:
             self._session.answer(iq, _TOO_LARGE)
             return True
         caller = Caller.of(self._access, iq.sender, no_answer)
-        if not self._dispatcher.turns.take(
-            iq.sender, caller.user, size, lambda: self._serve(caller, iq)
+        turns = self._dispatcher.turns
+        if not turns.take(
+            iq.sender,
+            caller.user,
+            size,
+            lambda: turns.spawn(caller.user, lambda: self._serve(caller, iq)),
         ):
             self._service.stanzas.received(stanzas.BUSY, size)
             self._session.answer(iq, _BUSY)
         return True
 
-    def _serve(self, caller: Caller, iq: Iq) -> None:
+    async def _serve(self, caller: Caller, iq: Iq) -> None:
         try:
-            if not self._disco.knows(caller, iq.to):
+            if not await self._disco.knows(caller, iq.to):
                 self._session.answer(iq, _UNKNOWN)
             elif iq.namespace == COMMANDS:
                 self._command(caller, iq)
             elif iq.namespace == DISCO_INFO:
-                self._session.answer(iq, as_text(self._disco.info(iq)))
+                self._session.answer(iq, as_text(await self._disco.info(iq)))
             elif iq.namespace == DISCO_ITEMS:
                 self._session.answer(iq, as_text(self._disco.items(caller, iq)))
             elif iq.namespace == VCARD:

@@ -552,6 +552,9 @@ class JobRequests:
         what: list[str] = []
         for start in range(0, len(free), MAX_RECORDS):
             ids = free[start : start + MAX_RECORDS]
+            records = await self._service.store.ask(
+                lambda read, ids=ids: read.jobs(ids=ids, limit=len(ids))  # type: ignore[misc]
+            )
             found = await self._pending.answers_to(
                 lambda token, record=record: ev.Forget(  # type: ignore[misc]
                     at=self._service.now(),
@@ -559,7 +562,7 @@ class JobRequests:
                     request=token,
                     record=record,
                 )
-                for record in self._service.store.jobs(ids=ids, limit=len(ids))
+                for record in records
             )
             what += [str(answer.job_id) for answer in found]
         await self._selection.refuse_others(selected, len(what))

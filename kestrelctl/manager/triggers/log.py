@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 
 from kestrelctl.core.triggers.fired import FiredDropped, TriggerFired
@@ -27,6 +28,7 @@ class TriggerLog:
         self._kept_seconds = kept_seconds
         latest = service.store.fired(limit=1)
         self._last = latest[0].number if latest else 0
+        self._tidying: asyncio.Task[None] | None = None
 
     def add(self, trigger: str, at: float, actions: Iterable[str], problems: Iterable[str]) -> None:
         """Notes that a trigger has fired.
@@ -47,7 +49,7 @@ class TriggerLog:
         )
         self._service.commits.write([fired])
         if self._last % TIDY_EACH == 0:
-            self.tidy()
+            self._tidying = asyncio.get_running_loop().create_task(self.tidy())
 
     async def latest(self, trigger: str, limit: int) -> list[TriggerFired]:
         """The latest times that triggers fired, in order.
@@ -57,9 +59,9 @@ class TriggerLog:
         """
         return await self._service.store.ask(lambda read: read.fired(trigger=trigger, limit=limit))
 
-    def tidy(self) -> None:
+    async def tidy(self) -> None:
         """Has what is too old or too much deleted, some at a time."""
-        first = self._service.store.first_fired()
+        first = await self._service.store.ask(lambda read: read.first_fired())
         if first is None or first.number == self._last or self._service.store_error:
             return
         before, up_to = self._service.now() - self._kept_seconds, self._last - MOST_FIRED

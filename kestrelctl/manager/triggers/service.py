@@ -175,7 +175,7 @@ class TriggerService:
             if not self._service.pool.has_heard:
                 await asyncio.sleep(SOON_SECONDS)
                 continue
-            self.log.tidy()
+            await self.log.tidy()
             self.history.add(self.watch.look(NAMES))
             await asyncio.sleep(RECORD_SECONDS)
 

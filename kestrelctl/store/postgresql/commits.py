@@ -16,12 +16,18 @@ from typing import Any
 import psycopg
 
 from kestrelctl.core.model.records import JobForgotten, JobRecord, TaskRecord
-from kestrelctl.errors import NotAllowed, StoreFull, StoreUnusable, Unreachable
+from kestrelctl.errors import KestrelError, StoreFull, StoreUnusable, Unreachable
 from kestrelctl.store import reading
 from kestrelctl.store.mark import Reached
 from kestrelctl.store.postgresql.batch import Batch
 from kestrelctl.store.postgresql.plain import PlainLink
-from kestrelctl.store.postgresql.session import Link, another_manager, explained, is_lost
+from kestrelctl.store.postgresql.session import (
+    NOT_REACHED,
+    Link,
+    another_manager,
+    explained,
+    is_lost,
+)
 from kestrelctl.store.store_record import StoreRecord
 from kestrelctl.store.writing import KnownJob, delete_forgotten, known_jobs, write
 
@@ -80,8 +86,11 @@ class Writer:
         self._watch(link)
         self._has_forgotten = reading.has_forgotten(PlainLink(link))
 
-    def commit(self, records: Sequence[StoreRecord]) -> Reached:
+    def commit(self, records: Sequence[StoreRecord], on_delay: Callable[[str], None]) -> Reached:
         """Makes a batch durable, all of it or nothing; returns how far the store is then.
+
+        Args:
+            on_delay: called with the reason, as soon as one is known, why it has to wait.
 
         Raises:
             StoreFull: nothing of the batch counts.
@@ -91,7 +100,7 @@ class Writer:
         if is_lost(self._link):
             self._connect_again()
         # The first connection may have been lost long before, while nothing was to be committed.
-        if not (self._is_written(records) or self._is_written(records)):
+        if not (self._is_written(records, on_delay) or self._is_written(records, on_delay)):
             raise StoreFull(
                 cause=f"{self._database}: the connection was lost, and the commit does not count",
                 hint="see the log of PostgreSQL",
@@ -102,10 +111,10 @@ class Writer:
             max([self._reached.last_job_id, *_job_ids(records)]),
         )
         if self._warned:
-            self._make_safe()
+            self._make_safe(on_delay)
         return self._reached
 
-    def _is_written(self, records: Sequence[StoreRecord]) -> bool:
+    def _is_written(self, records: Sequence[StoreRecord], on_delay: Callable[[str], None]) -> bool:
         """Commits; returns whether that counts, which it may though the connection was lost."""
         try:
             self._write(records)
@@ -115,7 +124,7 @@ class Writer:
                 with explained(self._database):
                     raise
             log.warning("the connection to %s was lost in a commit: %s", self._database, error)
-            return self._has_counted()
+            return self._has_counted(on_delay)
         return True
 
     def _write(self, records: Sequence[StoreRecord]) -> None:
@@ -149,7 +158,7 @@ class Writer:
 
     # -- lost connections --------------------------------------------------------------------------
 
-    def _has_counted(self) -> bool:
+    def _has_counted(self, on_delay: Callable[[str], None]) -> bool:
         """Whether the commit counts whose connection was lost: asks until somebody answers."""
         before = self._reached.commits
         while True:
@@ -157,6 +166,7 @@ class Writer:
                 commits = self._connect_again()
             except StoreFull as error:
                 log.error("nobody knows yet whether a commit counts: %s", error.cause)
+                on_delay(error.cause or error.message)
                 if self.given_up.wait(ASK_AGAIN_SECONDS):
                     raise
                 continue
@@ -175,8 +185,8 @@ class Writer:
         """
         try:
             link = self._connect()
-        except (Unreachable, NotAllowed) as error:
-            raise StoreFull(cause=error.cause, hint=error.hint) from error
+        except NOT_REACHED as error:
+            raise _for_now(error) from error
         try:
             commits = self._draw_connection(link)
         except BaseException:
@@ -192,7 +202,7 @@ class Writer:
             with explained(self._database):
                 row = link.execute(_DRAW_CONNECTION, (self._reached.epoch,)).fetchone()
         except Unreachable as error:
-            raise StoreFull(cause=error.cause, hint=error.hint) from error
+            raise _for_now(error) from error
         if row is None:
             raise another_manager(self._database)
         self._connection, commits = row
@@ -216,7 +226,7 @@ class Writer:
             log.warning("%s: %s", self._database, diagnostic.message_primary)
             self._warned = True
 
-    def _make_safe(self) -> None:
+    def _make_safe(self, on_delay: Callable[[str], None]) -> None:
         """Commits something else until that ends without a warning: the replica has all then.
 
         https://www.postgresql.org/docs/current/warm-standby.html#SYNCHRONOUS-REPLICATION
@@ -230,6 +240,7 @@ class Writer:
                     self._link.execute(_COMMIT_AGAIN, (self._reached.epoch,))
             except (psycopg.Error, StoreFull) as error:
                 log.error("nobody knows yet whether a commit is safe: %s", error)
+                on_delay(f"nobody knows yet whether a commit is safe: {error}")
                 self._warned = True
             if self._warned and self.given_up.wait(ASK_AGAIN_SECONDS):
                 return
@@ -237,6 +248,11 @@ class Writer:
     def close(self) -> None:
         """Ends the connection."""
         self._link.close()
+
+
+def _for_now(error: KestrelError) -> StoreFull:
+    """The error by which a commit is tried again later."""
+    return StoreFull(cause=f"{error.message}: {error.cause}", hint=error.hint)
 
 
 def _job_ids(records: Sequence[StoreRecord]) -> list[int]:

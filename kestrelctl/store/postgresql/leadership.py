@@ -254,13 +254,17 @@ class PostgresqlLeadership:
             self._renewing.join()
             self._renewing = None
 
-    def close(self) -> None:
+    def let_go(self) -> None:
+        """Ends the lease, if this manager has it, so that another one can lead at once."""
         self._stop_renewing()
         if self._link is not None and self._epoch is not None and not self._lost:
             with suppress(psycopg.Error):  # then the lease, or the session, ends by itself
                 self._link.execute(_RELEASE, (self._epoch,))
         self._epoch = None
         self._ends_at = 0.0
+
+    def close(self) -> None:
+        self.let_go()
         self._drop_link()
 
     # -- the connection ----------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -14,7 +14,7 @@ from kestrelctl.store.postgresql.session import Link, is_lost
 
 
 class LinkReader:
-    """A `store.connection.TableConnection` that only reads.
+    """A `store.connection.TableReader`.
 
     A connection that was lost is made anew, and what it was asked is asked again.
     """
@@ -32,10 +32,6 @@ class LinkReader:
             if not is_lost(self._link(anew=False)):
                 raise
             return PlainLink(self._link()).execute(statement, values)
-
-    def executemany(self, statement: str, rows: Iterable[Any], /) -> object:
-        """Is never called: what reads writes nothing."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Ends all connections."""

@@ -17,6 +17,7 @@ from kestrelctl.errors import (
     StoreTaken,
     StoreUnusable,
     Unreachable,
+    Untrusted,
     UsageError,
     why,
 )
@@ -31,6 +32,9 @@ OLDEST_VERSION = 15
 #: Settings under which a commit is on disk when it returns, on the replica too, if there is one.
 #: https://www.postgresql.org/docs/current/runtime-config-wal.html#GUC-SYNCHRONOUS-COMMIT
 DURABLE = ("on", "remote_apply")
+
+#: Ways in which no connection comes about, which may be mended while the manager runs.
+NOT_REACHED = (Unreachable, NotAllowed, Untrusted)
 
 #: A server that is cut off is noticed after some 15 s. What the operator says has precedence.
 _PATIENCE = {
@@ -113,6 +117,7 @@ def connect(conninfo: str, password: str) -> Link:
     Raises:
         Unreachable: nobody answers.
         NotAllowed: the server is there, and refuses.
+        Untrusted: its certificate is not that of whom the connection string trusts.
     """
     said = conninfo_to_dict(conninfo)
     try:
@@ -138,6 +143,13 @@ def _refused(error: psycopg.Error, database: str) -> KestrelError:
             cause=f"{database}: {cause}",
             hint="`psql` with the same connection string tells the same; see its role, its"
             " database, and pg_hba.conf",
+        )
+    if "certificate" in cause or "does not support SSL" in cause:
+        return Untrusted(
+            "PostgreSQL cannot prove that it is the one that is meant",
+            cause=f"{database}: {cause}",
+            hint="`sslrootcert=` in --postgresql names the authority that has signed its"
+            " certificate, which must be for its `host=`",
         )
     return Unreachable(
         "the manager's PostgreSQL does not answer",

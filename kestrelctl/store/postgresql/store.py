@@ -116,6 +116,7 @@ class PostgresqlStore(TableReads):
                 self._notes = self._weaknesses(link)
                 make_tables(link, self._pool, self.database)
                 self._take(link)
+                self.leadership.keep()  # what follows may take longer than a lease
                 self._reads = self._reader = LinkReader(self._connect_to_read)
                 self._damaged = {}
                 self._ask_size()
@@ -124,8 +125,8 @@ class PostgresqlStore(TableReads):
             if link is not None:
                 link.close()
             self._let_go()
+            self.leadership.let_go()
             raise
-        self.leadership.keep()
         self._commit_thread = ThreadPoolExecutor(1, thread_name_prefix="commit")
         self._read_threads = ThreadPoolExecutor(READERS, thread_name_prefix="read")
         self._commits = self._records = 0
@@ -222,14 +223,21 @@ class PostgresqlStore(TableReads):
 
         return asyncio.get_running_loop().run_in_executor(self._read_threads, explained_read)
 
-    async def commit(self, records: Sequence[StoreRecord]) -> None:
+    async def commit(
+        self, records: Sequence[StoreRecord], on_delay: Callable[[str], None] | None = None
+    ) -> None:
         assert self._ending is None or self._ending.done(), "one commit at a time"
         assert self._writer is not None
         if not records:
             return
         started = time.perf_counter()
         loop = asyncio.get_running_loop()
-        self._ending = loop.run_in_executor(self._commit_thread, self._writer.commit, records)
+
+        def told(why: str) -> None:
+            if on_delay is not None:
+                loop.call_soon_threadsafe(on_delay, why)
+
+        self._ending = loop.run_in_executor(self._commit_thread, self._writer.commit, records, told)
         try:
             reached = await asyncio.shield(self._ending)
         except asyncio.CancelledError:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import LiteralString
 
-from kestrelctl.errors import NotAllowed, StoreFull, Unreachable
-from kestrelctl.store.postgresql.session import Link, another_manager, explained
+from kestrelctl.errors import StoreFull
+from kestrelctl.store.postgresql.session import NOT_REACHED, Link, another_manager, explained
 
 _WRITE: LiteralString = """
     INSERT INTO kept_texts (name, content) SELECT %s, %s FROM pool WHERE epoch = %s
@@ -40,7 +40,7 @@ class TextRow:
         try:
             with closing(self._connect()) as link, explained(self._database):
                 done = link.execute(_WRITE, (self._name, text, self._epoch)).rowcount
-        except (Unreachable, NotAllowed) as error:
+        except NOT_REACHED as error:
             raise StoreFull(cause=error.cause, hint=error.hint) from error
         if not done:
             raise another_manager(self._database)

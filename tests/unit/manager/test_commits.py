@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,12 +27,14 @@ class Disk:
         self.released: list[str] = []
         self.broken: list[Exception] = []
         self.under_way: list[asyncio.Future[None]] = []
+        self.delayed: Callable[[str], None]
         store: Any = SimpleNamespace(commit=self._commit)
         self.commits = GroupCommit(
             store, self._release, lambda error: None, lambda waiting: None, self.broken.append
         )
 
-    async def _commit(self, records: Sequence[Record]) -> None:
+    async def _commit(self, records: Sequence[Record], on_delay: Callable[[str], None]) -> None:
+        self.delayed = on_delay
         future = asyncio.get_running_loop().create_future()
         self.under_way.append(future)
         await future
@@ -139,6 +141,21 @@ def test_a_token_that_is_given_back_can_be_taken_again() -> None:
     for _ in range(20):
         assert pace.pause_seconds(10.0) == 2.0
         pace.give_back()
+
+
+async def test_the_reason_why_a_commit_waits_is_told_until_it_is_durable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kestrelctl.manager.commits.STUCK_SECONDS", 0.0)
+    disk = Disk()
+    disk.commits.write([Progress(1, 1)])
+    await asyncio.sleep(0)
+    disk.delayed("nobody answers")
+    await disk.turn()
+    assert disk.commits.store_error == "nobody answers", "not that it takes long, which says less"
+    disk.under_way[0].set_result(None)
+    await disk.turn()
+    assert disk.commits.store_error == ""
 
 
 async def test_a_store_that_broke_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from jobkit import changed
-from managerkit import NOW, PlayedManager
+from managerkit import NOW, FarStore, PlayedManager
 from msgspec.structs import replace
 from store_samples import STORED
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core.model.files.parent_files import ParentFiles
 from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.core.model.job.after import After, WantedEnd
@@ -118,6 +119,41 @@ async def test_a_worker_without_such_a_task_is_told_nothing(pool: Pool) -> None:
     assert await pool.found(number=number + 1, parent=1) == []
     await pool.work(WORKER, workers.Report(results=[Result(number, 2, 0, Outcome.DONE, NOW, 0.0)]))
     assert await pool.found(number=number, parent=1) == [], "its task has ended"
+
+
+async def test_a_worker_is_told_when_a_store_behind_a_network_answers(tmp_path: Path) -> None:
+    store = FarStore(MemoryStore())
+    pool = Pool(tmp_path, store=store)
+    await pool.join(WORKER, *TAGS)
+    await pool.submit(PARENT)
+    await pool.submit(CHILD)
+    await pool.end(1)
+    [(number, _)] = pool.handed_out(2)
+    store.is_far = True
+    store.answers.clear()
+    assert await pool.found(number=number, parent=1) == []
+    store.answers.set()
+    await pool.settled()
+    [page] = pool.told(WORKER, workers.FilesFound)
+    assert page.files == [(0, STORED)]  # type: ignore[attr-defined]
+
+
+async def test_a_worker_whose_task_ends_while_the_store_is_asked_is_told_nothing(
+    tmp_path: Path,
+) -> None:
+    store = FarStore(MemoryStore())
+    pool = Pool(tmp_path, store=store)
+    await pool.join(WORKER, *TAGS)
+    await pool.submit(PARENT)
+    await pool.submit(CHILD)
+    await pool.end(1)
+    [(number, _)] = pool.handed_out(2)
+    store.answers.clear()
+    await pool.found(number=number, parent=1)
+    await pool.work(WORKER, workers.Report(results=[Result(number, 2, 0, Outcome.DONE, NOW, 0.0)]))
+    store.answers.set()
+    await pool.settled()
+    assert pool.told(WORKER, workers.FilesFound) == []
 
 
 async def test_a_worker_that_does_not_ask_gets_no_such_job(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from jobkit import job_spec
-from managerkit import PlayedManager
+from managerkit import FarStore, PlayedManager
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.grammar.job_states import LISTED_STATES, chosen_states
 from kestrelctl.manager import selection
 from kestrelctl.protocol import answers as an
@@ -127,3 +128,15 @@ async def test_jobs_are_chosen_by_each_state_that_lists_show(manager: PlayedMana
     assert await in_states(manager, "waiting", where="JobId > 1 || JobId == 0") == [4, 5, 6]
     for state in LISTED_STATES:
         await in_states(manager, state)
+
+
+async def test_jobs_are_forgotten_while_a_store_behind_a_network_is_asked(tmp_path: Path) -> None:
+    store = FarStore(MemoryStore())
+    manager = PlayedManager(tmp_path, store=store)
+    await submit(manager, ADA)
+    await asked(manager, rq.CancelJobs(jobs="1"))
+    store.is_far = True
+    changed = await asked(manager, rq.ForgetJobs(jobs="1"))
+    assert isinstance(changed, an.Changed)
+    assert changed.what == ["1"]
+    assert await store.ask(lambda read: read.job_ids()) == []

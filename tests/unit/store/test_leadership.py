@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from postgresqlkit import PostgresqlServer, database_of, running_server
 from store_samples import job
 
 from kestrelctl import clock
+from kestrelctl.core.model.records import Snapshot
 from kestrelctl.errors import AnotherLeads, KestrelError, StoreTaken, StoreUnusable
-from kestrelctl.store import kept_text
+from kestrelctl.store import kept_text, reading
 from kestrelctl.store.postgresql import leadership
 from kestrelctl.store.postgresql.store import PostgresqlStore
 
@@ -136,6 +139,41 @@ async def test_a_manager_that_hangs_is_replaced_after_its_lease(
     with pytest.raises(StoreTaken):
         await first.commit([job(1)])
     assert not first.leadership._renew(first.leadership._linked())
+
+
+async def test_the_lease_is_renewed_while_a_large_or_slow_store_is_read(
+    manager: Manager,
+    monkeypatch: pytest.MonkeyPatch,
+    server: PostgresqlServer,
+    conninfo: str,
+) -> None:
+    monkeypatch.setattr(leadership, "RENEW_SECONDS", 0.0)
+    whole = reading.snapshot
+
+    def until() -> list[Any]:
+        return server.run("SELECT until FROM leader", database=database_of(conninfo))
+
+    def slow(*how: Any) -> Snapshot:
+        before, give_up_at = until(), time.monotonic() + 30.0
+        while until() == before:
+            assert time.monotonic() < give_up_at
+        return whole(*how)
+
+    monkeypatch.setattr(reading, "snapshot", slow)
+    manager().open()
+
+
+def test_one_that_cannot_read_the_store_lets_another_one_try_at_once(
+    manager: Manager, opened: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(*_: Any) -> Snapshot:
+        raise StoreUnusable("it is damaged")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reading, "snapshot", damaged)
+        with pytest.raises(StoreUnusable, match="damaged"):
+            manager().open()
+    assert opened().leadership.is_held
 
 
 def test_a_lease_is_counted_from_before_it_was_asked_for(opened: Manager, moment: Moment) -> None:

@@ -60,6 +60,16 @@ async def test_they_go_with_the_last_job_that_has_them(
     assert whole._reader.execute("SELECT count(*) FROM apart").fetchone() == (0,)
 
 
+async def test_a_job_that_begins_when_the_last_one_with_its_parts_goes_has_them(
+    whole: SqliteStore | PostgresqlStore,
+) -> None:
+    await whole.commit([job(1, spec=LONG)])
+    await whole.commit([JobForgotten(1), job(2, spec=LONG), JobForgotten(2), job(3, spec=LONG)])
+    found = whole.job(3)
+    assert found is not None
+    assert found.spec == LONG
+
+
 async def test_pieces_are_neither_many_nor_large(whole: SqliteStore | PostgresqlStore) -> None:
     items = (*ITEMS, *("x" * 40_000 for _ in range(9)))
     await whole.commit([job(spec=replace(LONG, items=items, count=len(items)))])

@@ -14,7 +14,9 @@ import pytest
 from postgresqlkit import PostgresqlServer, database_of
 from store_samples import done, happening, job
 
-from kestrelctl.core.model.records import Progress
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.records import JobRecord, Progress
 from kestrelctl.errors import (
     KestrelError,
     NotAllowed,
@@ -209,8 +211,10 @@ class TestLostConnections:
 
         monkeypatch.setattr(writer, "_connect", away)
         lose(True)
-        await in_postgresql.commit([job(1), happening(0)])
+        told: list[str] = []
+        await in_postgresql.commit([job(1), happening(0)], told.append)
         assert len(asked) == 3
+        assert told == ["nobody is there: connection refused"] * 2
         assert in_postgresql.count_happenings(1) == 1
 
     async def test_a_server_that_lost_commits_is_not_gone_on_with(
@@ -339,6 +343,21 @@ class TestMessages:
         assert len(sent) == 1
         assert len(in_postgresql.jobs()) == 49
 
+    async def test_long_parts_of_new_jobs_are_asked_for_once(
+        self, in_postgresql: PostgresqlStore, sent: list[int]
+    ) -> None:
+        def long(job_id: int) -> JobRecord:
+            program = Program(argv=("run", *("word",) * 1_000, str(job_id % 7)))
+            return job(job_id, spec=JobSpec(program=program))
+
+        await in_postgresql.commit([long(1)])
+        sent.clear()
+        await in_postgresql.commit([long(job_id) for job_id in range(2, 40)])
+        assert len(sent) == 2
+        found = in_postgresql.job(39)
+        assert found is not None
+        assert found.spec == long(39).spec
+
     async def test_jobs_of_an_earlier_start_are_asked_for_once(
         self, in_postgresql: PostgresqlStore, sent: list[int]
     ) -> None:
@@ -440,6 +459,31 @@ class TestBadServers:
         role = database_of(conninfo)
         error = self.refused(opener, StoreUnusable, server.conninfo("postgres", role))
         assert "owner" in str(error.hint)
+
+    def test_a_role_that_may_not_connect(
+        self, opener: Opener, server: PostgresqlServer, conninfo: str
+    ) -> None:
+        server.run(f"ALTER ROLE {database_of(conninfo)} NOLOGIN")
+        error = self.refused(opener, NotAllowed, conninfo)
+        assert "not permitted to log in" in str(error.cause)
+
+    def test_a_role_to_which_the_tables_do_not_belong(
+        self, opener: Opener, server: PostgresqlServer, conninfo: str
+    ) -> None:
+        opener(conninfo).close()
+        other = database_of(server.new_database())
+        error = self.refused(opener, StoreUnusable, server.conninfo(database_of(conninfo), other))
+        assert "does not let the manager use its tables" in error.message
+
+    async def test_a_role_that_loses_its_rights(
+        self, in_postgresql: PostgresqlStore, server: PostgresqlServer, conninfo: str
+    ) -> None:
+        await in_postgresql.commit([job(1)])
+        name = database_of(conninfo)
+        server.run(f"REVOKE ALL ON tasks FROM {name}", database=name)
+        with pytest.raises(StoreUnusable, match="does not let the manager use its tables"):
+            await in_postgresql.commit([job(2), done(0, 1)])
+        assert [each.job_id for each in in_postgresql.jobs()] == [1], "all of it or nothing"
 
     def test_a_version_that_is_too_old(
         self, opener: Opener, conninfo: str, monkeypatch: pytest.MonkeyPatch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ import pytest
 from kestrelctl.core.agent.agent import LocalAttempt
 from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.events import Cancel
-from kestrelctl.core.model.end_reason import NO_REASON, EndKind, ReasonText, in_stage
+from kestrelctl.core.model.end_reason import CANCELLED, NO_REASON, EndKind, ReasonText, in_stage
 from kestrelctl.core.model.job.guest import GuestOf
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
@@ -55,6 +56,36 @@ async def test_what_nobody_goes_on_with_after_a_restart_is_cancelled_here() -> N
     [cancelled] = events
     assert isinstance(cancelled, Cancel)
     assert cancelled.job_id == 3
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_how_a_guest_has_ended_is_told_when_the_store_answers(stored: bool) -> None:
+    result = Result(3, 1, 0, Outcome.DONE, 1.0, 2.0)
+    done = TaskRecord(3, 0, TaskState.DONE, 1, 0, "worker", result)
+    answers, told = asyncio.Event(), list[Completion]()
+
+    async def ask(question: Any) -> Any:
+        await answers.wait()
+        return question(SimpleNamespace(tasks=lambda job_id, limit: [done] if stored else []))
+
+    service: Any = SimpleNamespace(
+        store=SimpleNamespace(ask=ask), pool=SimpleNamespace(job=lambda job_id: None)
+    )
+    unused: Any = None
+    nothing: Any = lambda *_: None  # noqa: E731
+    executor = GuestExecutor(
+        service, "flock:alder", told.append, unused, unused, nothing, nothing, unused, {}
+    )
+    executor.remember(3, guest_job(7))
+    [command] = executor.left()
+    executor.start(command)
+    await asyncio.sleep(0)
+    assert told == []
+    answers.set()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    [end] = told
+    assert (end.number, end.reason == CANCELLED) == (7, not stored)
 
 
 def end_at_home(reason: str, exit_code: int, signal: int = 0) -> Completion:

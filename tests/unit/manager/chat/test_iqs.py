@@ -7,9 +7,10 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 import pytest
-from managerkit import PlayedManager, settled
+from managerkit import FarStore, PlayedManager, settled
 from storekit import QuickStore
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec, Notify
 from kestrelctl.core.model.worker.ad import WorkerAd
@@ -37,7 +38,7 @@ ITEMS = f"<query xmlns='{DISCO_ITEMS}'/>"
 class Asked:
     """A played manager, asked by IQ."""
 
-    def __init__(self, directory: Path, store: QuickStore | None = None) -> None:
+    def __init__(self, directory: Path, store: QuickStore | FarStore | None = None) -> None:
         self.manager = PlayedManager(directory, store=store)
         self.answers: list[str | IqError] = []
         self.iqs = self.manager.iqs(self)
@@ -263,3 +264,19 @@ def test_no_text_breaks_a_stream() -> None:
     found = ElementTree.fromstring(text)
     assert found.text == "[0m<&"
     assert found.get("name") == "'\""
+
+
+async def test_an_ended_job_says_what_it_is_when_a_store_behind_a_network_answers(
+    tmp_path: Path,
+) -> None:
+    store = FarStore(MemoryStore())
+    asked = Asked(tmp_path, store)
+    spec = JobSpec(program=Program(argv=("true",)))
+    await asked.manager.ask(ADA, requests.SubmitJob(spec=spec))
+    await asked.manager.ask(ADA, requests.CancelJobs(jobs="1"))
+    store.is_far = True
+    found = await asked.ask("job-1@pool", f"<query xmlns='{DISCO_INFO}'/>")
+    assert isinstance(found, Element)
+    assert "cancelled" in (found[0].get("name") or "")
+    hidden = await asked.ask("job-1@pool", f"<query xmlns='{DISCO_INFO}'/>", BOB)
+    assert isinstance(hidden, IqError)

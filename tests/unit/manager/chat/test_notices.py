@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from managerkit import PlayedManager, settled
+from managerkit import FarStore, PlayedManager, settled
 
+from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.chat import words
+from kestrelctl.core import events as ev
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec, Notify
 from kestrelctl.core.model.job.task_state import Counts
@@ -25,9 +28,9 @@ HERE = f"{ADA}/phone"
 class Played(PlayedManager):
     """A manager whose server takes messages when it is told to."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, store: FarStore | None = None) -> None:
         self.waiting: list[Callable[[], None]] = []
-        super().__init__(directory)
+        super().__init__(directory, store=store)
         self.session: Any = self.service.session
         self.session.when_taken = self.waiting.append
 
@@ -35,9 +38,10 @@ class Played(PlayedManager):
         """What is answered to somebody's words, by the address that he wrote to."""
         self.listener.on_body(sender, to, body)
         await self.settled()
-        assert self.chats[-1][0] == sender
-        assert self.chat_senders[-1] == to.partition("/")[0]
-        return self.chats[-1][1]
+        said = zip(self.chats, self.chat_senders, strict=True)
+        answer, address = [(text, by) for (whom, text), by in said if whom == sender][-1]
+        assert address == to.partition("/")[0]
+        return answer
 
     async def server_takes(self) -> None:
         """The server has dealt with all that was sent."""
@@ -47,10 +51,11 @@ class Played(PlayedManager):
             done()
         await self.settled()
 
-    def reconnects(self) -> None:
+    async def reconnects(self) -> None:
         """The session was lost, and is there again."""
         self.waiting.clear()
         self.listener.on_online()
+        await self.settled()
 
     def notices(self) -> list[str]:
         """What the owner was told, wherever he is."""
@@ -75,17 +80,17 @@ async def test_the_owner_is_told_once_at_his_account(manager: Played) -> None:
     ]
     await manager.server_takes()
     assert manager.store.untold(10) == []
-    manager.reconnects()
+    await manager.reconnects()
     assert len(manager.notices()) == 1
 
 
 async def test_a_message_that_was_lost_with_the_session_is_sent_again(manager: Played) -> None:
     await end_a_job(manager)
     assert [record.job_id for record in manager.store.untold(10)] == [1]
-    manager.reconnects()
+    await manager.reconnects()
     assert len(manager.notices()) == 2
     await manager.server_takes()
-    manager.reconnects()
+    await manager.reconnects()
     assert len(manager.notices()) == 2
 
 
@@ -93,7 +98,7 @@ async def test_what_the_server_has_is_not_sent_again_while_that_is_stored(manage
     await end_a_job(manager)
     [done] = manager.waiting
     done()
-    manager.reconnects()
+    await manager.reconnects()
     assert len(manager.notices()) == 1
     await settled()
     assert len(manager.notices()) == 1
@@ -105,7 +110,7 @@ async def test_what_ends_while_the_server_is_away_is_told_when_it_is_back(manage
     await manager.says("cancel last")
     assert manager.notices() == []
     manager.session.online = True
-    manager.reconnects()
+    await manager.reconnects()
     assert len(manager.notices()) == 1
 
 
@@ -162,6 +167,59 @@ async def test_an_end_that_comes_before_the_server_has_the_word_of_the_first_is_
     assert manager.store.untold(10) == []
 
 
+async def test_owners_are_told_when_a_store_behind_a_network_answers(tmp_path: Path) -> None:
+    store = FarStore(MemoryStore())
+    manager = Played(tmp_path, store)
+    for _ in range(2):
+        await manager.says("submit --notify always -- true")
+    store.is_far = True
+    store.answers.clear()
+    for job_id in (1, 2):
+        manager.service.handle(ev.Cancel(at=manager.now, cause=ADA, request="", job_id=job_id))
+        await manager.settled()
+    assert manager.notices() == []
+    store.answers.set()
+    await manager.settled()
+    assert [text.split()[1] for text in manager.notices()] == ["1", "2"]
+
+
+async def test_a_job_that_ends_while_there_is_nothing_to_tell_is_told_of(tmp_path: Path) -> None:
+    """The answer that there is nothing may be older than that end."""
+    store = FarStore(MemoryStore())
+    manager = Played(tmp_path, store)
+    await manager.says("submit --notify always -- true")
+    asked, answered = store.ask, asyncio.Event()
+
+    async def late(question: Callable[[Any], Any]) -> Any:
+        found = await asked(question)
+        await answered.wait()
+        return found
+
+    store.ask = late  # type: ignore[method-assign]
+    manager.listener.on_online()
+    await manager.settled()
+    manager.service.handle(ev.Cancel(at=manager.now, cause=ADA, request="", job_id=1))
+    await manager.settled()
+    answered.set()
+    await manager.settled()
+    assert len(manager.notices()) == 1
+
+
+async def test_a_session_that_is_lost_while_the_store_is_asked_has_nobody_told_twice(
+    tmp_path: Path,
+) -> None:
+    store = FarStore(MemoryStore())
+    manager = Played(tmp_path, store)
+    await manager.says("submit --notify always -- true")
+    store.answers.clear()
+    manager.service.handle(ev.Cancel(at=manager.now, cause=ADA, request="", job_id=1))
+    await manager.settled()
+    await manager.reconnects()
+    store.answers.set()
+    await manager.settled()
+    assert len(manager.notices()) == 1
+
+
 async def test_tasks_that_cannot_be_read_keep_no_owner_from_being_told(
     manager: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,7 +238,7 @@ async def test_tasks_that_cannot_be_read_keep_no_owner_from_being_told(
         raise KestrelError("tasks of job 1 cannot be read in the store")
 
     monkeypatch.setattr(manager.store, "tasks", unreadable)
-    manager.reconnects()
+    await manager.reconnects()
     assert manager.notices() == [f"job {n} failed: 0 done, 1 failed in 1.0 s" for n in (1, 2)]
 
 

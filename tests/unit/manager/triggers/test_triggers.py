@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from managerkit import PlayedManager, settled
+from managerkit import FarStore, PlayedManager, settled
 from storekit import QuickStore
 from triggerkit import SOURCES_EXAMPLE
 
@@ -63,7 +63,7 @@ class Notes:
 class Pool:
     """A manager with two workers and triggers."""
 
-    def __init__(self, directory: Path, store: QuickStore) -> None:
+    def __init__(self, directory: Path, store: QuickStore | FarStore) -> None:
         self.directory = directory
         self.played = PlayedManager(
             directory, store=store, worker_hosts=("workers.pool",), user_hosts=("users.pool",)
@@ -307,7 +307,7 @@ async def test_only_admins_see_what_was_done_because_it_names_jobs_of_all(pool: 
 async def test_the_log_has_an_end(pool: Pool) -> None:
     await pool.begin(rule("resume('w1')"))
     for number in range(2 * log.TIDY_EACH):
-        pool.desk.log.add("t", float(number), ["x" * 9_999] * 20, ["no"])
+        pool.desk.log.add("t", pool.played.now + number, ["x" * 9_999] * 20, ["no"])
     await settled()
     found = pool.played.store.fired(limit=10 * log.MOST_FIRED)
     assert len(found) == 2 * log.TIDY_EACH
@@ -315,9 +315,31 @@ async def test_the_log_has_an_end(pool: Pool) -> None:
     shown = await pool.asked(ListFired())
     assert 0 < len(shown.fired) < log.TIDY_EACH, "as many as one answer holds"
     assert shown.fired[-1].at == found[-1].at
-    pool.desk.log.tidy()
+    pool.played.now += 1e9
+    await pool.desk.log.tidy()
     await settled()
     assert len(pool.played.store.fired(limit=99)) == 1, "they are older than what is kept"
+
+
+async def test_the_log_is_tidied_while_a_store_behind_a_network_is_asked(
+    tmp_path: Path, quick_store: QuickStore
+) -> None:
+    store = FarStore(quick_store)
+    pool = Pool(tmp_path, store)
+    await pool.begin(rule("resume('w1')"))
+    for number in range(2):
+        pool.desk.log.add("t", float(number), [], [])
+    await settled()
+    store.is_far = True
+    store.answers.clear()
+    tidying = asyncio.create_task(pool.desk.log.tidy())
+    await settled()
+    assert not tidying.done()
+    pool.desk.log.add("t", pool.played.now, [], [])
+    store.answers.set()
+    await tidying
+    await settled()
+    assert [each.number for each in quick_store.fired(limit=9)] == [3]
 
 
 async def test_a_test_does_nothing_and_says_when_it_would_have_fired(pool: Pool) -> None:
