@@ -111,7 +111,7 @@ def test_one_that_does_not_reach_a_worker_or_user_says_nothing_of_pools(
     assert told.out_of_reach == []
 
 
-def test_only_a_worker_can_be_gone(told: Told) -> None:
+async def test_only_a_worker_can_be_gone(told: Told) -> None:
     told.manager.on_bounce(USER, GONE[0])
     told.manager.on_presence(USER, POOL, "unavailable")
     told.manager.on_presence(WORKER, JOBS, "unavailable")
