@@ -390,18 +390,19 @@ class Noun(_Helped, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in self.commands and not ctx.resilient_parsing:
+        if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
             from kestrelctl.grammar.nearest import did_you_mean
 
+            meant = did_you_mean(args[0], self.list_commands(ctx))
             raise UsageError(
-                f"there is no command {args[0]!r}",
-                hint=did_you_mean(args[0], self.commands) or f"{ctx.command_path} --help",
+                f"there is no command {args[0]!r}", hint=meant or f"{ctx.command_path} --help"
             )
         return super().resolve_command(ctx, args)
 
     def commands_with(self, option: str) -> list[str]:
         """Names the commands of this group that have an option, given with its dashes."""
-        found = {name: self.get_command(click.Context(self), name) for name in self.commands}
+        ctx = click.Context(self)
+        found = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         return [
             name
             for name, each in found.items()

@@ -265,6 +265,11 @@ def test_a_wrong_command_line_is_an_error_like_any_other(line: str, error: str) 
     assert "Usage:" not in result.stderr
 
 
+def test_a_command_that_another_package_adds_is_found_and_proposed() -> None:
+    assert run(FakePool(), "bench", "flock-sim", "--help").exit_code == 0
+    assert run(FakePool(), "bench", "flock-smi").stderr.endswith("did you mean flock-sim?\n")
+
+
 @pytest.mark.parametrize(
     "line",
     [
