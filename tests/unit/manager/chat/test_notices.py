@@ -97,9 +97,11 @@ async def test_a_message_that_was_lost_with_the_session_is_sent_again(manager: P
 async def test_what_the_server_has_is_not_sent_again_while_that_is_stored(manager: Played) -> None:
     await end_a_job(manager)
     [done] = manager.waiting
+    manager.store.full = True  # it takes until there is room
     done()
     await manager.reconnects()
     assert len(manager.notices()) == 1
+    manager.store.full = False
     await settled()
     assert len(manager.notices()) == 1
 
