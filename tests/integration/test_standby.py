@@ -49,9 +49,8 @@ def frozen() -> Iterator[Callable[[subprocess.Popen[str]], None]]:
         process.send_signal(signal.SIGCONT)
 
 
-async def test_a_manager_that_is_killed_is_replaced_and_nothing_runs_twice(
-    pool: SharedPool, user: UserConnection
-) -> None:
+async def leading_in_the_middle(pool: SharedPool, user: UserConnection) -> subprocess.Popen[str]:
+    """The manager that leads, while tasks run and another one stands by."""
     first = pool.start_manager("a")
     await answering(user)
     pool.start_manager("b")
@@ -59,6 +58,13 @@ async def test_a_manager_that_is_killed_is_replaced_and_nothing_runs_twice(
     pool.start_worker()
     await pool.submit(user, TASKS)
     await until(lambda: len(pool.left()) > TASKS // 8, 60.0)
+    return first
+
+
+async def test_a_manager_that_is_killed_is_replaced_and_nothing_runs_twice(
+    pool: SharedPool, user: UserConnection
+) -> None:
+    first = await leading_in_the_middle(pool, user)
     first.kill()
     first.wait()
     took = await pool.goes_on()
@@ -70,13 +76,7 @@ async def test_a_manager_that_is_killed_is_replaced_and_nothing_runs_twice(
 async def test_a_manager_that_is_frozen_is_replaced_and_says_nothing_when_it_goes_on(
     pool: SharedPool, user: UserConnection, frozen: Callable[[subprocess.Popen[str]], None]
 ) -> None:
-    first = pool.start_manager("a")
-    await answering(user)
-    pool.start_manager("b")
-    await pool.until_one_stands_by(user)
-    pool.start_worker()
-    await pool.submit(user, TASKS)
-    await until(lambda: len(pool.left()) > TASKS // 8, 60.0)
+    first = await leading_in_the_middle(pool, user)
     frozen(first)
     took = await pool.goes_on()
     print(f"frozen: {took:.2f} s")
