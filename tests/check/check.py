@@ -33,6 +33,8 @@ TESTS_OF_ROOMS = Path("tests/unit")
 UNIT_TESTS = CHECKOUT / TESTS_OF_ROOMS
 #: A stage that was asked to end so long ago has not heard it: pytest, too, may drop the exception.
 UNHEARD_SECONDS = 60.0
+#: What ends the check: a terminal's Ctrl-C, who runs it, the terminal's own end.
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: A lost signal is noticed after so long.
 LOOK_SECONDS = 1.0
 #: What keeps a session from being made nice is over soon.
@@ -57,11 +59,13 @@ class Stage(NamedTuple):
         name: what is printed.
         commands: they are carried out in turn, also after one that failed.
         things: what is counted in it.
+        nice: how much it gives way to others that run beside it.
     """
 
     name: str
     commands: tuple[str, ...]
     things: str = "tests"
+    nice: int = COMPUTING
 
 
 class Count(NamedTuple):
@@ -76,8 +80,17 @@ class Count(NamedTuple):
         return Count(*(mine + its for mine, its in zip(self, other, strict=True)))
 
 
-#: Stages that run one after the other, beside those of other lanes; and how nice they are.
-Lane = tuple[int, list[Stage]]
+class Plan(NamedTuple):
+    """Stages in the order in which they begin.
+
+    Attributes:
+        stages: each begins when one of those before it has ended.
+        at_once: so many run beside each other.
+    """
+
+    stages: list[Stage]
+    at_once: int = 1
+
 
 LINT = Stage("lint", ("ruff check", "ruff format --check", "lint-imports"), "checks")
 TYPES = Stage("types", ("mypy",), "checks")
@@ -86,9 +99,9 @@ SIMULATION = Stage("simulation", (f"{PYTEST} tests/simulation",))
 ROLES = Stage("roles", (f"{PYTEST} -m 'not lab' tests/roles",))
 #: Three files at a time, in the order of tests/conftest.py: they wait more than they compute.
 THREE_FILES = "--numprocesses 3 --dist loadfile --no-loadscope-reorder"
-REAL = Stage("processes", (f"{PYTEST} -m 'processes and not lab' {THREE_FILES}",))
-LAB = Stage("hosts", (f"{PYTEST} -m lab",))
-DEBIAN_13 = Stage("debian 13", ("python tests/check/debian_13.py",))
+REAL = Stage("processes", (f"{PYTEST} -m 'processes and not lab' {THREE_FILES}",), nice=PROCESSES)
+LAB = Stage("hosts", (f"{PYTEST} -m lab",), nice=HOSTS)
+DEBIAN_13 = Stage("debian 13", ("python tests/check/debian_13.py",), nice=PROCESSES)
 
 
 def planted(part: str) -> Stage:
@@ -100,17 +113,13 @@ def scenarios(names: list[str]) -> Stage:
     return Stage("scenarios", (f"{PYTEST} {tests}",))
 
 
-ORDINARY: list[Lane] = [
-    (PROCESSES, [REAL]),
-    (COMPUTING, [LINT, TYPES, UNIT, ROLES]),
-    (COMPUTING, [SIMULATION, planted("twelfth")]),
-]
-FULL: list[Lane] = [
-    (PROCESSES, [REAL, DEBIAN_13]),
-    (COMPUTING, [LINT, TYPES, UNIT, ROLES]),
-    (COMPUTING, [SIMULATION, planted("third")]),
-    (HOSTS, [LAB]),
-]
+ORDINARY = Plan([REAL, SIMULATION, LINT, TYPES, UNIT, planted("twelfth"), ROLES], 3)
+#: The longest begin first. Hosts that boot, with all their services, leave two processors no time
+#: for more than one stage beside them: tests of processes would reach their bounds.
+FULL = Plan(
+    [LAB, LINT, TYPES, REAL, DEBIAN_13, SIMULATION, planted("third"), UNIT, ROLES],
+    2 if (os.cpu_count() or 1) < 4 else 4,
+)
 
 
 def counted(said: str) -> Count:
@@ -137,7 +146,7 @@ def clock(seconds: float) -> str:
 
 
 class Check:
-    """Runs lanes beside each other and prints a line for each stage that ends.
+    """Runs stages beside each other and prints a line for each that ends.
 
     Attributes:
         count: of all stages that have ended.
@@ -153,25 +162,26 @@ class Check:
         self._running: list[subprocess.Popen[bytes]] = []
         self._interrupted = False
 
-    def run(self, lanes: list[Lane]) -> None:
-        """Returns when all stages of all lanes have ended.
+    def run(self, plan: Plan) -> None:
+        """Returns when all stages have ended.
 
         Raises:
             KeyboardInterrupt: somebody does not want to wait; what runs was asked to end, and has.
         """
         self._said.mkdir(exist_ok=True)
         # Not by an exception: Python drops one that is raised in the callback of a weak reference.
-        before = signal.signal(signal.SIGINT, self._interrupt_all)
+        before = {number: signal.signal(number, self._interrupt_all) for number in ENDING}
         try:
-            with ThreadPoolExecutor(len(lanes)) as pool:
-                for done in [pool.submit(self._follow, nice, stages) for nice, stages in lanes]:
+            with ThreadPoolExecutor(plan.at_once) as pool:
+                for done in [pool.submit(self._carry_out, stage) for stage in plan.stages]:
                     # A signal that comes just before this thread waits for a lock is heard when
                     # that wait ends, so no wait is long.
                     while not done.done():
                         wait([done], LOOK_SECONDS)
                     done.result()
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
         if self._interrupted:
             raise KeyboardInterrupt
 
@@ -179,11 +189,6 @@ class Check:
         self._interrupted = True
         for process in list(self._running):
             _interrupt(process)
-
-    def _follow(self, nice: int, stages: list[Stage]) -> None:
-        for stage in stages:
-            if not self._interrupted:
-                self._carry_out(stage, nice)
 
     def _ends_well(self, words: list[str], nice: int, said: IO[str]) -> bool:
         # Each stage has a standard input of its own: what one does to it, such as making it
@@ -213,7 +218,9 @@ class Check:
                 os.killpg(process.pid, signal.SIGKILL)
         return status == 0
 
-    def _carry_out(self, stage: Stage, nice: int) -> None:
+    def _carry_out(self, stage: Stage) -> None:
+        if self._interrupted:
+            return
         file = self._said / f"{stage.name}.txt"
         began = time.monotonic()
         good = 0
@@ -221,7 +228,7 @@ class Check:
             for command in stage.commands:
                 said.write(f"$ {command}\n")
                 said.flush()
-                good += self._ends_well(shlex.split(command), nice, said)
+                good += self._ends_well(shlex.split(command), stage.nice, said)
         if self._interrupted:
             return
         text = file.read_text(encoding="utf-8", errors="replace")
@@ -264,7 +271,7 @@ def _interrupt(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGINT)
 
 
-def lanes_of(words: list[str]) -> list[Lane] | None:
+def plan_of(words: list[str]) -> Plan | None:
     """What the words of `./kestrel test` ask for; None: they are for pytest."""
     match words:
         case []:
@@ -272,11 +279,11 @@ def lanes_of(words: list[str]) -> list[Lane] | None:
         case ["--full"]:
             return FULL
         case ["--planted"]:
-            return [(PROCESSES, [planted("all")])]
+            return Plan([planted("all")])
         case ["--scenarios"]:
             differing = due_scenarios.changed()
             names = due_scenarios.due(due_scenarios.names(), differing, commit_number())
-            return [(PROCESSES, [scenarios(names)])]
+            return Plan([scenarios(names)])
     return None
 
 
@@ -296,12 +303,12 @@ def has_played_all(words: list[str], failed: Container[str]) -> bool:
 
 def main(words: list[str]) -> int:
     """Runs what the words ask for; returns the exit status."""
-    lanes = lanes_of(words)
-    if lanes is None:
+    plan = plan_of(words)
+    if plan is None:
         os.execvp("python", ["python", "-m", "pytest", *for_pytest(words)])
     began = time.monotonic()
     check = Check(lambda line: print(line, flush=True))
-    check.run(lanes)
+    check.run(plan)
     passed, failed, skipped = check.count
     print(f"all{' ' * 9}{clock(time.monotonic() - began):>6}")
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
@@ -311,7 +318,7 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING:
         signal.signal(number, signal.default_int_handler)
     try:
         sys.exit(main(sys.argv[1:]))

@@ -21,12 +21,13 @@ from check import (
     ORDINARY,
     Check,
     Count,
+    Plan,
     Stage,
     clock,
     counted,
     for_pytest,
     has_played_all,
-    lanes_of,
+    plan_of,
 )
 from turns import CHECKOUT, commit_number, rotated
 
@@ -36,12 +37,8 @@ PASSES, FAILS = (
 )
 
 
-def stages(lanes: list[check.Lane]) -> list[Stage]:
-    return [stage for _, lane in lanes for stage in lane]
-
-
-def commands(lanes: list[check.Lane]) -> str:
-    return "\n".join(command for stage in stages(lanes) for command in stage.commands)
+def commands(plan: Plan) -> str:
+    return "\n".join(command for stage in plan.stages for command in stage.commands)
 
 
 # -- what is run ---------------------------------------------------------------------------------
@@ -69,12 +66,12 @@ def test_each_directory_of_tests_is_in_the_ordinary_check_or_needs_hosts() -> No
 
 
 def test_the_full_check_adds_hosts_and_plants_more() -> None:
-    added = {stage.name for stage in stages(FULL)} - {stage.name for stage in stages(ORDINARY)}
+    added = {stage.name for stage in FULL.stages} - {stage.name for stage in ORDINARY.stages}
     assert added == {"hosts", "debian 13"}
     assert "--planted twelfth" in commands(ORDINARY)
     assert "--planted third" in commands(FULL)
-    without = [stage for stage in stages(FULL) if stage.name not in {*added, "planted"}]
-    assert all(stage in stages(ORDINARY) for stage in without)
+    without = [stage for stage in FULL.stages if stage.name not in {*added, "planted"}]
+    assert all(stage in ORDINARY.stages for stage in without)
 
 
 def test_three_commits_try_each_file_of_processes_on_debian_13() -> None:
@@ -86,13 +83,13 @@ def test_three_commits_try_each_file_of_processes_on_debian_13() -> None:
 
 
 def test_real_processes_have_the_right_of_way() -> None:
-    nice = {stage.name: nice for nice, lane in FULL for stage in lane}
+    nice = {stage.name: stage.nice for stage in FULL.stages if stage.name != "debian 13"}
     assert min(nice, key=lambda name: nice[name]) == "processes"
     assert nice["unit"] > nice["hosts"] > nice["processes"]
 
 
 def test_other_words_are_for_pytest() -> None:
-    assert lanes_of(["tests/unit", "-k", "full"]) is None
+    assert plan_of(["tests/unit", "-k", "full"]) is None
     assert for_pytest(["tests/unit/test_check.py", "-x"]) == ["tests/unit/test_check.py", "-x"]
 
 
@@ -127,7 +124,7 @@ def test_tests_are_counted_by_the_last_line_of_pytest(said: str, count: Count) -
 def test_a_stage_that_passes_is_one_line(tmp_path: Path) -> None:
     printed: list[str] = []
     made = Check(printed.append, tmp_path)
-    made.run([(0, [Stage("unit", (PASSES, PASSES)), Stage("lint", ("true",), "checks")])])
+    made.run(Plan([Stage("unit", (PASSES, PASSES)), Stage("lint", ("true",), "checks")]))
     assert [line.split()[0::2] for line in printed] == [["unit", "3"], ["lint", "1"]]
     assert (made.failed, made.count) == ([], Count(4))
 
@@ -135,7 +132,7 @@ def test_a_stage_that_passes_is_one_line(tmp_path: Path) -> None:
 def test_of_a_stage_that_fails_the_end_is_shown_and_the_others_go_on(tmp_path: Path) -> None:
     printed: list[str] = []
     made = Check(printed.append, tmp_path)
-    made.run([(0, [Stage("unit", (FAILS,)), Stage("planted", (PASSES,))])])
+    made.run(Plan([Stage("unit", (FAILS,)), Stage("planted", (PASSES,))]))
     assert made.failed == ["unit"]
     assert made.count == Count(5, 1)
     assert "1 failed, 2 passed in 9.00s" in printed[1]
@@ -152,7 +149,7 @@ def test_of_pytest_the_failures_are_shown_without_the_progress_before_them() -> 
 
 def test_a_stage_fails_if_any_of_its_commands_does(tmp_path: Path) -> None:
     made = Check(lambda line: None, tmp_path)
-    made.run([(0, [Stage("lint", ("false", "true"), "checks")])])
+    made.run(Plan([Stage("lint", ("false", "true"), "checks")]))
     assert (made.failed, made.count) == (["lint"], Count(1, 1))
 
 
@@ -161,33 +158,48 @@ def test_a_stage_is_nice_to_other_sessions_too(tmp_path: Path) -> None:
     shares = "/proc/self/autogroup"
     looks = f"for n in $(seq 1000); do grep -q 'nice 12' {shares} && break; done; cat {shares}"
     command = f'sh -c "nice; if test -e {shares}; then {looks}; fi"'
-    Check(lambda _: None, tmp_path).run([(12, [Stage("gentle", (command,))])])
+    Check(lambda _: None, tmp_path).run(Plan([Stage("gentle", (command,), nice=12)]))
     _, own, *session = (tmp_path / "gentle.txt").read_text().splitlines()
     assert own == str(min(os.nice(0) + 12, 19))
     assert all(line.endswith("nice 12") for line in session)
 
 
-def test_lanes_run_beside_each_other(tmp_path: Path) -> None:
+def test_no_more_stages_run_at_once_than_the_plan_allows(tmp_path: Path) -> None:
+    alone = Stage(
+        "alone", (f"sh -c 'mkdir {tmp_path}/turn && sleep 0.05 && rmdir {tmp_path}/turn'",)
+    )
+    made = Check(lambda _: None, tmp_path)
+    made.run(Plan([alone, alone._replace(name="next"), alone._replace(name="last")]))
+    assert made.failed == []
+
+
+def test_on_two_processors_one_stage_runs_beside_the_hosts() -> None:
+    assert FULL.stages[0].name == "hosts"
+    assert FULL.at_once == (2 if (os.cpu_count() or 1) < 4 else 4)
+
+
+def test_stages_run_beside_each_other(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     subprocess.run(["mkfifo", str(pipe)], check=True)
     printed: list[str] = []
     made = Check(printed.append, tmp_path)
     asks, answers = (f"sh -c ': {way} {pipe}'" for way in ("<", ">"))  # each waits for the other
-    made.run([(0, [Stage("asks", (asks,))]), (0, [Stage("answers", (answers,))])])
+    made.run(Plan([Stage("asks", (asks,)), Stage("answers", (answers,))], at_once=2))
     assert made.failed == []
 
 
-def test_who_does_not_wait_leaves_nothing_running(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", check.ENDING)
+def test_who_does_not_wait_leaves_nothing_running(tmp_path: Path, number: signal.Signals) -> None:
     """The pipe tells: when nobody has its other end, nothing runs that could."""
     pipe = tmp_path / "pipe"
     subprocess.run(["mkfifo", str(pipe)], check=True)
     script = tmp_path / "check_something.py"
     script.write_text(
         "import sys, pathlib\n"
-        "from check import Check, Stage\n"
+        "from check import Check, Plan, Stage\n"
         "pipe, said = map(pathlib.Path, sys.argv[1:])\n"
         "waits = Stage('waits', (f\"sh -c 'exec sleep 600 >{pipe}'\",))\n"
-        "Check(said=said).run([(0, [waits, Stage('next', ('false',))])])\n"
+        "Check(said=said).run(Plan([waits, Stage('next', ('false',))]))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT / "tests/check")}
     process = subprocess.Popen(
@@ -196,7 +208,7 @@ def test_who_does_not_wait_leaves_nothing_running(tmp_path: Path) -> None:
         stderr=subprocess.DEVNULL,
     )
     with pipe.open() as other_end:
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         assert other_end.read() == ""
     assert process.wait() != 0
     assert not (tmp_path / "said/next.txt").exists()
@@ -207,14 +219,14 @@ def test_ctrl_c_is_heard_though_the_main_thread_was_not_woken_by_it(tmp_path: Pa
     script = tmp_path / "check_something.py"
     script.write_text(
         "import pathlib, signal, sys, threading\n"
-        "from check import Check, Stage\n"
+        "from check import Check, Plan, Stage\n"
         "said = pathlib.Path(sys.argv[1])\n"
         "def interrupt():\n"
         "    while not (said / 'waits.txt').exists():\n"
         "        pass\n"
         "    signal.pthread_kill(threading.get_ident(), signal.SIGINT)\n"
         "threading.Thread(target=interrupt).start()\n"
-        "Check(said=said).run([(0, [Stage('waits', ('sleep 600',))])])\n"
+        "Check(said=said).run(Plan([Stage('waits', ('sleep 600',))]))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT / "tests/check")}
     ended = subprocess.run(
@@ -244,8 +256,8 @@ def test_ctrl_c_comes_to_a_stage_once_and_what_it_has_left_ends(tmp_path: Path) 
     script = tmp_path / "check_something.py"
     script.write_text(
         "import sys, pathlib\n"
-        "from check import Check, Stage\n"
-        "Check(said=pathlib.Path(sys.argv[1])).run([(0, [Stage('waits', (sys.argv[2],))])])\n"
+        "from check import Check, Plan, Stage\n"
+        "Check(said=pathlib.Path(sys.argv[1])).run(Plan([Stage('waits', (sys.argv[2],))]))\n"
     )
     process = subprocess.Popen(
         [sys.executable, str(script), str(tmp_path / "said"), command],
@@ -280,7 +292,7 @@ def test_a_stage_that_does_not_hear_is_asked_again(
     )
     asked.start()
     with pytest.raises(KeyboardInterrupt):
-        Check(lambda line: None, tmp_path).run([(0, [waits])])
+        Check(lambda line: None, tmp_path).run(Plan([waits]))
     asked.join()
 
 
@@ -290,18 +302,18 @@ def test_an_interruption_that_python_drops_ends_the_check(tmp_path: Path) -> Non
     class ShortLived:
         pass
 
-    class Lanes(list[check.Lane]):
-        def __iter__(self) -> Iterator[check.Lane]:
+    class Stages(list[Stage]):
+        def __iter__(self) -> Iterator[Stage]:
             yield from super().__iter__()
             gone = ShortLived()
             reference = weakref.ref(gone, lambda _: signal.raise_signal(signal.SIGINT))
             del gone
             assert reference() is None
 
-    lanes = Lanes([(0, [Stage("waits", ("sleep 60",)), Stage("next", ("false",))])])
+    stages = Stages([Stage("waits", ("sleep 60",)), Stage("next", ("false",))])
     made = Check(lambda line: None, tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        made.run(lanes)
+        made.run(Plan(stages))
     assert "next" not in made.failed
 
 
@@ -312,7 +324,7 @@ def test_stages_share_no_standard_input(tmp_path: Path) -> None:
     os.dup2(reader, 0)
     try:
         changes = f"{sys.executable} -c 'import os; os.set_blocking(0, False)'"
-        Check(lambda line: None, tmp_path).run([(0, [Stage("changes", (changes,))])])
+        Check(lambda line: None, tmp_path).run(Plan([Stage("changes", (changes,))]))
         assert os.get_blocking(reader)
     finally:
         os.dup2(saved, 0)
