@@ -57,12 +57,14 @@ class Run:
     """One storm.
 
     Attributes:
+        scratch: the directory of its workers.
         acknowledged: number of tasks of each job that was acknowledged, by its id.
         seen: results seen as accepted meanwhile: job id, task id.
     """
 
-    def __init__(self, storm: Storm, options: argparse.Namespace) -> None:
+    def __init__(self, storm: Storm, scratch: Path, options: argparse.Namespace) -> None:
         self.storm = storm
+        self.scratch = scratch
         self.pool = storm.pool
         self.options = options
         self.dice = Random(options.seed + 1)
@@ -218,7 +220,7 @@ class Run:
             if self.peaks[name] > most:
                 verdict.breaches.append(f"the {name} takes {_mb(self.peaks[name])} of memory")
         directory = Path(state.password_file).parent
-        logs = [*directory.rglob("*.log"), *self.pool.witness.parent.glob("*.log")]
+        logs = [*directory.rglob("*.log"), *self.scratch.glob("*.log")]
         for place, log in enumerate(sorted(logs, key=lambda log: -log.stat().st_size)):
             size = log.stat().st_size
             if "Traceback (most recent call last)" in log.read_text(errors="replace"):
@@ -286,7 +288,7 @@ async def main(options: argparse.Namespace) -> int:
         scratch = Path(name)
         sessions = options.workers - OWN_WORKERS
         async with storm(options.processes, sessions, scratch, options.isolation) as found:
-            run = Run(found, options)
+            run = Run(found, scratch, options)
             await found.pool.until_idle(options.workers, 120.0)
             print(f"{options.workers} workers after {time.monotonic() - began:.0f} s", flush=True)
             blows = schedule(
@@ -307,7 +309,7 @@ async def main(options: argparse.Namespace) -> int:
             run.manager_starts = (await found.pool.status()).epoch
             weights = await run.weigh(verdict)
             if options.keep:
-                _keep(found, options.keep)
+                _keep(run, options.keep)
         verdict.breaches += [
             f"process {pid} is left behind: {command[:120]}"
             for pid, command in left_behind(scratch).items()
@@ -324,13 +326,13 @@ async def main(options: argparse.Namespace) -> int:
     return 1 if verdict.breaches else 0
 
 
-def _keep(found: Storm, to: Path) -> None:
+def _keep(run: Run, to: Path) -> None:
     """Keeps witness, logs and store for whoever wants to know more."""
     import shutil
 
-    pool = Path(found.pool.state.password_file).parent
+    pool = Path(run.pool.state.password_file).parent
     shutil.copytree(pool, to / "pool", ignore=shutil.ignore_patterns("tasks", "*.password"))
-    for file in found.pool.witness.parent.iterdir():
+    for file in (*run.scratch.iterdir(), *run.pool.witness.parent.iterdir()):
         if file.is_file() and file.suffix != ".credentials":
             shutil.copy(file, to)
 
@@ -343,8 +345,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=16, help="workers behind lines")
     parser.add_argument("--every", type=float, default=EVERY_SECONDS, help="seconds between blows")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--isolation", choices=("plain", "namespace"), default="plain",
-                        help="of workers behind lines; tasks write down what they did")  # fmt: skip
+    parser.add_argument("--isolation", choices=("plain", "namespace", "bubblewrap"),
+                        default="plain", help="of workers behind lines")  # fmt: skip
     parser.add_argument("--keep", type=Path, help="directory for logs, witness and store")
     return parser.parse_args()
 

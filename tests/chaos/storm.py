@@ -171,11 +171,14 @@ async def storm(
 
     Args:
         sessions: of all worker processes behind lines together.
-        isolation: the rung of these workers; it has to let tasks write down what they did.
+        isolation: the rung of these workers. All tasks may write into the directory of the
+            witness, and nowhere else below `directory`.
     """
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     async with throw_away_pool(OWN_WORKERS) as state, contextlib.AsyncExitStack() as stack:
-        pool = BrokenPool(state, directory / "witness")
+        witness = directory / "seen"
+        witness.mkdir()
+        pool = BrokenPool(state, witness / "witness")
         lines = [await stack.enter_async_context(Line(state.port).open()) for _ in range(processes)]
         shares = [len(range(index, sessions, processes)) for index in range(processes)]
         far = [
@@ -210,7 +213,7 @@ def _far_worker(
         "--pool", state.domain, "--port", str(line.port), "--no-tls",
         "--cpus", "1", "--memory", "100M", "--sessions", str(sessions),
         "--credentials", str(credentials), "--data-dir", str(directory / f"far-{index}"),
-        "--isolation", isolation,
+        "--isolation", isolation, "--share", str(pool.witness.parent),
     ]  # fmt: skip
     return Child(
         f"far-{index}",
