@@ -545,9 +545,10 @@ class Agent:
         """
         if self.fresh_since is None or not self.welcomed:
             return None
-        waiting = len(self.queue) + len(self.ahead)
-        half_done = len(self.fresh) >= waiting - self.can_start
-        if not waiting or (half_done and not self._asked):
+        waiting, done = len(self.queue) + len(self.ahead), len(self.fresh)
+        if not waiting:
+            return self.fresh_since
+        if not self._asked and (done >= waiting or (done == waiting - 1 and self.can_start)):
             return self.fresh_since
         return self.fresh_since + COMPANY_SECONDS
 

@@ -74,6 +74,12 @@ class Result(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
             return sum([run.wall_seconds for run in self.stages]) + self.stored_seconds
         return self.wall_seconds + self.stored_seconds
 
+    def stored_files(self) -> list[StoredFile]:
+        """All that it says is stored: what it left and printed, and the checkpoint."""
+        made = self.checkpoint.stored if self.checkpoint is not None else None
+        parts = (self.outputs, self.stdout_stored, self.stderr_stored, made)
+        return [stored for stored in parts if stored is not None]
+
 
 #: No attempt has more processors, or more memory, than any machine.
 MOST_CPUS = 4096.0

@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Callable
 from random import Random
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -17,7 +17,13 @@ from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.counting.stored_totals import StoredTotals
 from kestrelctl.core.model.end_reason import EndKind, EndReason
 from kestrelctl.core.model.job.exits import Exits
-from kestrelctl.core.model.job.template import Template, filled, problem_with_filling
+from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.template import (
+    Template,
+    filled,
+    is_alike_for_all,
+    problem_with_filling,
+)
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.validate import problem_with_ad, problem_with_template
@@ -97,6 +103,19 @@ class SessionHost(Protocol):
         """Notes that a session may have become idle."""
 
 
+class _LookedAt(NamedTuple):
+    """What is known of a template: all attempts of a job have the same.
+
+    Attributes:
+        problem: what is wrong with it, whatever its manager has thought; empty if all is well.
+        program: what each of its tasks runs; None if their commands differ.
+    """
+
+    template: Template
+    problem: str
+    program: Program | None
+
+
 class _Return:
     """Attempts that are to be given back.
 
@@ -127,8 +146,7 @@ class WorkerSession:
         self.hears: codec.Codec[directions.ToAnyWorker] = directions.to_worker
         self.most_attempts = workers.MOST_ATTEMPTS
         self.most_ahead = 0
-        #: The template that was looked at last, and what is wrong with it.
-        self._checked: tuple[Template | None, str] = (None, "")
+        self._looked_at: _LookedAt | None = None  # the last that was
         self.agent = agent
         self.ad = ad
         self.account = jid.partition("/")[0]
@@ -341,11 +359,13 @@ class WorkerSession:
 
     def _go_on(self) -> None:
         """Lines up if something can start, and has results reported in time."""
-        if self.agent.can_start or (self.most_ahead and self.agent.can_hand(self.most_ahead)):
+        agent = self.agent
+        if agent.can_start or (self.most_ahead and agent.can_hand(self.most_ahead)):
             self._host.wants_to_start(self)
-        if attempts := self.agent.ask():
+        if agent.wanted is not None and (attempts := agent.ask()):
             self._send(workers.Want(attempts=attempts))
-        self._plan_report(self._now())
+        if agent.fresh:
+            self._plan_report(self._now())
 
     def next_command(self) -> CommandSpec | None:
         """Takes the next attempt out of the queue, to be executed at once.
@@ -369,15 +389,14 @@ class WorkerSession:
             return None
         self._go_on()
         template = attempt.template
-        refusal = self._problem_with(template) or problem_with_filling(
-            template, attempt.index, attempt.item
-        )
+        known = self._look_at(template)
+        refusal = known.problem or problem_with_filling(template, attempt.index, attempt.item)
         if refusal:
             log.warning("%s: attempt %d is refused: %s", self._name, attempt.number, refusal)
             return CommandSpec(attempt.number, template.program, {}, refusal=refusal)
         command = CommandSpec(
             attempt.number,
-            filled(template, attempt.index, attempt.item),
+            known.program or filled(template, attempt.index, attempt.item),
             self._environments.of(attempt),
             attempt.limits.get("memory", 0) // MILLI,
             attempt.limits.get("disk", 0) // MILLI,
@@ -454,14 +473,14 @@ class WorkerSession:
             if self.session.online:
                 self._send(workers.Returned(numbers=sorted(numbers)))
 
-    def _problem_with(self, template: Template) -> str:
-        """The problem with a job, whatever its manager has thought; empty if all is well.
-
-        Each job is checked once: its attempts have the same template.
-        """
-        if self._checked[0] is not template:
-            self._checked = (template, problem_with_template(template) or "")
-        return self._checked[1]
+    def _look_at(self, template: Template) -> _LookedAt:
+        """Looks at a template once for all attempts of its job that come one after the other."""
+        known = self._looked_at
+        if known is None or known.template is not template:
+            program = template.program if is_alike_for_all(template) else None
+            known = _LookedAt(template, problem_with_template(template) or "", program)
+            self._looked_at = known
+        return known
 
     def on_stage(self, number: int, name: str) -> None:
         """Notes that a running attempt of this session has begun a stage."""
@@ -602,10 +621,8 @@ class WorkerSession:
         for result in self.agent.take_report():
             batch.append(result)
             size += 80 + 2 * (len(result.stdout) + len(result.stderr) + len(result.reason))
-            made = result.checkpoint.stored if result.checkpoint is not None else None
-            for stored in (result.outputs, result.stdout_stored, result.stderr_stored, made):
-                if stored is not None:
-                    size += FILE_BYTES + PIECE_BYTES * len(stored.pieces)
+            for stored in result.stored_files():
+                size += FILE_BYTES + PIECE_BYTES * len(stored.pieces)
             if size > REPORT_BYTES or len(batch) >= REPORT_RESULTS:
                 self._send_report(batch)
                 batch, size = [], 0

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 import msgspec
 
 from kestrelctl.core.model.files.output_addresses import place_of
-from kestrelctl.core.model.job.placeholders import fill, names_in, shown, values_of
+from kestrelctl.core.model.job.placeholders import (
+    Placeholders,
+    fill,
+    has_braces,
+    names_in,
+    shown,
+    values_of,
+)
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_array import TaskArray
@@ -114,6 +121,18 @@ def fill_for(
 ) -> tuple[str, ...]:
     """A command of a task of the pool's own, with its values in the placeholders."""
     return fill(words, template.task_id(index), index, item, template.program.placeholders)
+
+
+def is_alike_for_all(template: Template) -> bool:
+    """Whether all tasks run the program of their job as it is: `filled` returns it for each."""
+    program = template.program
+    if template.filled:
+        return True
+    if program.output_to:
+        return False
+    if program.placeholders is Placeholders.NONE:
+        return True
+    return not any(has_braces(words) for _, words in program.commands())
 
 
 def filled(template: Template, index: int, item: str | None) -> Program:
