@@ -256,6 +256,7 @@ class Watch(UserRequest, frozen=True, kw_only=True, tag="watch"):
     """
 
     answered_by = (Jobs, Ended)
+    repeats = True
 
     jobs: str
 

@@ -49,6 +49,10 @@ class ManagerAway(Undelivered):
     """The request came back because nobody is where the manager should be, yet."""
 
 
+class PerhapsHeard(Unreachable):
+    """The manager or the server went away meanwhile: nobody knows whether the request was read."""
+
+
 class UserConnection:
     """One session that asks the pool. Requests may overlap; each is answered by its id."""
 
@@ -72,7 +76,7 @@ class UserConnection:
     def on_offline(self, why: str) -> None:
         self._why = why
         self._online.clear()
-        self._fail(Unreachable("the connection to the pool was lost", cause=why))
+        self._fail(PerhapsHeard("the connection to the pool was lost", cause=why))
 
     def on_payload(self, sender: str, to: str, payload: str) -> None:
         if sender.partition("/")[0].partition("@")[2] != self._domain:
@@ -101,7 +105,9 @@ class UserConnection:
         # Nobody knows which of several requests came back: the others may have been read.
         one = len(self._pending) == 1
         away = condition in AWAY
-        kind = ManagerAway if one and away else Undelivered if one else Unreachable
+        kind: type[Unreachable] = Undelivered if one else Unreachable
+        if away:
+            kind = ManagerAway if one else PerhapsHeard
         self._fail(
             kind(
                 "the manager does not answer" if away else "the server delivered no request",
@@ -148,7 +154,8 @@ class UserConnection:
 
         While the manager says that the account has too much under way, it waits and asks again:
         nothing was done then (`errors.Busy`). It does the same, up to `PATIENCE_SECONDS`, while the
-        server is away, or the manager has yet to connect to it.
+        server is away, or the manager has yet to connect to it. What may be done twice it also asks
+        again after one of them went away meanwhile.
 
         Args:
             waits: whether to wait for those that are away; a caller that shows it does not.
@@ -157,7 +164,8 @@ class UserConnection:
             KestrelError: the pool refused it (the class belongs to its code).
             Busy: the manager said so until the time was over.
             UsageError: the request does not fit into a message, and was not sent.
-            Unreachable: the manager or the server is away, or went away meanwhile.
+            Unreachable: the manager or the server is away, or went away meanwhile and the request
+                may have been heard.
             TimedOut: no answer in time.
         """
         clock = asyncio.get_running_loop().time
@@ -168,7 +176,9 @@ class UserConnection:
                 await self.wait_online(max(0.0, began + patience_seconds - clock()))
             try:
                 return await self._ask_once(request, timeout_seconds)
-            except (Busy, ManagerAway) as error:
+            except (Busy, ManagerAway, PerhapsHeard) as error:
+                if isinstance(error, PerhapsHeard) and not request.may_repeat():
+                    raise
                 busy = isinstance(error, Busy)
                 longest_seconds = LONGEST_SECONDS if busy else LONGEST_PAUSE_SECONDS
                 pause = pause_seconds(refusals, random.random(), longest_seconds)

@@ -19,6 +19,7 @@ from kestrelctl.protocol.answers import (
     Assets,
     Changed,
     Failed,
+    Jobs,
     Reply,
     Submitted,
     SubmittedEach,
@@ -33,10 +34,11 @@ from kestrelctl.protocol.requests import (
     SubmitJob,
     SubmitJobs,
     UploadItems,
+    Watch,
 )
 from kestrelctl.xmpp import xmpp_session
 from kestrelctl.xmpp.stream import LoginRefused, StreamFailed, XmppStream, agree
-from kestrelctl.xmpp.user import AWAY, REPEAT_SECONDS, UserConnection
+from kestrelctl.xmpp.user import AWAY, REPEAT_SECONDS, PerhapsHeard, UserConnection
 from kestrelctl.xmpp.xmpp_session import ECHO_CHARACTERS, MOST_STANZA_BYTES, IqRefused
 
 
@@ -426,6 +428,7 @@ class Silent:
     ("request_", "answer"),
     [
         pytest.param(ListAssets(), Assets(id="", assets=[]), id="ListAssets"),
+        pytest.param(Watch(jobs="7"), Jobs(id="", jobs=[]), id="Watch"),
         pytest.param(
             SubmitJob(spec=job_spec(), key="k"),
             Submitted(id="", job_id=7, tasks=1),
@@ -484,7 +487,10 @@ class Away:
     Attributes:
         asked: the ids of requests that left.
         replies: what comes of each: a condition with which it bounces, or an answer.
+        answer: the answer.
     """
+
+    answer: Reply = Changed(id="", what=[])
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *replies: str) -> None:
         monkeypatch.setattr("kestrelctl.xmpp.user.pause_seconds", lambda *_: 0.0)
@@ -504,7 +510,8 @@ class Away:
         if reply:
             self.user.on_bounce("jobs@x", reply)
         else:
-            self.user.on_payload("jobs@x", "a@x/1", codec.encode(Changed(id=request.id, what=[])))
+            answer = replace(self.answer, id=request.id)
+            self.user.on_payload("jobs@x", "a@x/1", codec.encode(answer))
 
 
 @pytest.mark.parametrize("condition", AWAY)
@@ -551,8 +558,27 @@ async def test_of_several_requests_none_is_sent_twice(monkeypatch: pytest.Monkey
     await asyncio.sleep(0)
     away.user.on_bounce("jobs@x", AWAY[0])
     found = await asyncio.gather(*both, return_exceptions=True)
-    assert [type(each) for each in found] == [Unreachable, Unreachable]
+    assert [type(each) for each in found] == [PerhapsHeard, PerhapsHeard]
     assert len(away.asked) == 2
+
+
+async def test_who_only_reads_asks_again_when_the_pool_went_away_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A program that has several requests under way must not fail at each restart."""
+    away = Away(monkeypatch)
+    away.user.on_online()
+    asking = [asyncio.ensure_future(away.user.ask(ListAssets())) for _ in range(2)]
+    await asyncio.sleep(0)
+    away.user.on_bounce("jobs@x", AWAY[0])
+    await asyncio.sleep(0.01)
+    away.user.on_offline("reset")
+    away.replies, away.answer = ["", ""], Assets(id="", assets=[])
+    away.user.on_online()
+    assert await asyncio.gather(*asking) == [
+        Assets(id=number, assets=[]) for number in away.asked[-2:]
+    ]
+    assert len(away.asked) == 6
 
 
 async def test_nothing_is_asked_before_the_server_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
