@@ -142,11 +142,12 @@ def program(load: Callable[[str], ModuleType], tmp_path: Path) -> Callable[..., 
 
     def digest(version: str, code: str = "print(1)", about: str = "A README.") -> str:
         wheel = tmp_path / "a.whl"
-        own = f"kestrelctl-{version}.dist-info"
+        own, manual = (f"kestrelctl-{version}.{kind}" for kind in ("dist-info", "data"))
         with zipfile.ZipFile(wheel, "w") as archive:
             for name, text in {
                 "kestrelctl/__init__.py": f'__version__ = "{version}"',
                 "kestrelctl/a.py": code,
+                f"{manual}/data/share/man/man1/kestrelctl.1": f'.TH kestrelctl 1 "" {version}',
                 f"{own}/METADATA": f"Version: {version}\n\n{about}",
                 f"{own}/entry_points.txt": "kestrelctl = kestrelctl.a",
                 f"{own}/RECORD": f"a digest of {about}",

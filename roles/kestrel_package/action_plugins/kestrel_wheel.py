@@ -109,7 +109,9 @@ def _program(wheel: Path) -> tuple[str, str]:
                 if name.startswith(about) and not name.endswith("/entry_points.txt"):
                     continue
                 text = archive.read(name).replace(version.encode(), number.encode())
-                digest.update(f"{name.removeprefix(about)} {len(text)}\n".encode() + text)
+                # The directories beside the package are called after the version, too.
+                place = name.removeprefix(about).replace(version, number)
+                digest.update(f"{place} {len(text)}\n".encode() + text)
     except (OSError, zipfile.BadZipFile, StopIteration) as error:
         raise AnsibleActionFail(f"{wheel} is no wheel: {error}") from error
     return version, digest.hexdigest()
