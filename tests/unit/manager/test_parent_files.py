@@ -121,7 +121,8 @@ async def test_a_worker_without_such_a_task_is_told_nothing(pool: Pool) -> None:
     assert await pool.found(number=number, parent=1) == [], "its task has ended"
 
 
-async def test_a_worker_is_told_when_a_store_behind_a_network_answers(tmp_path: Path) -> None:
+async def asking_far_away(tmp_path: Path) -> tuple[Pool, FarStore, int]:
+    """A pool whose store takes its time, and the number of an attempt that has asked."""
     store = FarStore(MemoryStore())
     pool = Pool(tmp_path, store=store)
     await pool.join(WORKER, *TAGS)
@@ -132,6 +133,11 @@ async def test_a_worker_is_told_when_a_store_behind_a_network_answers(tmp_path: 
     store.is_far = True
     store.answers.clear()
     assert await pool.found(number=number, parent=1) == []
+    return pool, store, number
+
+
+async def test_a_worker_is_told_when_a_store_behind_a_network_answers(tmp_path: Path) -> None:
+    pool, store, _ = await asking_far_away(tmp_path)
     store.answers.set()
     await pool.settled()
     [page] = pool.told(WORKER, workers.FilesFound)
@@ -141,15 +147,7 @@ async def test_a_worker_is_told_when_a_store_behind_a_network_answers(tmp_path: 
 async def test_a_worker_whose_task_ends_while_the_store_is_asked_is_told_nothing(
     tmp_path: Path,
 ) -> None:
-    store = FarStore(MemoryStore())
-    pool = Pool(tmp_path, store=store)
-    await pool.join(WORKER, *TAGS)
-    await pool.submit(PARENT)
-    await pool.submit(CHILD)
-    await pool.end(1)
-    [(number, _)] = pool.handed_out(2)
-    store.answers.clear()
-    await pool.found(number=number, parent=1)
+    pool, store, number = await asking_far_away(tmp_path)
     await pool.work(WORKER, workers.Report(results=[Result(number, 2, 0, Outcome.DONE, NOW, 0.0)]))
     store.answers.set()
     await pool.settled()
