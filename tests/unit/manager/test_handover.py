@@ -29,8 +29,8 @@ class Leadership:
 
 
 @pytest.fixture
-async def manager(tmp_path: Path) -> PlayedManager:
-    return PlayedManager(tmp_path, store=QuickStore(tmp_path / "store"))
+async def manager(tmp_path: Path, quick_store: QuickStore) -> PlayedManager:
+    return PlayedManager(tmp_path, store=quick_store)
 
 
 async def test_the_pool_goes_on_with_one_that_could_lead(manager: PlayedManager) -> None:
