@@ -420,8 +420,10 @@ def test_a_machine_dies_and_comes_back(client: Client) -> None:
     assert "lost: worker w1 went away" in client("job", "story", job_id, "--limit", "5000")
 
 
-#: What a pool that is in no flock, and has no classes of environments, has nothing to show of.
+#: A pool with one manager, in no flock, and without classes of environments has nothing to show of
+#: these.
 OF_OTHER_POOLS = (
+    "kestrel_managers_standing_by",
     "kestrel_flock_round_trip_",
     "kestrel_flock_loan_",
     "kestrel_flock_hand_out_",
