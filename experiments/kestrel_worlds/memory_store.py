@@ -253,6 +253,18 @@ class MemoryStore:
         found = self._fitting(ids, states, owner, name, ended_since, ended_of)
         return [job.job_id for job in found]
 
+    def count_jobs(
+        self,
+        *,
+        ids: Sequence[int] | None = None,
+        states: Sequence[str] = (),
+        owner: str | None = None,
+        name: str = "",
+        ended_since: float | None = None,
+        ended_of: str | None = None,
+    ) -> int:
+        return len(self._fitting(ids, states, owner, name, ended_since, ended_of))
+
     def _fitting(
         self,
         ids: Sequence[int] | None,

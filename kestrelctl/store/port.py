@@ -90,6 +90,19 @@ class CoreReads(Protocol):
         """
         ...
 
+    def count_jobs(
+        self,
+        *,
+        ids: Sequence[int] | None = None,
+        states: Sequence[str] = (),
+        owner: str | None = None,
+        name: str = "",
+        ended_since: float | None = None,
+        ended_of: str | None = None,
+    ) -> int:
+        """The number of all jobs that fit, as for `job_ids`: however many, none is named."""
+        ...
+
     def untold(self, limit: int) -> list[JobRecord]:
         """The first `limit` jobs whose owners are still to be told, each with the head of its spec.
 

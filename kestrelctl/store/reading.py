@@ -241,10 +241,23 @@ class Which(NamedTuple):
 
 def job_ids(connection: TableReader, which: Which) -> list[int]:
     """Implements `Store.job_ids`."""
+    those, values = _those(which)
+    rows = connection.execute(f"SELECT job_id {those} ORDER BY job_id", values)
+    return [job_id for (job_id,) in rows]
+
+
+def count_jobs(connection: TableReader, which: Which) -> int:
+    """Implements `Store.count_jobs`. One row comes back, however many jobs there are."""
+    those, values = _those(which)
+    [found] = connection.execute(f"SELECT count(*) {those}", values).fetchone()
+    return int(found)
+
+
+def _those(which: Which) -> tuple[str, list[Any]]:
+    """The end of a query that needs nothing but the condition, and its values."""
     condition, values = which.condition()
     heads = " LEFT JOIN heads USING (job_id)" if which.name else ""
-    select = f"SELECT job_id FROM jobs{heads} WHERE {condition} ORDER BY job_id"
-    return [job_id for (job_id,) in connection.execute(select, values)]
+    return f"FROM jobs{heads} WHERE {condition}", values
 
 
 def jobs(connection: TableReader, which: Which, limit: int, set_aside: SetAside) -> list[JobRecord]:

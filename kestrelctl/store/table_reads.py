@@ -106,6 +106,20 @@ class TableReads:
             which = reading.Which(ids, states, owner, name, None, ended_since, ended_of)
             return reading.job_ids(self._reader, which)
 
+    def count_jobs(
+        self,
+        *,
+        ids: Sequence[int] | None = None,
+        states: Sequence[str] = (),
+        owner: str | None = None,
+        name: str = "",
+        ended_since: float | None = None,
+        ended_of: str | None = None,
+    ) -> int:
+        with self._explained():
+            which = reading.Which(ids, states, owner, name, None, ended_since, ended_of)
+            return reading.count_jobs(self._reader, which)
+
     def job(self, job_id: int) -> JobRecord | None:
         with self._explained():
             return reading.job(self._reader, job_id, self._set_aside)

@@ -1,8 +1,8 @@
-"""A manager whose store is full of ended tasks: `long_store.py [TASKS [DIRECTORY]]`.
+"""A manager whose store is full of ended tasks: `long_store.py [TASKS [SIZE]]`.
 
 The product's own writing code makes a SQLite store with so many tasks (20,000,000 by default; a
-million takes some 200 MB of DIRECTORY, by default the system's for temporary files), in jobs of
-100 to 100,000 tasks of several users. On it a manager is started beside a server of its own. Prints
+million takes 150 MB of the directory for temporary files), in jobs of 100 to 100,000 tasks, or all
+of SIZE, of several users. On it a manager is started beside a server of its own. Prints
 
 - how fast the store was written, and how large it is;
 - the seconds from the start of the manager until it answers, and its memory;
@@ -66,13 +66,13 @@ STOP_SECONDS = 30
 LOOK_SECONDS = 0.05
 
 
-def sizes(tasks: int) -> list[int]:
+def sizes(tasks: int, among: list[int]) -> list[int]:
     """Sizes of jobs that have so many tasks together, the same ones each time."""
     draw = random.Random(1)
     found: list[int] = []
     left = tasks
     while left:
-        for size in draw.sample(SIZES, len(SIZES)):
+        for size in draw.sample(among, len(among)):
             found.append(min(size, left))
             left -= found[-1]
             if not left:
@@ -305,16 +305,16 @@ def shrink(path: Path) -> None:
         print(f"VACUUM took {took_seconds:.1f} s: {room(database, path)}", flush=True)
 
 
-async def measure(tasks: int, parent: str | None) -> None:
+async def measure(tasks: int, among: list[int]) -> None:
     with (
-        tempfile.TemporaryDirectory(prefix="kestrel-long-store-", dir=parent) as made,
+        tempfile.TemporaryDirectory(prefix="kestrel-long-store-") as made,
         spawning() as spawn,
     ):
         directory = Path(made)
         data_dir = directory / "manager"
         path = data_dir / DATABASE
         server = PrivateServer.create(directory / "xmpp")
-        counts = sizes(tasks)
+        counts = sizes(tasks, among)
         await fill(data_dir, counts, server.users_domain)
         process = await asyncio.create_subprocess_exec(*server.command())
         try:
@@ -333,4 +333,8 @@ async def measure(tasks: int, parent: str | None) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(measure(int(sys.argv[1]) if sys.argv[1:] else TASKS, (sys.argv[2:] or [None])[0]))
+    match [int(word) for word in sys.argv[1:]]:
+        case [tasks, size]:
+            asyncio.run(measure(tasks, [size]))
+        case given:
+            asyncio.run(measure(*given or [TASKS], SIZES))

@@ -648,8 +648,8 @@ class JobRequests:
         if request.before is None:
             total = len(found)
             if before is not None:
-                all_ids = await store.ask(
-                    lambda read: read.job_ids(
+                total = await store.ask(
+                    lambda read: read.count_jobs(
                         ids=ids,
                         owner=owner,
                         states=request.states,
@@ -658,7 +658,6 @@ class JobRequests:
                         ended_of=ended_of,
                     )
                 )
-                total = len(all_ids)
         caller.reply(an.Jobs(id=request.id, jobs=page, before=before, total=total))
 
     async def watch(self, caller: Caller, request: rq.Watch) -> None:

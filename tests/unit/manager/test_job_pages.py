@@ -68,6 +68,17 @@ async def test_jobs_come_page_by_page_each_once_and_the_first_page_counts_all(
     assert (first.total, first.before) == (7, 5)
 
 
+async def test_the_first_page_counts_all_without_naming_them(
+    manager: PlayedManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await submit(manager, ["x"] * 7)
+    named: list[object] = []
+    monkeypatch.setattr(QuickStore, "job_ids", lambda _, **which: named.append(which) or [])
+    page = await asked(manager, rq.ListJobs(limit=3))
+    assert isinstance(page, an.Jobs)
+    assert (page.total, named) == (7, [])
+
+
 async def test_what_others_have_done_in_private_fills_nobodys_list(
     tmp_path: Path, manager: PlayedManager
 ) -> None:

@@ -511,6 +511,7 @@ class TestJobs:
         assert [found.job_id for found in store.jobs(**selection)] == expected
         if not {"limit", "before"} & set(selection):
             assert store.job_ids(**selection) == expected
+            assert store.count_jobs(**selection) == len(expected)
 
     async def test_a_job_is_found_by_its_owner_and_the_key_of_its_submission(
         self, store: CoreStore

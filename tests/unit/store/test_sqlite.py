@@ -35,7 +35,7 @@ from kestrelctl.core.model.records import (
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.errors import KestrelError, StoreFull
-from kestrelctl.store import migrations, sqlite, writing
+from kestrelctl.store import migrations, reading, sqlite, writing
 from kestrelctl.store.directory import MOST_PATH_BYTES
 from kestrelctl.store.sqlite import SqliteStore
 from kestrelctl.store.sqlite_errors import explained
@@ -674,6 +674,38 @@ class TestSize:
         assert store.happenings(1) == [happening(0), happening(1)]
         assert store.happenings(1, indexes=[1]) == [happening(1)]
         assert steps < 1_000
+
+    async def test_a_page_of_the_newest_jobs_is_read_without_a_walk(
+        self, store: SqliteStore
+    ) -> None:
+        ended = [job(n, owner="ada", state="done", ended_at=float(n)) for n in range(1, 5_001)]
+        await store.commit(ended)
+        steps = 0
+
+        def count() -> None:
+            nonlocal steps
+            steps += 100
+
+        store._reader.set_progress_handler(count, 100)
+        assert store.jobs(limit=10) == ended[-10:]
+        assert store.jobs(limit=10, states=["done"], owner="ada") == ended[-10:]
+        assert store.jobs(limit=10, ended_of="ada", before=2_001) == ended[1_990:2_000]
+        assert store.ended_before(9.0, limit=10) == list(range(1, 9))
+        assert steps < 10_000
+
+    async def test_a_start_reads_no_task_of_a_job_that_has_ended(self, store: SqliteStore) -> None:
+        many = [done(index) for index in range(20_000)]
+        await store.commit([job(1, state="done", ended_at=1.0), *many, job(2)])
+        steps = 0
+
+        def count() -> None:
+            nonlocal steps
+            steps += 100
+
+        store._reader.set_progress_handler(count, 100)
+        found = reading.snapshot(store._reader, lambda *_: None)
+        assert [unfinished.record.job_id for unfinished in found.jobs] == [2]
+        assert steps < 2_000
 
     async def test_the_few_that_are_not_done_are_found_without_a_walk(
         self, store: SqliteStore
