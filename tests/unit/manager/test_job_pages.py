@@ -73,7 +73,9 @@ async def test_the_first_page_counts_all_without_naming_them(
 ) -> None:
     await submit(manager, ["x"] * 7)
     named: list[object] = []
-    monkeypatch.setattr(QuickStore, "job_ids", lambda _, **which: named.append(which) or [])
+    monkeypatch.setattr(
+        type(manager.store), "job_ids", lambda _, **which: named.append(which) or []
+    )
     page = await asked(manager, rq.ListJobs(limit=3))
     assert isinstance(page, an.Jobs)
     assert (page.total, named) == (7, [])
