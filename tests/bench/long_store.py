@@ -285,7 +285,8 @@ async def forget(
     print(f"the file: {room(database, path)}")
     bench.stop()
     due = tasks = 0
-    while tasks < min(DUE_TASKS, sum(counts) // 2):
+    wanted = min(DUE_TASKS, sum(counts) // 2)
+    while tasks < wanted:
         tasks += counts[due]
         due += 1
     print(f"retention: {due:,} jobs of {tasks:,} tasks are due")
