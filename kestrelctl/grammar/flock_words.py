@@ -10,7 +10,7 @@ from kestrelctl.protocol.views import LentClassView
 
 #: Reasons as sentences about a neighbour; others are shown as they are.
 _SENTENCES = {
-    "asked": "was asked for machines",
+    "asked": "was asked for machines, or is about to be",
     "denied": "has denied such tasks",
     "full": "has nothing free",
     "no-such-class": "has no such machines any more",
@@ -22,10 +22,15 @@ _SENTENCES = {
 }
 
 
+def cpus(amount: float) -> str:
+    """Writes an amount of processors: `1 CPU`, `3.5 CPUs`."""
+    return f"{amount:g} {'CPU' if amount == 1 else 'CPUs'}"
+
+
 def free_words(classes: Sequence[LentClassView]) -> str:
     """Tells what is free of each class: `3.5 CPUs on 2 machines`."""
     return "; ".join(
-        f"{each.free.get('cpus', 0.0):g} CPUs on {plural(each.machines, 'machine')}"
+        f"{cpus(each.free.get('cpus', 0.0))} on {plural(each.machines, 'machine')}"
         for each in classes
     )
 

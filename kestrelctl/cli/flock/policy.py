@@ -13,6 +13,7 @@ from kestrelctl.core.model.flock_rule import DEFAULT_ORDER, FlockRule
 from kestrelctl.core.model.worker.isolation import RUNGS
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.click_numbers import Number, WholeNumber
+from kestrelctl.grammar.flock_words import cpus
 from kestrelctl.grammar.quantities import duration, parse_duration
 from kestrelctl.protocol.answers import FlockRules
 from kestrelctl.protocol.requests import ListFlockRules, RemoveFlockRule, SetFlockRule
@@ -194,7 +195,7 @@ def _whom(rule: FlockRule) -> str:
 
 def _terms(rule: FlockRule) -> str:
     said = [
-        f"{rule.max_cpus:g} CPUs" if rule.max_cpus is not None else "",
+        cpus(rule.max_cpus) if rule.max_cpus is not None else "",
         f"up to {duration(rule.max_seconds)} each" if rule.max_seconds is not None else "",
         f"isolation {rule.isolation}" if rule.isolation else "",
         f"leases of {duration(rule.lease_seconds)}" if rule.lease_seconds is not None else "",

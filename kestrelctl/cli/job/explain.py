@@ -88,11 +88,15 @@ def _clauses(clauses: list[ClauseCount]) -> Table:
                 f"{each.so_far:,}",
                 f"{each.undefined:,}" if each.undefined else "",
                 each.clause,
-                f"{short_address(each.closest)}: {'fails: ' if each.fails else ''}{each.values}",
+                ": ".join(filter(None, (short_address(each.closest), _outcome(each), each.values))),
             ]
             for each in clauses
         ],
     )
+
+
+def _outcome(clause: ClauseCount) -> str:
+    return "fails" if clause.fails else ""
 
 
 def _row(obstacle: Obstacle) -> list[str]:

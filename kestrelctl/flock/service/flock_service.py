@@ -281,7 +281,7 @@ class FlockService:
         if refused[0] is not None and all(refused):
             return refused[0].reason, refused[0].detail
         if any(cls.free.get("cpus", 0.0) > 0 for cls in fitting):
-            return "asked", "it has some free: it was asked, or is about to be"
+            return "asked", "it has some free"
         return "full", ""
 
     # -- messages ----------------------------------------------------------------------------------

@@ -10,7 +10,9 @@ from msgspec.structs import replace
 
 from kestrelctl.chat import sentences
 from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.worker.clause_count import ClauseCount
 from kestrelctl.errors import NotFound, UsageError
+from kestrelctl.grammar.flock_words import cpus, neighbour_words
 from kestrelctl.protocol.answers import FlockRules, FlockStatus, Neighbours
 from kestrelctl.protocol.job_answers import NeighbourAnswer
 from kestrelctl.protocol.requests import (
@@ -174,6 +176,13 @@ def test_rules_are_listed_with_whom_and_on_which_terms() -> None:
     assert "no rules: this pool lends to all others" in result.stderr
 
 
+def test_one_processor_is_told_of_in_the_singular() -> None:
+    one = FlockRules(id="", rules=[replace(FLOCK_RULES[0], max_cpus=1.0)], rest={})
+    said = run(FakePool(ListFlockRules=one), "flock", "policy", "list").stdout
+    assert "  1 CPU, up to" in said
+    assert [cpus(amount) for amount in (0.5, 1.0, 8.0)] == ["0.5 CPUs", "1 CPU", "8 CPUs"]
+
+
 def test_a_rule_is_removed() -> None:
     assert run(FakePool(), "flock", "policy", "remove", "eve").stdout == "rule eve is removed\n"
 
@@ -194,6 +203,22 @@ def test_why_a_task_waits_names_each_neighbour() -> None:
     found = json.loads(run(pool, "-o", "json", "job", "explain", "7").stdout)
     assert found["neighbours"][0] == {"pool": "b.test", "reason": "full", "detail": ""}
     assert "WHY IT DOES NOT RUN THERE" not in run(FakePool(), "job", "explain", "7").stdout
+
+
+def test_a_neighbour_that_is_about_to_be_asked_is_told_of_once() -> None:
+    asked = NeighbourAnswer(pool="a.test", reason="asked", detail="it has some free")
+    assert neighbour_words(asked) == "was asked for machines, or is about to be: it has some free"
+
+
+def test_a_clause_without_attributes_fails_without_values() -> None:
+    count = ClauseCount(by="start", clause="(false)", of=1, alone=0, so_far=0)
+    closest = replace(count, closest="flock@b.test/0", fails=True)
+    pool = FakePool(
+        ExplainJob=replace(RUNNABLE, clauses=[closest, replace(closest, values="Cpus = 1")])
+    )
+    said = [line.rstrip() for line in run(pool, "job", "explain", "7").stdout.splitlines()]
+    assert [line for line in said if line.endswith("(false)  b.test: fails")]
+    assert [line for line in said if line.endswith("(false)  b.test: fails: Cpus = 1")]
 
 
 def test_a_chat_names_the_nearest() -> None:
