@@ -130,9 +130,9 @@ def site(private_server: PrivateServer, smtp: SmtpServer, tmp_path: Path) -> Ite
 
 async def fails(user: UserConnection) -> int:
     """A job of three tasks, of which one fails, and whose end somebody waits for."""
-    spec = JobSpec(
-        program=Program(argv=("/bin/sh", "-c", "test {} != 1")), count=3, name="fit", max_failures=1
-    )
+    program = Program(argv=("/bin/sh", "-c", 'test "$KESTREL_ITEM" != one'))
+    items = ("none", "one", "two")
+    spec = JobSpec(program=program, count=3, items=items, name="fit", max_failures=1)
     answer = await user.ask(rq.SubmitJob(spec=spec))
     assert isinstance(answer, an.Submitted)
     return answer.job_id
@@ -165,7 +165,7 @@ async def test_a_user_is_mailed_when_his_job_has_failed(site: Site, smtp: SmtpSe
     assert (receivers, set(smtp.logins)) == ([TO_ADA], {("pool", "opens")})
     [text] = texts(smtp)
     assert text.startswith(f'job {job} "fit" failed: 2 done, 1 failed in ')
-    assert "task 1 failed: exit code 1" in text
+    assert text.splitlines()[1:3] == ["  task 1 failed: exit code 1", "  its item: one"]
     assert f"kestrelctl --pool {site.server.domain} job logs {job} 1" in text
 
 

@@ -15,9 +15,12 @@ from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.result import how_it_ended
 from kestrelctl.grammar.one_line import one_line
+from kestrelctl.manager.views import cut_item
 
-#: The most characters of a name in a subject, and of why a task ended.
+#: The most characters of a name in a subject.
 _MOST_CHARACTERS = 80
+#: The most characters of why a task ended, and of its item.
+_MOST_OF_A_TASK = 400
 #: Plain ASCII on the way, whatever the names are: not every server takes more.
 _POLICY = policy.SMTP.clone(cte_type="7bit")
 
@@ -26,6 +29,7 @@ def letter(
     records: Sequence[JobRecord],
     bad_tasks: dict[int, TaskRecord],
     *,
+    items: dict[int, str],
     pool: str,
     sender: str,
     to: str,
@@ -38,6 +42,7 @@ def letter(
     Args:
         records: one or more.
         bad_tasks: of jobs that failed, the first task that did, by job id; some may lack.
+        items: those of the bad tasks, by job id.
         pool: as its users name it to commands.
         now: seconds since the epoch.
     """
@@ -49,7 +54,10 @@ def letter(
     message["Message-ID"] = f"<{_digest(records)}@{sender.rpartition('@')[2]}>"
     message["Auto-Submitted"] = "auto-generated"  # RFC 3834: nobody's absence answers it
     ordered = sorted(records, key=lambda record: (record.state == "done", record.job_id))
-    parts = [_about(record, bad_tasks.get(record.job_id), pool) for record in ordered]
+    parts = [
+        _about(record, bad_tasks.get(record.job_id), items.get(record.job_id), pool)
+        for record in ordered
+    ]
     message.set_content("\n".join([*parts, "", _further(records, pool)]) + "\n")
     return message
 
@@ -79,7 +87,7 @@ def _digest(records: Sequence[JobRecord]) -> str:
     return hashlib.sha256(ends.encode()).hexdigest()[:32]
 
 
-def _about(record: JobRecord, bad: TaskRecord | None, pool: str) -> str:
+def _about(record: JobRecord, bad: TaskRecord | None, item: str | None, pool: str) -> str:
     text = notice(record, None)
     if bad is None:
         return text
@@ -87,9 +95,16 @@ def _about(record: JobRecord, bad: TaskRecord | None, pool: str) -> str:
     why = ""
     if bad.result is not None:
         result = bad.result
-        why = one_line(how_it_ended(result.reason, result.signal, result.exit_code or 0))
-    said = f"task {task_id} {bad.state.value}{f': {why[:_MOST_CHARACTERS]}' if why else ''}"
-    return f"{text}\n  {said}\n  {command(pool, f'job logs {record.job_id} {task_id}')}"
+        why = _short(how_it_ended(result.reason, result.signal, result.exit_code or 0))
+    lines = [text, f"task {task_id} {bad.state.value}{f': {why}' if why else ''}"]
+    if item is not None:
+        lines.append(f"its item: {_short(item)}")
+    lines.append(command(pool, f"job logs {record.job_id} {task_id}"))
+    return "\n  ".join(lines)
+
+
+def _short(text: str) -> str:
+    return cut_item(one_line(text), _MOST_OF_A_TASK)
 
 
 def _further(records: Sequence[JobRecord], pool: str) -> str:

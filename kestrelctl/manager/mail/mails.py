@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from email.message import EmailMessage
 
 from kestrelctl.core import events as ev
@@ -143,11 +143,22 @@ class Mails:
         return letter(
             records,
             tasks,
+            items=await self._items(tasks.values()),
             pool=self._service.name,
             sender=sender,
             to=to,
             now=self._service.clock.wall(),
         )
+
+    async def _items(self, tasks: Iterable[TaskRecord]) -> dict[int, str]:
+        """The items of tasks of several jobs, by job."""
+        found: dict[int, str] = {}
+        for task in tasks:
+            with contextlib.suppress(KestrelError):  # unreadable: the mail does without
+                window = await self._service.store.items(task.job_id, task.index)
+                if window is not None:
+                    found[task.job_id] = window.items[task.index - window.first]
+        return found
 
     async def _not_taken(self, owner: str, records: Sequence[JobRecord], refusal: NotToHim) -> None:
         now = self._service.now()

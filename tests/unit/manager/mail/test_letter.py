@@ -32,11 +32,20 @@ def ended(job_id: int = 7, name: str = "fit", **changes: Any) -> JobRecord:
 
 
 def written(
-    *records: JobRecord, bad: dict[int, TaskRecord] | None = None, pool: str = "lab"
+    *records: JobRecord,
+    bad: dict[int, TaskRecord] | None = None,
+    items: dict[int, str] | None = None,
+    pool: str = "lab",
 ) -> Any:
     """The mail as its receiver's program reads it."""
     message = letter(
-        records, bad or {}, pool=pool, sender="kestrel@pool.org", to="ada@example.org", now=NOW
+        records,
+        bad or {},
+        items=items or {},
+        pool=pool,
+        sender="kestrel@pool.org",
+        to="ada@example.org",
+        now=NOW,
     )
     data = message.as_bytes()
     assert data.isascii()
@@ -52,6 +61,17 @@ def test_it_tells_what_failed_first_and_how_to_look_further() -> None:
     assert lines[1].startswith("  task 2 failed")
     assert lines[2] == "  kestrelctl --pool lab job logs 7 2"
     assert lines[-1] == "To look further: kestrelctl --pool lab job info 7"
+
+
+def test_it_tells_the_item_of_a_task_that_failed() -> None:
+    mail = written(ended(), bad={7: failed(2, 7)}, items={7: "two\nwords"})
+    lines = mail.get_content().splitlines()
+    assert lines[2:4] == ["  its item: two words", "  kestrelctl --pool lab job logs 7 2"]
+
+
+def test_what_is_cut_says_so() -> None:
+    mail = written(ended(), bad={7: failed(2, 7)}, items={7: "x" * 4000})
+    assert f"  its item: {'x' * 400}…" in mail.get_content().splitlines()
 
 
 def test_every_command_in_it_names_the_pool_that_sent_it() -> None:
