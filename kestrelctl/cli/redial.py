@@ -90,8 +90,11 @@ class Redial:
         except (Unreachable, TimedOut) as error:
             lost: KestrelError = error
         for pause in PAUSES_SECONDS if pauses is None else pauses:
-            hint_again = "it is sent again, which cannot do it twice"
-            self._screen.warn(f"no answer came: {lost.message}", hint=hint_again)
+            self._screen.warn(
+                f"no answer came: {lost.message}",
+                cause=lost.cause,
+                hint=_and_its_own("it is sent again, which cannot do it twice", lost),
+            )
             await asyncio.sleep(pause)
             try:
                 await self._stack.aclose()
@@ -103,4 +106,13 @@ class Redial:
                 cause = "an earlier try, whose answer was lost, may have done it"
                 raise NotFound(error.message, cause=cause, hint=error.hint) from None
         kind = TimedOut if isinstance(lost, TimedOut) else Unreachable
-        raise kind(lost.message, cause="it may have been done all the same", hint=hint) from lost
+        raise kind(
+            lost.message,
+            cause="it may have been done all the same",
+            hint=_and_its_own(hint, lost),
+        ) from lost
+
+
+def _and_its_own(hint: str, lost: KestrelError) -> str:
+    """A hint, and behind it that of the error itself."""
+    return f"{hint}; {lost.hint}" if lost.hint else hint

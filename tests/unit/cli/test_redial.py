@@ -70,6 +70,17 @@ def test_a_submission_without_an_answer_is_sent_again_over_a_fresh_connection(
     assert key
 
 
+def test_why_no_answer_came_and_what_helps_is_told_each_time() -> None:
+    away = Unreachable("the file share is away", cause="broken pipe", hint="is there room?")
+    result = run(FakePool(SubmitJob=in_turn(away)), "submit", "--", "x")
+    assert result.exit_code == away.exit_status
+    warning = "warning: no answer came: the file share is away\ncause: broken pipe\nhint: it is"
+    assert result.stderr.count(warning) == len(redial.PAUSES_SECONDS)
+    hints = [line for line in result.stderr.splitlines() if line.startswith("hint: ")]
+    assert len(hints) == len(redial.PAUSES_SECONDS) + 1
+    assert all(line.endswith("; is there room?") for line in hints)
+
+
 def test_each_submission_has_a_key_of_its_own() -> None:
     pool = FakePool()
     run(pool, "submit", "--", "x")
