@@ -104,7 +104,7 @@ class SessionHost(Protocol):
 
 
 class _LookedAt(NamedTuple):
-    """What is known of a template: all attempts of a job have the same.
+    """The facts about a template, which all attempts of a job share.
 
     Attributes:
         problem: what is wrong with it, whatever its manager has thought; empty if all is well.
