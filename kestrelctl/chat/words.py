@@ -44,12 +44,18 @@ _ALIASES = {
 #: Verbs that need the command line, and their nouns there.
 _ELSEWHERE = {
     "retry": "job",
+    "hold": "job",
+    "release": "job",
+    "fetch": "job",
+    "graph": "job",
+    "history": "job",
     "scale": "job",
     "forget": "job",
     "story": "job",
     "wait": "job",
     "drain": "worker",
     "resume": "worker",
+    "resize": "worker",
     "top": "",
 }
 _OTHER_NAMES = {

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from kestrelctl.chat import sentences, typed_words, words
 from kestrelctl.chat.step import Step, no_such_job
+from kestrelctl.cli.job.commands import job as job_commands
 from kestrelctl.cli.submit.commands import submit as submit_command
 from kestrelctl.core.model.job.after import After, WantedEnd
 from kestrelctl.core.model.job.program import Program
@@ -268,6 +269,8 @@ def test_what_is_wrong_is_said_in_words(body: str, part: str) -> None:
         ("kestrelctl job retry 12 3", "job retry"),
         ("forget 12", "job forget"),
         ("story", "job story"),
+        ("hold 1-6", "job hold"),
+        ("worker resize w1 --cpus 2", "worker resize"),
         ("worker drain w1", "worker drain"),
         ("top", "top"),
     ],
@@ -277,6 +280,11 @@ def test_what_only_the_command_line_can_do_is_said(body: str, where: str) -> Non
     assert (
         said(body) == f"`{word}` does not work in a chat.\nOn the command line: kestrelctl {where}"
     )
+
+
+@pytest.mark.parametrize("verb", job_commands.commands)
+def test_each_verb_for_jobs_is_a_word_here_or_on_the_command_line(verb: str) -> None:
+    assert "I do not know" not in str(words.read(f"job {verb} 7", ADA))
 
 
 @pytest.mark.parametrize(
