@@ -55,7 +55,7 @@ def parse_address(text: str) -> tuple[str, int]:
     if not colon or not bare or (":" in bare and bare == host) or not port.isdecimal():
         raise UsageError(f"{text!r} is not HOST:PORT", hint="for example 127.0.0.1:9437")
     if len(port) > 5 or int(port) > 65535:
-        raise UsageError(f"{port[:20]} cannot be a port")
+        raise UsageError(f"{host}:{port[:20]} is no address", cause="the highest port is 65535")
     return bare, int(port)
 
 

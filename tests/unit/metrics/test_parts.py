@@ -168,6 +168,13 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         parse_address(text)
 
 
+def test_a_port_that_is_too_high_is_told_with_its_address_and_the_highest() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_address("[::1]:70000")
+    assert caught.value.message == "[::1]:70000 is no address"
+    assert caught.value.cause == "the highest port is 65535"
+
+
 # -- readers ---------------------------------------------------------------------------------------
 
 
