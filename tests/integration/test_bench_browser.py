@@ -13,6 +13,7 @@ import pytest
 from browser import chromium
 from simulated_bench import simulated_bench, simulated_grid
 
+from kestrelctl.bench.report.markup import document, table
 from kestrelctl.bench.report.page import Named, page
 
 #: Runs in the page when it is laid out and all it asked for has come or failed, and leaves what
@@ -124,6 +125,12 @@ def test_a_page_can_be_read_in_a_wide_and_in_a_narrow_window(
     assert min(side for size in found["sizes"] for side in size) > 60
     assert found["resources"] == []
     assert found["console"] == ["probe done"]
+
+
+def test_a_table_wider_than_its_card_scrolls_there_and_not_the_page(tmp_path: Path) -> None:
+    columns = ["run", *(f"minutes of waiting {n}" for n in range(40))]
+    text = document("t", f'<div class="card">{table("t", columns, [["1"] * 41])}</div>')
+    assert look(tmp_path, text, 1280)["overflow"] <= 0
 
 
 def test_a_page_follows_the_colours_of_the_system(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: .75rem 0; padding:
 pre, .card, figure, .tile {
   background: var(--card); border: 1px solid var(--line); border-radius: 8px;
 }
-.card { padding: 1.25rem 1.5rem; margin: 1rem 0; min-width: 0; }
+.card { padding: 1.25rem 1.5rem; margin: 1rem 0; min-width: 0; overflow-x: auto; }
 
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); gap: 1rem;
   margin: 1.5rem 0 0; }
@@ -137,6 +137,7 @@ dd { margin: 0; }
   main { padding: 0; max-width: none; }
   h2, h3, .keys { break-after: avoid; }
   .block, figure, .card, .tile, tr { break-inside: avoid; }
+  .card { overflow-x: visible; }
 }
 """
 )
