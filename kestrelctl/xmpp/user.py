@@ -154,8 +154,8 @@ class UserConnection:
 
         While the manager says that the account has too much under way, it waits and asks again:
         nothing was done then (`errors.Busy`). It does the same, up to `PATIENCE_SECONDS`, while the
-        server is away, or the manager has yet to connect to it. What may be done twice it also asks
-        again after one of them went away meanwhile.
+        server is away, or the manager has yet to connect to it. What only reads it also asks again
+        after one of them went away meanwhile; who changes something is told of that.
 
         Args:
             waits: whether to wait for those that are away; a caller that shows it does not.
@@ -177,7 +177,7 @@ class UserConnection:
             try:
                 return await self._ask_once(request, timeout_seconds)
             except (Busy, ManagerAway, PerhapsHeard) as error:
-                if isinstance(error, PerhapsHeard) and not request.may_repeat():
+                if isinstance(error, PerhapsHeard) and not request.repeats:
                     raise
                 busy = isinstance(error, Busy)
                 longest_seconds = LONGEST_SECONDS if busy else LONGEST_PAUSE_SECONDS

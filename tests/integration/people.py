@@ -56,7 +56,8 @@ class Person:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.client.disconnect(wait=2.0)
+        # The server must know: what is said later would go to a session that nobody reads.
+        await self.client.disconnect(wait=SECONDS)
         self.client._run_out_filters.cancel()
 
     async def _start(self, _event: Any) -> None:
