@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from typing import NamedTuple
 
 from kestrelctl.core.jobs.job import Job
@@ -27,6 +27,8 @@ _MOST_OWNERS = 20
 MAX_RECORDS = 500
 #: Names have 200; SQLite takes no glob of more than 50,000 bytes.
 _MOST_GLOB_CHARACTERS = 1000
+#: Where to look for a job that is not there.
+_LISTED = "`kestrelctl job list` shows those that you may see"
 #: The beginning of a selection by name.
 BY_NAME = "name:"
 
@@ -139,7 +141,7 @@ class Selection:
         """
         for record in await self._store.ask(lambda read: read.jobs(ids=[job_id], limit=1)):
             return record
-        raise _no_job(job_id, self._pool)
+        raise _no_jobs([job_id], self._pool)
 
     async def whole(self, job_id: int) -> JobRecord:
         """A job's record with its whole spec, which may be megabytes: for one job at a time.
@@ -150,7 +152,7 @@ class Selection:
         """
         record = await self._store.ask(lambda read: read.job(job_id))
         if record is None:
-            raise _no_job(job_id, self._pool)
+            raise _no_jobs([job_id], self._pool)
         return record
 
     def whole_at_once(self, job_id: int) -> JobRecord:
@@ -162,7 +164,7 @@ class Selection:
         """
         record = self._store.job(job_id)
         if record is None:
-            raise _no_job(job_id, self._pool)
+            raise _no_jobs([job_id], self._pool)
         return record
 
     def indexes(self, record: JobRecord, task_ids: list[int]) -> list[int]:
@@ -263,22 +265,15 @@ async def select_jobs(
     known = {record.job_id for record in records}
     missing = sorted(named - known - {job.id for job in pool.jobs})
     must_be_readable(missing, store)
-    if len(missing) > 1:
-        shown = ", ".join(map(str, missing[:_MOST_OWNERS]))
-        more = ", …" if len(missing) > _MOST_OWNERS else ""
-        hint = "`kestrelctl job list` shows all jobs; nothing was done with the others"
-        raise NotFound(f"there are no jobs {shown}{more}", hint=hint)
     if missing:
-        raise _no_job(missing[0], pool)
+        raise _no_jobs(missing, pool, others=len(missing) < len(words))
     if LAST in words:
         named |= {await _last(owner, pool, store)}
     meant: set[int] = set()
     if ranged:
         meant.update(await store.ask(lambda read: read.job_ids(ids=sorted(ranged))))
     if not (named or meant or ALL in words):
-        raise NotFound(
-            f"there is no job in {_shown(text)}", hint="`kestrelctl job list` shows all jobs"
-        )
+        raise NotFound(f"there is no job in {_shown(text)}", hint=_LISTED)
     gaps = len(ranged) - len(meant)
     meant.difference_update(store.damaged)
     others: frozenset[int] = frozenset()
@@ -353,14 +348,21 @@ def _is_kind(among: Among, job: Job | None) -> bool:
     return (job.hold is not None) is (among is Among.HELD) and not job.cancelling
 
 
-def _no_job(job_id: int, pool: Pool) -> NotFound:
+def _no_jobs(missing: Sequence[int], pool: Pool, *, others: bool = False) -> NotFound:
+    """Explains that jobs are not there, and that nothing was done with those that are."""
+    untouched = "; nothing was done with the others" if others else ""
+    if len(missing) > 1:
+        shown = ", ".join(map(str, missing[:_MOST_OWNERS]))
+        more = ", …" if len(missing) > _MOST_OWNERS else ""
+        return NotFound(f"there are no jobs {shown}{more}", hint=_LISTED + untouched)
+    [job_id] = missing
     if 0 < job_id < pool.next_job_id:
         return NotFound(
             f"there is no job {job_id} any more",
             cause="it has ended and was forgotten: by a user, or because it had been kept for long",
-            hint="`kestrelctl job history` shows the ended jobs that are kept",
+            hint="`kestrelctl job history` shows the ended jobs that are kept" + untouched,
         )
-    return NotFound(f"there is no job {job_id}", hint="`kestrelctl job list` shows all jobs")
+    return NotFound(f"there is no job {job_id}", hint=_LISTED + untouched)
 
 
 def parse_ids(text: str) -> Ids:

@@ -68,6 +68,10 @@ async def test_what_is_named_must_be_there_and_the_rest_is_passed_over(
     refused = await asked(manager, rq.CancelJobs(jobs="all,99"))
     assert isinstance(refused, an.Failed)
     assert refused.message == "there is no job 99"
+    assert refused.hint.endswith("nothing was done with the others")
+    refused = await asked(manager, rq.CancelJobs(jobs="99"))
+    assert isinstance(refused, an.Failed)
+    assert "others" not in refused.hint
     found = await asked(manager, rq.HoldJobs(jobs="1-3,all"))
     assert isinstance(found, an.Changed)
     assert (found.what, found.kept) == (["1", "3", "4", "6"], 1)
