@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from msgspec.structs import replace
 
@@ -44,7 +44,7 @@ from kestrelctl.errors import StoreFull
 from kestrelctl.store.at_hand import at_hand
 from kestrelctl.store.edges import Edge, edges_of
 from kestrelctl.store.item_window import ItemWindow, whole_window
-from kestrelctl.store.port import CoreReads
+from kestrelctl.store.port import CoreReads, Fitting
 from kestrelctl.store.store_record import StoreRecord
 
 V = TypeVar("V")
@@ -240,39 +240,20 @@ class MemoryStore:
         newest = fitting[-limit:] if limit > 0 else []
         return [replace(job, spec=job.spec.head()) for job in newest]
 
-    def job_ids(
-        self,
-        *,
-        ids: Sequence[int] | None = None,
-        states: Sequence[str] = (),
-        owner: str | None = None,
-        name: str = "",
-        ended_since: float | None = None,
-        ended_of: str | None = None,
-    ) -> list[int]:
-        found = self._fitting(ids, states, owner, name, ended_since, ended_of)
-        return [job.job_id for job in found]
+    def job_ids(self, **which: Unpack[Fitting]) -> list[int]:
+        return [job.job_id for job in self._fitting(**which)]
 
-    def count_jobs(
-        self,
-        *,
-        ids: Sequence[int] | None = None,
-        states: Sequence[str] = (),
-        owner: str | None = None,
-        name: str = "",
-        ended_since: float | None = None,
-        ended_of: str | None = None,
-    ) -> int:
-        return len(self._fitting(ids, states, owner, name, ended_since, ended_of))
+    def count_jobs(self, **which: Unpack[Fitting]) -> int:
+        return len(self._fitting(**which))
 
     def _fitting(
         self,
-        ids: Sequence[int] | None,
-        states: Sequence[str],
-        owner: str | None,
-        name: str,
-        ended_since: float | None,
-        ended_of: str | None,
+        ids: Sequence[int] | None = None,
+        states: Sequence[str] = (),
+        owner: str | None = None,
+        name: str = "",
+        ended_since: float | None = None,
+        ended_of: str | None = None,
     ) -> list[JobRecord]:
         wanted = None if ids is None else set(ids)
         return [

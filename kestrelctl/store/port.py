@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, TypedDict, TypeVar, Unpack
 
 import msgspec
 
@@ -33,6 +33,17 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     records: int  #: in those commits
     bytes_on_disk: int
     free_bytes: int = 0  #: of these, what is free for new rows
+
+
+class Fitting(TypedDict, total=False):
+    """The jobs that are meant, as for `CoreReads.jobs`; what is left out keeps none out."""
+
+    ids: Sequence[int] | None
+    states: Sequence[str]
+    owner: str | None
+    name: str
+    ended_since: float | None
+    ended_of: str | None
 
 
 class CoreReads(Protocol):
@@ -75,31 +86,13 @@ class CoreReads(Protocol):
         """
         ...
 
-    def job_ids(
-        self,
-        *,
-        ids: Sequence[int] | None = None,
-        states: Sequence[str] = (),
-        owner: str | None = None,
-        name: str = "",
-        ended_since: float | None = None,
-        ended_of: str | None = None,
-    ) -> list[int]:
+    def job_ids(self, **which: Unpack[Fitting]) -> list[int]:
         """The ids of all jobs that fit, as for `jobs`, ascending. It reads nothing else of them, so
         one that cannot be read is among them.
         """
         ...
 
-    def count_jobs(
-        self,
-        *,
-        ids: Sequence[int] | None = None,
-        states: Sequence[str] = (),
-        owner: str | None = None,
-        name: str = "",
-        ended_since: float | None = None,
-        ended_of: str | None = None,
-    ) -> int:
+    def count_jobs(self, **which: Unpack[Fitting]) -> int:
         """The number of all jobs that fit, as for `job_ids`: however many, none is named."""
         ...
 

@@ -203,10 +203,10 @@ def _walk(connection: TableReader, job_id: int) -> Iterator[tuple[int, int]]:
 class Which(NamedTuple):
     """The jobs that are meant, as for `Store.jobs`."""
 
-    ids: Sequence[int] | None
-    states: Sequence[str]
-    owner: str | None
-    name: str
+    ids: Sequence[int] | None = None
+    states: Sequence[str] = ()
+    owner: str | None = None
+    name: str = ""
     before: int | None = None
     ended_since: float | None = None
     ended_of: str | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from typing import Unpack
 
 from kestrelctl.core.membership.event import MembershipEvent
 from kestrelctl.core.membership.handler_records import HandlerAwaits
@@ -16,6 +17,7 @@ from kestrelctl.core.triggers.recorded_moment import MomentRecorded
 from kestrelctl.store import event_rows, reading, rule_rows
 from kestrelctl.store.connection import TableReader
 from kestrelctl.store.edges import Edge, edges
+from kestrelctl.store.port import Fitting
 from kestrelctl.store.sums import Spread, Used
 
 log = logging.getLogger(__name__)
@@ -92,33 +94,13 @@ class TableReads:
         with self._explained():
             return reading.has_forgotten(self._reader)
 
-    def job_ids(
-        self,
-        *,
-        ids: Sequence[int] | None = None,
-        states: Sequence[str] = (),
-        owner: str | None = None,
-        name: str = "",
-        ended_since: float | None = None,
-        ended_of: str | None = None,
-    ) -> list[int]:
+    def job_ids(self, **which: Unpack[Fitting]) -> list[int]:
         with self._explained():
-            which = reading.Which(ids, states, owner, name, None, ended_since, ended_of)
-            return reading.job_ids(self._reader, which)
+            return reading.job_ids(self._reader, reading.Which(**which))
 
-    def count_jobs(
-        self,
-        *,
-        ids: Sequence[int] | None = None,
-        states: Sequence[str] = (),
-        owner: str | None = None,
-        name: str = "",
-        ended_since: float | None = None,
-        ended_of: str | None = None,
-    ) -> int:
+    def count_jobs(self, **which: Unpack[Fitting]) -> int:
         with self._explained():
-            which = reading.Which(ids, states, owner, name, None, ended_since, ended_of)
-            return reading.count_jobs(self._reader, which)
+            return reading.count_jobs(self._reader, reading.Which(**which))
 
     def job(self, job_id: int) -> JobRecord | None:
         with self._explained():
