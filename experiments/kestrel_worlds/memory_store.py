@@ -44,7 +44,7 @@ from kestrelctl.errors import StoreFull
 from kestrelctl.store.at_hand import at_hand
 from kestrelctl.store.edges import Edge, edges_of
 from kestrelctl.store.item_window import ItemWindow, whole_window
-from kestrelctl.store.port import CoreReads, Fitting
+from kestrelctl.store.port import CoreReads, WhichJobs
 from kestrelctl.store.store_record import StoreRecord
 
 V = TypeVar("V")
@@ -240,10 +240,10 @@ class MemoryStore:
         newest = fitting[-limit:] if limit > 0 else []
         return [replace(job, spec=job.spec.head()) for job in newest]
 
-    def job_ids(self, **which: Unpack[Fitting]) -> list[int]:
+    def job_ids(self, **which: Unpack[WhichJobs]) -> list[int]:
         return [job.job_id for job in self._fitting(**which)]
 
-    def count_jobs(self, **which: Unpack[Fitting]) -> int:
+    def count_jobs(self, **which: Unpack[WhichJobs]) -> int:
         return len(self._fitting(**which))
 
     def _fitting(

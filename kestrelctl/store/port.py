@@ -35,7 +35,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     free_bytes: int = 0  #: of these, what is free for new rows
 
 
-class Fitting(TypedDict, total=False):
+class WhichJobs(TypedDict, total=False):
     """The jobs that are meant, as for `CoreReads.jobs`; what is left out keeps none out."""
 
     ids: Sequence[int] | None
@@ -86,13 +86,13 @@ class CoreReads(Protocol):
         """
         ...
 
-    def job_ids(self, **which: Unpack[Fitting]) -> list[int]:
+    def job_ids(self, **which: Unpack[WhichJobs]) -> list[int]:
         """The ids of all jobs that fit, as for `jobs`, ascending. It reads nothing else of them, so
         one that cannot be read is among them.
         """
         ...
 
-    def count_jobs(self, **which: Unpack[Fitting]) -> int:
+    def count_jobs(self, **which: Unpack[WhichJobs]) -> int:
         """The number of all jobs that fit, as for `job_ids`: however many, none is named."""
         ...
 

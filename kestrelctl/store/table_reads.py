@@ -17,7 +17,7 @@ from kestrelctl.core.triggers.recorded_moment import MomentRecorded
 from kestrelctl.store import event_rows, reading, rule_rows
 from kestrelctl.store.connection import TableReader
 from kestrelctl.store.edges import Edge, edges
-from kestrelctl.store.port import Fitting
+from kestrelctl.store.port import WhichJobs
 from kestrelctl.store.sums import Spread, Used
 
 log = logging.getLogger(__name__)
@@ -94,11 +94,11 @@ class TableReads:
         with self._explained():
             return reading.has_forgotten(self._reader)
 
-    def job_ids(self, **which: Unpack[Fitting]) -> list[int]:
+    def job_ids(self, **which: Unpack[WhichJobs]) -> list[int]:
         with self._explained():
             return reading.job_ids(self._reader, reading.Which(**which))
 
-    def count_jobs(self, **which: Unpack[Fitting]) -> int:
+    def count_jobs(self, **which: Unpack[WhichJobs]) -> int:
         with self._explained():
             return reading.count_jobs(self._reader, reading.Which(**which))
 
