@@ -751,18 +751,19 @@ class Calls:
     ) -> None:
         """It has ended, having had nothing to do: it has not begun what it was given since."""
         interpreter.job.count -= 1
-        self._forget(interpreter)
-        self._again(interpreter.has.values())
+        self._again(self._forget(interpreter))
 
-    def _forget(self, interpreter: _Interpreter) -> None:
+    def _forget(self, interpreter: _Interpreter) -> list[Call]:
+        """Returns the calls that it had. It has none from now on: its end may be seen twice."""
         key = (interpreter.job.job.id, interpreter.task_id)
         if self._interpreters.get(key) is interpreter:
             del self._interpreters[key]
+        calls, interpreter.has = list(interpreter.has.values()), {}
+        return calls
 
     def _gone(self, interpreter: _Interpreter) -> None:
         """Deals with an interpreter that ended, whoever is to blame."""
-        self._forget(interpreter)
-        calls = list(interpreter.has.values())
+        calls = self._forget(interpreter)
         alone = len(calls) == 1
         for call in calls:
             call.losses += alone

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from kestrelctl.client.calls import Call, CallFailed, Calls, _Interpreter, _Job
 from kestrelctl.client.executor import remove_left_over
+from kestrelctl.protocol.channels import TaskWrote
 
 
 def test_what_a_killed_program_has_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
@@ -50,9 +54,17 @@ class Looked(Calls):
         self._pending = deque()
         self._interpreters = {(3, 1): self.interpreter}
         self.said: list[str] = []
+        self.tasks = [(1, 5)]
+        self.meanwhile: Callable[[], None] = lambda: None
+        self._jobs = {3: self.of}
+        self._retries, self._key = 1, b"key"
 
     async def _open(self, job: Any) -> list[tuple[int, int]]:
-        return [(1, 5)]
+        self.meanwhile()
+        return self.tasks
+
+    def _send_first(self, interpreter: Any) -> None:
+        """A new interpreter hears nothing here."""
 
     def _say(self, interpreter: Any, header: dict[str, Any], blobs: Any = None) -> None:
         self.said.append(header["op"])
@@ -75,3 +87,23 @@ async def test_an_interpreter_whose_word_was_lost_gets_calls_again() -> None:
     calls.interpreter.returning, calls.interpreter.has = True, {}
     await calls._look_at(calls.of)
     assert calls.interpreter.room() > 0
+
+
+@pytest.mark.parametrize("says_farewell", [False, True])
+async def test_an_interpreter_that_goes_while_it_is_asked_about_is_lost_once(
+    says_farewell: bool,
+) -> None:
+    """The next attempt is heard while the manager is asked which interpreters there are."""
+    calls = Looked()
+    call = Call(1, "f", b"", ())
+    calls.interpreter.has = {1: call}
+
+    def meanwhile() -> None:
+        if says_farewell:
+            calls._on_bye(calls.interpreter, {}, [])
+        calls._hear(TaskWrote(id="", job=3, task_id=1, attempt=6, data=b""))
+
+    calls.meanwhile, calls.tasks = meanwhile, [(1, 6)]
+    await calls._look_at(calls.of)
+    assert call.losses == (0 if says_farewell else 1)
+    assert list(calls._pending) == [call], "it would run twice"
