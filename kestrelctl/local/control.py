@@ -47,7 +47,7 @@ from kestrelctl.protocol.answers import PoolSummary
 from kestrelctl.protocol.requests import PoolStatus
 from kestrelctl.store.backup import count_jobs
 from kestrelctl.store.directory import check_path
-from kestrelctl.store.sqlite import DATABASE
+from kestrelctl.store.sqlite.store import DATABASE
 from kestrelctl.worker.plugins.definition_files import read_all_commands, read_all_definitions
 from kestrelctl.xmpp.federation import Federation
 from kestrelctl.xmpp.prosody import LOCAL_DOMAIN, find_prosody

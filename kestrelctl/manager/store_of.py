@@ -6,7 +6,7 @@ from kestrelctl.errors import UsageError
 from kestrelctl.manager.options import ManagerOptions
 from kestrelctl.missing_package import missing_package
 from kestrelctl.store.port import Store
-from kestrelctl.store.sqlite import DATABASE, SqliteStore
+from kestrelctl.store.sqlite.store import DATABASE, SqliteStore
 
 
 def store_of(options: ManagerOptions) -> Store:

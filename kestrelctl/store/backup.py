@@ -30,9 +30,9 @@ from kestrelctl.errors import (
 )
 from kestrelctl.store.directory import check_path, claim, unusable
 from kestrelctl.store.mark import Mark, Reached, read_mark
-from kestrelctl.store.migrations import MIGRATIONS, migrate
-from kestrelctl.store.sqlite import DATABASE
-from kestrelctl.store.sqlite_errors import explained
+from kestrelctl.store.sqlite.errors import explained
+from kestrelctl.store.sqlite.migrations import MIGRATIONS, migrate
+from kestrelctl.store.sqlite.store import DATABASE
 
 #: If nobody is left to ask, at least so many starts and jobs are taken to have followed a copy, and
 #: less than twice as many: the number is drawn, so that two restores of one copy go on apart.

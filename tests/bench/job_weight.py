@@ -24,7 +24,7 @@ from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.pool import Pool
-from kestrelctl.store.sqlite import SqliteStore
+from kestrelctl.store.sqlite.store import SqliteStore
 
 MOST_BYTES = 200_000_000
 JOBS, ARGUMENTS = 1_000, 25_000

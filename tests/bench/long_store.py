@@ -45,7 +45,7 @@ from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.result import Result
 from kestrelctl.protocol import job_requests as rq
 from kestrelctl.protocol.requests import PoolStatus, UserUsage
-from kestrelctl.store.sqlite import DATABASE, SqliteStore
+from kestrelctl.store.sqlite.store import DATABASE, SqliteStore
 from kestrelctl.xmpp.prosody import LOOPBACK, PrivateServer, free_ports
 from kestrelctl.xmpp.user import UserConnection, connect_user
 

@@ -26,7 +26,7 @@ from kestrelctl.manager.requests.dispatch import RequestDispatcher
 from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import codec, directions, workers
-from kestrelctl.store.sqlite import SqliteStore
+from kestrelctl.store.sqlite.store import SqliteStore
 
 DOMAIN = "pool.test"
 USERS = [f"{name}@users.{DOMAIN}/{n}" for name in ("ada", "bob", "root") for n in (1, 2)]

@@ -18,7 +18,7 @@ from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.pool import Pool
 from kestrelctl.manager.service import Service
-from kestrelctl.store.sqlite import SqliteStore
+from kestrelctl.store.sqlite.store import SqliteStore
 
 WORKER = "w0@workers.pool/1"
 

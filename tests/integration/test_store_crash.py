@@ -28,7 +28,7 @@ from kestrelctl.core.model.records import (
 )
 from kestrelctl.core.model.result import Result
 from kestrelctl.store.postgresql.store import PostgresqlStore
-from kestrelctl.store.sqlite import SqliteStore
+from kestrelctl.store.sqlite.store import SqliteStore
 
 ROUNDS = 25
 #: Tasks in a batch. Job n + 1 is batch n; the cursor of job 1 says how many batches there are.

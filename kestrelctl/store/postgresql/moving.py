@@ -20,7 +20,6 @@ import msgspec
 from kestrelctl.errors import NotFound, StoreUnusable
 from kestrelctl.store import kept_text
 from kestrelctl.store.directory import claim
-from kestrelctl.store.migrations import migrate
 from kestrelctl.store.opening import must_be_ours, must_be_whole
 from kestrelctl.store.postgresql import session
 from kestrelctl.store.postgresql.batch import Batch
@@ -28,8 +27,9 @@ from kestrelctl.store.postgresql.opening import make_tables
 from kestrelctl.store.postgresql.plain import PlainLink
 from kestrelctl.store.postgresql.schema import TABLES
 from kestrelctl.store.postgresql.session import Link, explained
-from kestrelctl.store.sqlite import DATABASE
-from kestrelctl.store.sqlite_errors import explained as explained_by_sqlite
+from kestrelctl.store.sqlite.errors import explained as explained_by_sqlite
+from kestrelctl.store.sqlite.migrations import migrate
+from kestrelctl.store.sqlite.store import DATABASE
 
 #: The rows that are copied with one commit.
 PAGE_ROWS = 500

@@ -30,7 +30,7 @@ from kestrelctl.local.pool_state import (
     write_state,
 )
 from kestrelctl.local.supervisor import MANAGER, Supervisor, processes_for
-from kestrelctl.store.sqlite import SqliteStore
+from kestrelctl.store.sqlite.store import SqliteStore
 
 
 @pytest.fixture(autouse=True)

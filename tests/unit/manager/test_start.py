@@ -12,7 +12,7 @@ import pytest
 from kestrelctl.errors import KestrelError
 from kestrelctl.manager import daemon
 from kestrelctl.manager.options import ManagerOptions
-from kestrelctl.store.sqlite import SqliteStore
+from kestrelctl.store.sqlite.store import SqliteStore
 
 MISSING = (Path("/nonexistent/file"),)
 

@@ -12,7 +12,7 @@ from kestrelctl.errors import MissingTool, UsageError
 from kestrelctl.manager.options import ManagerOptions
 from kestrelctl.manager.store_of import store_of
 from kestrelctl.store.postgresql.store import PostgresqlStore
-from kestrelctl.store.sqlite import DATABASE, SqliteStore
+from kestrelctl.store.sqlite.store import DATABASE, SqliteStore
 
 
 def options(

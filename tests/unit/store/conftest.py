@@ -9,10 +9,10 @@ import pytest
 from postgresqlkit import PostgresqlServer, running_server
 
 from kestrel_worlds.memory_store import MemoryStore
-from kestrelctl.store import sqlite
 from kestrelctl.store.port import CoreStore, Store
 from kestrelctl.store.postgresql.store import PostgresqlStore
-from kestrelctl.store.sqlite import SqliteStore
+from kestrelctl.store.sqlite import store as sqlite
+from kestrelctl.store.sqlite.store import SqliteStore
 
 POOL = "pool.internal"
 

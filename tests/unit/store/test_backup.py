@@ -17,7 +17,7 @@ from kestrelctl.core.model.records import FlockPeer, JobForgotten
 from kestrelctl.errors import KestrelError, NotFound, StoreFull, UsageError
 from kestrelctl.store.backup import MISSED_JOBS, MISSED_STARTS, back_up, checked, restore
 from kestrelctl.store.mark import MARK
-from kestrelctl.store.sqlite import DATABASE, SqliteStore
+from kestrelctl.store.sqlite.store import DATABASE, SqliteStore
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from kestrelctl.core.pool import Pool
 from kestrelctl.errors import KestrelError, NotFound, StoreUnusable
 from kestrelctl.manager.selection import select_jobs
 from kestrelctl.store.rows import USED_COLUMNS
-from kestrelctl.store.sqlite import DATABASE, SqliteStore
+from kestrelctl.store.sqlite.store import DATABASE, SqliteStore
 
 
 @pytest.fixture

@@ -21,9 +21,10 @@ from kestrelctl.core.model.job.placeholders import Placeholders
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_environment import TaskEnvironment
-from kestrelctl.store import migrations, sqlite
-from kestrelctl.store.earlier_specs import with_program
-from kestrelctl.store.sqlite import SqliteStore
+from kestrelctl.store.sqlite import migrations
+from kestrelctl.store.sqlite import store as sqlite
+from kestrelctl.store.sqlite.earlier_specs import with_program
+from kestrelctl.store.sqlite.store import SqliteStore
 
 DUMP = Path(__file__).with_name("store_of_release_0_2_0.sql")
 #: Job 1 of the dump, but for whose guest it is, as release 0.2.0 was given it.

@@ -15,10 +15,11 @@ from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import JobForgotten
 from kestrelctl.errors import KestrelError
-from kestrelctl.store import migrations, sqlite
 from kestrelctl.store.long_parts import PIECE_CHARACTERS, PIECE_ITEMS
 from kestrelctl.store.postgresql.store import PostgresqlStore
-from kestrelctl.store.sqlite import SqliteStore
+from kestrelctl.store.sqlite import migrations
+from kestrelctl.store.sqlite import store as sqlite
+from kestrelctl.store.sqlite.store import SqliteStore
 
 ITEMS = tuple(f"item {n}" for n in range(2_500))
 WORDS = ("word",) * 1_000

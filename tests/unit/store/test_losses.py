@@ -14,7 +14,7 @@ from kestrelctl.core.model.records import Snapshot
 from kestrelctl.errors import StoreUnusable
 from kestrelctl.store.backup import MISSED_JOBS, MISSED_STARTS, back_up, restore
 from kestrelctl.store.mark import MARK, UNKNOWN_JOBS, UNKNOWN_STARTS, read_mark
-from kestrelctl.store.sqlite import DATABASE, SqliteStore
+from kestrelctl.store.sqlite.store import DATABASE, SqliteStore
 
 LOG = f"{DATABASE}-wal"
 

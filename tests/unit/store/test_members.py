@@ -13,7 +13,7 @@ from kestrelctl.core.membership.handler_words import ToldEvent
 from kestrelctl.core.triggers.fired import FiredDropped, TriggerFired
 from kestrelctl.core.triggers.recorded_moment import MomentRecorded, MomentsDropped
 from kestrelctl.store.port import CoreStore, Store
-from kestrelctl.store.sqlite import SqliteStore
+from kestrelctl.store.sqlite.store import SqliteStore
 
 
 def event(number: int, kind: str = "join", worker: str = "w1", **more: object) -> MembershipEvent:

@@ -22,7 +22,7 @@ from kestrelctl.store import kept_text
 from kestrelctl.store.postgresql import moving
 from kestrelctl.store.postgresql.moving import MOVED, move
 from kestrelctl.store.postgresql.store import PostgresqlStore
-from kestrelctl.store.sqlite import DATABASE, SqliteStore
+from kestrelctl.store.sqlite.store import DATABASE, SqliteStore
 
 RECORDS: list[Any] = [
     job(1, spec=FULL_SPEC, key="nightly"),

@@ -35,10 +35,12 @@ from kestrelctl.core.model.records import (
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.errors import KestrelError, StoreFull
-from kestrelctl.store import migrations, reading, sqlite, writing
+from kestrelctl.store import reading, writing
 from kestrelctl.store.directory import MOST_PATH_BYTES
-from kestrelctl.store.sqlite import SqliteStore
-from kestrelctl.store.sqlite_errors import explained
+from kestrelctl.store.sqlite import migrations
+from kestrelctl.store.sqlite import store as sqlite
+from kestrelctl.store.sqlite.errors import explained
+from kestrelctl.store.sqlite.store import SqliteStore
 
 
 @pytest.fixture

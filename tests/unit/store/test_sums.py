@@ -21,9 +21,11 @@ from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.records import JobForgotten, TaskRecord
 from kestrelctl.errors import StoreFull
-from kestrelctl.store import migrations, sqlite, sums
+from kestrelctl.store import sums
 from kestrelctl.store.port import Store
-from kestrelctl.store.sqlite import SqliteStore
+from kestrelctl.store.sqlite import migrations
+from kestrelctl.store.sqlite import store as sqlite
+from kestrelctl.store.sqlite.store import SqliteStore
 from kestrelctl.store.sums import DAY_SECONDS, Used, day_of
 
 SUBMITTED_AT = job().submitted_at

@@ -42,9 +42,10 @@ from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.setting import SettingGone
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.worker_group import WorkerGroup
-from kestrelctl.store import sqlite, writing
+from kestrelctl.store import writing
 from kestrelctl.store.port import CoreStore
-from kestrelctl.store.sqlite import SqliteStore
+from kestrelctl.store.sqlite import store as sqlite
+from kestrelctl.store.sqlite.store import SqliteStore
 
 JOBS = range(1, 4)
 INDEXES = range(8)

@@ -34,7 +34,7 @@ from kestrelctl.manager.chat.job_form import job_of_form
 from kestrelctl.protocol.answers import GraphJob
 from kestrelctl.protocol.profile import Profile, ad_of, task_message
 from kestrelctl.protocol.requests import SubmitJob, SubmitLine, UploadItems
-from kestrelctl.store.earlier_specs import with_program
+from kestrelctl.store.sqlite.earlier_specs import with_program
 
 FIND = ("find", ".", "-name", "*.csv", "-exec", "wc", "-l", "{}", ";")
 GET = Stage(name="in", argv=("get", "{i}"))

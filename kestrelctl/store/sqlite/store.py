@@ -30,10 +30,10 @@ from kestrelctl.store.directory import check_path, claim, create_private, unusab
 from kestrelctl.store.item_window import ItemWindow
 from kestrelctl.store.kept_text import KeptText, TextFile
 from kestrelctl.store.mark import Mark, Reached, read_mark
-from kestrelctl.store.migrations import migrate
 from kestrelctl.store.opening import Gap, begin_epoch, gaps, must_be_ours, must_be_whole
 from kestrelctl.store.port import Reads, Statistics
-from kestrelctl.store.sqlite_errors import explained
+from kestrelctl.store.sqlite.errors import explained
+from kestrelctl.store.sqlite.migrations import migrate
 from kestrelctl.store.store_record import StoreRecord
 from kestrelctl.store.table_reads import TableReads
 from kestrelctl.store.writing import delete_forgotten, write

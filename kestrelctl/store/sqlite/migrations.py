@@ -14,9 +14,9 @@ from typing import TypeAlias
 import msgspec
 
 from kestrelctl.errors import StoreUnusable
-from kestrelctl.store.earlier_specs import with_program
-from kestrelctl.store.inline_items import take_items_out
 from kestrelctl.store.opening import APPLICATION_ID
+from kestrelctl.store.sqlite.earlier_specs import with_program
+from kestrelctl.store.sqlite.inline_items import take_items_out
 
 #: SQL, or a function of Python that does what SQL cannot.
 Statement: TypeAlias = str | Callable[[sqlite3.Connection], None]

@@ -1,0 +1,1 @@
+"""The store of one manager on one machine: SQLite."""
