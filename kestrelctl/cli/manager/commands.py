@@ -11,7 +11,7 @@ import click
 
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
 from kestrelctl.cli.manager.mail_options import mail_options, mail_server
-from kestrelctl.cli.manager.metrics_options import metrics_allow
+from kestrelctl.cli.manager.metrics_options import metrics_address, metrics_allow
 from kestrelctl.cli.manager.send_limit_option import send_limit_option
 from kestrelctl.cli.show.command_output import Record
 from kestrelctl.cli.user.share_options import parse_byte_bound
@@ -310,12 +310,7 @@ def manager() -> None:
     metavar="TIME",
     help="Time for which the server's file share keeps files, and --max-stored counts them.",
 )
-@click.option(
-    "--metrics",
-    default="",
-    metavar="HOST:PORT",
-    help="Serve metrics for Prometheus at this address.  [default: off]",
-)
+@metrics_address
 @metrics_allow
 @mail_options
 @click.option(

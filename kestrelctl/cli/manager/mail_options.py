@@ -40,7 +40,6 @@ def mail_options(command: F) -> F:
         ),
         click.option(
             "--smtp",
-            default="",
             metavar="HOST[:PORT]",
             help="Mail server that tells users when their jobs end.  [default: no mail]",
         ),
@@ -79,7 +78,7 @@ def mail_server(options: dict[str, Any]) -> MailServer | None:
 
     smtp, tls, user = (options.pop(name) for name in ("smtp", "smtp_tls", "smtp_user"))
     password_file, sender = options.pop("smtp_password_file"), options.pop("mail_from")
-    if not smtp:
+    if smtp is None:
         if tls or user or password_file or sender:
             raise UsageError("there is no server for mail", hint="--smtp HOST[:PORT]")
         return None

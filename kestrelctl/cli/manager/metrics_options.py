@@ -1,4 +1,4 @@
-"""The option that says who may read metrics, for each program that serves them."""
+"""The options that say where metrics are served, and to whom."""
 
 from __future__ import annotations
 
@@ -18,6 +18,23 @@ def _readers(
     return addresses
 
 
+def _address(_ctx: click.Context, _option: click.Parameter, text: str) -> str:
+    """Returns it. Raises UsageError if it is no address."""
+    from kestrelctl.metrics.endpoint import parse_address
+
+    if text:
+        parse_address(text)
+    return text
+
+
+#: For daemons: nothing is served unless it is given.
+metrics_address = click.option(
+    "--metrics",
+    default="",
+    metavar="HOST:PORT",
+    callback=_address,
+    help="Serve metrics for Prometheus at this address.  [default: off]",
+)
 metrics_allow = click.option(
     "--metrics-allow",
     multiple=True,

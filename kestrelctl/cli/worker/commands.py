@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
-from kestrelctl.cli.manager.metrics_options import metrics_allow
+from kestrelctl.cli.manager.metrics_options import metrics_address, metrics_allow
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.show.changed import Changes
 from kestrelctl.cli.show.command_output import CommandOutput, Listing, Record, Table
@@ -308,12 +308,7 @@ def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
     hidden=True,
     help="Answer polls of properties with so many bytes, to measure them.",
 )
-@click.option(
-    "--metrics",
-    default="",
-    metavar="HOST:PORT",
-    help="Serve metrics for Prometheus at this address.  [default: off]",
-)
+@metrics_address
 @metrics_allow
 @click.option(
     "--log-format",

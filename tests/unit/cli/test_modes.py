@@ -452,6 +452,25 @@ def test_a_manager_is_run_with_its_options(monkeypatch: pytest.MonkeyPatch) -> N
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "worker run --pool p --credentials c --data-dir d",
+        "manager run --domain d --secret-file s --data-dir d",
+    ],
+)
+def test_metrics_at_no_address_are_refused_before_anything_begins(
+    line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[object] = []
+    monkeypatch.setattr("kestrelctl.worker.entry.run", begun.append)
+    monkeypatch.setattr("kestrelctl.manager.daemon.run", lambda *given: begun.append(given))
+    refused = run(FakePool(), *line.split(), "--metrics", "localhost")
+    assert refused.exit_code == 2
+    assert "'localhost' is not HOST:PORT" in refused.stderr
+    assert begun == []
+
+
 def test_a_bench_is_run_as_planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from kestrelctl.bench import run as bench_run
 
