@@ -44,6 +44,7 @@ from kestrelctl.manager.environments.classes import read_all_classes
 from kestrelctl.manager.handlers.files import read_all_handlers
 from kestrelctl.manager.triggers.files import read_all_triggers
 from kestrelctl.protocol.answers import PoolSummary
+from kestrelctl.protocol.properties import ListProperties, PropertyList
 from kestrelctl.protocol.requests import PoolStatus
 from kestrelctl.store.backup import count_jobs
 from kestrelctl.store.directory import check_path
@@ -60,6 +61,8 @@ STOP_SECONDS = 60.0
 #: The pause between two looks at a pool that starts.
 POLL_SECONDS = 0.05
 ANSWER_SECONDS = 2.0
+#: A pool that comes up has its workers' properties this soon, unless a reading takes longer.
+TOLD_SECONDS = 10.0
 
 
 async def up(
@@ -106,7 +109,7 @@ async def up(
     """
     find_prosody()
     classes, _ = read_all_classes(environments)
-    read_all_definitions(properties)
+    told = {each.name for each in read_all_definitions(properties)}
     read_all_commands(commands)
     defined = read_all_handlers(handlers, with_mail=bool(mail))
     read_all_triggers(triggers, {each.name for each in defined}, classes)
@@ -152,7 +155,10 @@ async def up(
             triggers=triggers,
             mail=mail,
         )
-    return await _ready(process, directory, max(1, workers))
+    state = await _ready(process, directory, max(1, workers))
+    if told:
+        await _until_told(state, told)
+    return state
 
 
 async def down(name: str, *, delete: bool = False) -> None:
@@ -419,6 +425,19 @@ async def _ready(process: subprocess.Popen[bytes], directory: Path, workers: int
         if process.poll() is None:
             process.terminate()
         raise
+
+
+async def _until_told(state: PoolState, names: set[str]) -> None:
+    """Waits until workers have told of these properties, or what hinders them; but not for long."""
+    with contextlib.suppress(TimeoutError, KestrelError):
+        async with asyncio.timeout(TOLD_SECONDS), connect_local(state) as connection:
+            while True:
+                found = await connection.ask(ListProperties(), timeout_seconds=ANSWER_SECONDS)
+                if isinstance(found, PropertyList):
+                    names = names - {each.name for each in found.properties}
+                if not names:
+                    return
+                await asyncio.sleep(POLL_SECONDS)
 
 
 def _joined(status: PoolSummary) -> int:

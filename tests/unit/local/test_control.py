@@ -15,6 +15,7 @@ import pytest
 from cli_fake_pool import FakePool, run
 
 from kestrelctl.access.context import running_pools
+from kestrelctl.core.properties.summary import PropertySummary
 from kestrelctl.errors import KestrelError, NotFound, SteppedBack, StoreUnusable, UsageError
 from kestrelctl.local import control
 from kestrelctl.local.pool_state import (
@@ -30,6 +31,7 @@ from kestrelctl.local.pool_state import (
     write_state,
 )
 from kestrelctl.local.supervisor import MANAGER, Supervisor, processes_for
+from kestrelctl.protocol.properties import PropertyList, PropertyView
 from kestrelctl.store.sqlite.store import SqliteStore
 
 
@@ -41,19 +43,21 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def a_state(name: str) -> PoolState:
+    """The state that a pool published whose processes are gone."""
+    return PoolState(
+        name=name, pid=2**22 + 1, domain="d", host="h", port=1, user="u",
+        password_file=str(pool_directory(name) / "user.password"), admin="a",
+        admin_password_file="q", workers=1, server_pid=0, manager_pid=0, worker_pids=[],
+        marks={2**22 + 1: "an earlier boot 7"},
+    )  # fmt: skip
+
+
 def crashed(name: str) -> Path:
     """The directory of a pool whose processes are gone."""
     directory = pool_directory(name)
     directory.mkdir(parents=True)
-    write_state(
-        directory,
-        PoolState(
-            name=name, pid=2**22 + 1, domain="d", host="h", port=1, user="u",
-            password_file=str(directory / "user.password"), admin="a", admin_password_file="q",
-            workers=1, server_pid=0, manager_pid=0,
-            worker_pids=[], marks={2**22 + 1: "an earlier boot 7"},
-        ),
-    )  # fmt: skip
+    write_state(directory, a_state(name))
     store = SqliteStore(manager_directory(name))
     store.open()
     store.close()
@@ -228,3 +232,67 @@ def test_a_manager_that_starting_again_does_not_help_ends_its_pool(
     supervisor.children = [manager]
     with pytest.raises(error):
         supervisor._restart_ended()
+
+
+class Telling:
+    """A pool whose workers tell of one property more each time that they are asked about."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self.asked = 0
+
+    async def __aenter__(self) -> Telling:
+        return self
+
+    async def __aexit__(self, *given: object) -> None:
+        return None
+
+    async def ask(self, request: object, timeout_seconds: float) -> PropertyList:
+        self.asked += 1
+        told = [
+            PropertyView(name=name, summary=PropertySummary(1, 0))
+            for name in self.names[: self.asked - 1]
+        ]
+        return PropertyList(id="", properties=told, workers=1)
+
+
+async def test_who_looks_at_once_finds_the_properties_of_a_new_pool(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = Telling("ram", "users")
+    monkeypatch.setattr(control, "connect_local", lambda state: pool)
+    monkeypatch.setattr(control, "POLL_SECONDS", 0.0)
+    await control._until_told(a_state("p"), {"ram", "users"})
+    assert pool.asked == 3
+
+
+async def test_a_reading_that_takes_long_does_not_keep_a_pool_from_coming_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = Telling("ram")
+    monkeypatch.setattr(control, "connect_local", lambda state: pool)
+    monkeypatch.setattr(control, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(control, "TOLD_SECONDS", 0.01)
+    await control._until_told(a_state("p"), {"ram", "slow"})
+    assert pool.asked > 1
+
+
+async def test_up_waits_until_properties_are_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    waited: list[set[str]] = []
+
+    async def ready(*given: object) -> PoolState:
+        return a_state("p")
+
+    async def until_told(state: PoolState, names: set[str]) -> None:
+        waited.append(names)
+
+    monkeypatch.setattr(control, "_start", lambda *given, **more: None)
+    monkeypatch.setattr(control, "_ready", ready)
+    monkeypatch.setattr(control, "_until_told", until_told)
+    defined = tmp_path / "properties.ini"
+    defined.write_text("[ram_free]\ncommand = ram\nreturn_type = int\nticks = 60\n")
+    await control.up("p", 1, properties=(defined,))
+    await control.up("p", 1)
+    assert waited == [{"ram_free"}]
