@@ -6,6 +6,7 @@ of its task (`attempts.endings`).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 from kestrelctl.core.jobs.attempt import Attempt, Phase
@@ -49,7 +50,8 @@ def begin(
         sent_at = now
     room = min(len(tasks), startable(claim, worker.free, worker.queued))
     full_at = first_number + room
-    jid, held, backlog = worker.jid, worker.held, worker.backlog
+    jid, held = worker.jid, worker.held
+    waiting: list[tuple[int, Task]] = []
     number = first_number
     if tokens is None:
         tokens = tasks[0].line.shape.tokens
@@ -61,9 +63,12 @@ def begin(
         task.standing = UNDER_WAY
         held[number] = task
         if phase is QUEUED:
-            backlog.append((number, task))
+            waiting.append((number, task))
         number += 1
-    if room < len(tasks):
+    if waiting:
+        if worker.backlog is None:
+            worker.backlog = deque()
+        worker.backlog.extend(waiting)
         state.backlogged[jid] = worker
     state.supply.note_use(worker)
     job = tasks[0].job
@@ -251,3 +256,4 @@ def promote(worker: Worker, now: float) -> None:
             worker.running += 1
             running_of[task.job] = running_of.get(task.job, 0) + 1
         backlog.popleft()
+    worker.backlog = None

@@ -71,6 +71,7 @@ def on_joined(state: State, event: Joined) -> None:
         end_unnamed(state, worker, event, reborn=reborn)
         if worker.incarnation == event.incarnation:
             event = _with_properties_of(worker, event)
+    event = _with_ad_of_account(state, event)
     cls = state.class_of(admitted(state, event, worker), event.worker)
     note_clash(state, event.worker, worker.ad if worker is not None else None, event.ad)
     if worker is None:
@@ -157,6 +158,18 @@ def _with_properties_of(worker: Worker, event: Said) -> Said:
     if not worker.ad.properties and not event.ad.properties:
         return event
     return replace(event, ad=replace(event.ad, properties=worker.ad.properties))
+
+
+def _with_ad_of_account(state: State, event: Joined) -> Joined:
+    """Puts the ad of another session of its account in place of an equal one: one copy is kept.
+
+    Sessions of one process say the same of themselves, and there may be hundreds of them.
+    """
+    account = event.worker.partition("/")[0]
+    other = next(iter(state.sessions.get(account, {}).values()), None)
+    if other is None or other.ad is event.ad or other.ad != event.ad:
+        return event
+    return replace(event, ad=other.ad)
 
 
 def _change(state: State, worker: Worker, cls: WorkerClass, ad: WorkerAd) -> None:

@@ -25,7 +25,8 @@ class Worker:
 
     Attributes:
         held: attempt number -> task whose attempt that is, oldest first.
-        backlog: those that are not charged; it may name attempts that are over.
+        backlog: those that are not charged; it may name attempts that are over. None while there
+            are none: an empty deque takes as much memory as all else of a worker.
         running: how many are charged.
         running_of: the same for each job.
         synced: whether it has said what it holds since it was last asked.
@@ -101,7 +102,7 @@ class Worker:
         self.free: Amounts = self.capacity()
         self.overdrawn = False
         self.held: dict[int, Task] = {}
-        self.backlog: deque[tuple[int, Task]] = deque()
+        self.backlog: deque[tuple[int, Task]] | None = None
         self.running = 0
         self.running_of: dict[Job, int] = {}
         self.known_jobs: set[int] = set()
