@@ -110,6 +110,8 @@ from kestrelctl.core.scheduling.unmet import Unmet, unmet
 
 #: Pause between two looks at what could be recalled.
 RECALL_ROUND_SECONDS = 0.1
+#: A round looks at each worker. In a pool of more than so many there are as many fewer rounds.
+RECALL_ROUND_WORKERS = 5_000
 #: Pause between two looks at all workers, if they are more than a few, for a job that spans too
 #: many of them.
 TOGETHER_ROUND_SECONDS = 0.1
@@ -211,7 +213,8 @@ class Pool:
                 if state.demand and state.backlogged:
                     self._let_in(now)
             if state.jobs and now >= state.next_recall_at:
-                state.next_recall_at = now + RECALL_ROUND_SECONDS
+                longer = max(1.0, len(state.workers) / RECALL_ROUND_WORKERS)
+                state.next_recall_at = now + RECALL_ROUND_SECONDS * longer
                 self._recall(now)
         return state.take_effects()
 

@@ -2,6 +2,7 @@
 task each, and jobs that wait.
 
     .venv/bin/python tests/bench/core.py [TASKS] [WORKERS]
+    .venv/bin/python tests/bench/core.py sizes
 """
 
 from __future__ import annotations
@@ -123,6 +124,36 @@ def queued(jobs: int, tasks: int) -> str:
     return f"{jobs:,} x {tasks:,} tasks: {seconds * 1000:.1f} ms, {grown_mb:.1f} MB"
 
 
+def whole(workers: int, tasks: int) -> str:
+    """Runs a job to its end; tells what it cost."""
+    before = psutil.Process().memory_info().rss
+    bench = Bench(workers)
+    joined = psutil.Process().memory_info().rss
+    bench.submit(tasks)
+    gc.collect()
+    gc.freeze()
+    done, longest, started = 0, 0.0, time.process_time()
+    while done < tasks:
+        for first in range(0, workers, BURST):
+            bench.now += 0.002
+            began = time.perf_counter()
+            done += sum(map(bench.report, bench.names[first : first + BURST]))
+            bench.schedule()
+            longest = max(longest, time.perf_counter() - began)
+    each = (time.process_time() - started) / tasks * 1e6
+    most = psutil.Process().memory_info().rss
+    return (
+        f"{workers:,} workers, {tasks:,} tasks: {each:.1f} us a task, longest turn "
+        f"{1000 * longest:.0f} ms; {(joined - before) / workers / 1000:.1f} kB a worker, "
+        f"{(most - joined) / 1e6:.0f} MB for the tasks"
+    )
+
+
+def sizes() -> None:
+    for workers, tasks in ((1_000, 100_000), (10_000, 1_000_000), (100_000, 10_000_000)):
+        print(whole(workers, tasks), flush=True)
+
+
 def main(tasks: int = 200_000, workers: int = 917) -> None:
     print(queued(1, 1_000_000))
     print(queued(10_000, 100))
@@ -133,4 +164,7 @@ def main(tasks: int = 200_000, workers: int = 917) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    if sys.argv[1:] == ["sizes"]:
+        sizes()
+    else:
+        main(*map(int, sys.argv[1:]))

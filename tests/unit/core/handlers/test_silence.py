@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from poolkit import PoolDriver
 
+from kestrelctl.core.pool import Pool
+
 SHORT = 0.01
 
 
@@ -95,3 +97,17 @@ def test_processes_that_have_gone_leave_nothing() -> None:
     for number in range(10):
         driver.join("w", incarnation=str(number))
     assert list(driver.pool.state.processes) == ["9"]
+
+
+def test_a_large_pool_looks_more_seldom_for_what_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look takes as long as there are workers; it takes no larger part of the time for that."""
+    looks: list[float] = []
+    driver = PoolDriver()
+    driver.join("one", "two", "three", "four")
+    driver.submit(100)
+    monkeypatch.setattr(Pool, "_recall", lambda pool, now: looks.append(now))
+    driver.live(2.0, step=0.05)
+    often = len(looks)
+    monkeypatch.setattr("kestrelctl.core.pool.RECALL_ROUND_WORKERS", 1)
+    driver.live(2.0, step=0.05)
+    assert 0 < 2 * (len(looks) - often) < often
