@@ -8,6 +8,7 @@ task each, and jobs that wait.
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import sys
 import time
 from collections.abc import Iterable
@@ -126,7 +127,6 @@ def queued(jobs: int, tasks: int) -> str:
 
 def whole(workers: int, tasks: int) -> str:
     """Runs a job to its end; tells what it cost."""
-    before = psutil.Process().memory_info().rss
     bench = Bench(workers)
     joined = psutil.Process().memory_info().rss
     bench.submit(tasks)
@@ -144,14 +144,15 @@ def whole(workers: int, tasks: int) -> str:
     most = psutil.Process().memory_info().rss
     return (
         f"{workers:,} workers, {tasks:,} tasks: {each:.1f} us a task, longest turn "
-        f"{1000 * longest:.0f} ms; {(joined - before) / workers / 1000:.1f} kB a worker, "
-        f"{(most - joined) / 1e6:.0f} MB for the tasks"
+        f"{1000 * longest:.0f} ms; {joined / 1e6:.0f} MB with all workers, "
+        f"{(most - joined) / 1e6:.0f} MB for their tasks"
     )
 
 
 def sizes() -> None:
     for workers, tasks in ((1_000, 100_000), (10_000, 1_000_000), (100_000, 10_000_000)):
-        print(whole(workers, tasks), flush=True)
+        with multiprocessing.get_context("spawn").Pool(1) as alone:
+            print(alone.apply(whole, (workers, tasks)), flush=True)
 
 
 def main(tasks: int = 200_000, workers: int = 917) -> None:
