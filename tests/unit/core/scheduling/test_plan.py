@@ -45,7 +45,14 @@ def everything(driver: PoolDriver) -> list[object]:
     state = driver.pool.state
     return [
         *(
-            (w.jid, dict(w.free), list(w.held), list(w.backlog), w.running, dict(w.running_of))
+            (
+                w.jid,
+                dict(w.free),
+                list(w.held),
+                list(w.backlog or ()),
+                w.running,
+                dict(w.running_of),
+            )
             for w in state.workers.values()
         ),
         *((job.id, job.cursor, list(job.ready), job.running) for job in state.jobs.values()),
