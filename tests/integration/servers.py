@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from certificates import expire
 
@@ -105,6 +106,21 @@ def openssl(*words: object) -> None:
     subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True)
 
 
+class PoolServer(Protocol):
+    """What a pool wants of its server, whoever has made that."""
+
+    @property
+    def directory(self) -> Path: ...
+
+    @property
+    def client_port(self) -> int: ...
+
+    @property
+    def secret(self) -> str: ...
+
+    def add_account(self, jid: str) -> str: ...
+
+
 @dataclass(frozen=True)
 class EncryptedServer:
     """A running server.
@@ -116,11 +132,11 @@ class EncryptedServer:
 
     directory: Path
     authority: Authority
-    private: PrivateServer
+    private: PoolServer
     tls_port: int
 
     def renew(self) -> None:
-        """Gives the server a certificate that is valid, and lets it read that."""
+        """Gives the server, a Prosody, a certificate that is valid, and lets it read that."""
         self.authority.issue(self.private.directory, *NAMES, "localhost")
         pid = (self.private.directory / "prosody.pid").read_text()
         os.kill(int(pid), signal.SIGHUP)

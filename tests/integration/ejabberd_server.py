@@ -1,0 +1,232 @@
+"""ejabberd in place of Prosody: from Debian 13, in a folder of its own, on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers import DOMAIN, NAMES, STOP_SECONDS, Authority, EncryptedServer
+
+from kestrelctl.xmpp.prosody import LOOPBACK, MAX_STANZA_BYTES, free_ports
+
+#: As a process that was told to go into the folder sees it.
+_HOME = "/pool"
+_LIBRARIES = "/usr/lib/x86_64-linux-gnu"
+_START_SECONDS = 60.0
+
+#: What operators are told in docs/servers.md, and a door for tests: /api.
+_CONFIGURATION = """\
+loglevel: info
+hosts: [workers.{domain}, users.{domain}]
+certfiles: [{home}/server.pem]
+disable_sasl_mechanisms: [{without}]
+auth_password_format: {stored}
+auth_scram_hash: {scram_hash}
+listen:
+  - module: ejabberd_c2s
+    ip: {loopback}
+    port: {client_port}
+    starttls_required: true
+    protocol_options: [{tls}]
+    max_stanza_size: {max_stanza_bytes}
+  - module: ejabberd_service
+    ip: {loopback}
+    port: {tls_port}
+    tls: true
+    certfile: {home}/server.pem
+    max_stanza_size: {max_stanza_bytes}
+    hosts:
+      {domain}:
+        password: {secret}
+  - module: ejabberd_http
+    ip: {loopback}
+    port: {api_port}
+    request_handlers:
+      /api: mod_http_api
+api_permissions:
+  tests:
+    who:
+      ip: 127.0.0.1/8
+    what: "*"
+modules:
+  mod_adhoc: {{}}
+  mod_admin_extra: {{}}
+  mod_configure: {{}}
+  mod_disco: {{}}
+  mod_ping: {{}}
+  mod_stream_mgmt: {{}}
+host_config:
+  users.{domain}:
+    modules:
+      mod_adhoc: {{}}
+      mod_disco: {{}}
+      mod_offline: {{}}
+      mod_ping: {{}}
+      mod_roster: {{}}
+      mod_stream_mgmt: {{}}
+"""
+
+
+def debian_with_ejabberd(root: Path) -> None:
+    """Makes a Debian 13 with ejabberd in a folder, or skips the test where that cannot be."""
+    if os.geteuid() != 0 or shutil.which("mmdebstrap") is None:
+        pytest.skip("only root can make a Debian in a folder, with mmdebstrap")
+    subprocess.run(
+        ["mmdebstrap", "--quiet", "--variant=apt", "--include=ejabberd", "trixie", str(root)],
+        check=True,
+    )
+
+
+@dataclass(frozen=True)
+class Ejabberd:
+    """A server for a pool.
+
+    Attributes:
+        root: a Debian that has it.
+        directory: its own, within `root`: configuration, certificate, log, accounts.
+        tls_port: for the component.
+        secret: that of the component.
+    """
+
+    root: Path
+    directory: Path
+    client_port: int
+    tls_port: int
+    api_port: int
+    secret: str
+
+    @classmethod
+    def create(
+        cls,
+        root: Path,
+        *,
+        without: tuple[str, ...] = (),
+        stored: str = "scram",
+        scram_hash: str = "sha256",
+        tls: tuple[str, ...] = (),
+        max_stanza_bytes: int = MAX_STANZA_BYTES,
+    ) -> Ejabberd:
+        """Writes the configuration of a server that has no accounts and is not started yet.
+
+        Args:
+            without, stored, scram_hash: mechanisms that it does not offer, and how it stores
+                passwords, which decides what it can offer.
+            tls: options of its encryption.
+        """
+        directory = root / _HOME.lstrip("/")
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir()
+        client_port, tls_port, api_port = free_ports(3)
+        server = cls(root, directory, client_port, tls_port, api_port, secrets.token_hex(16))
+        configuration = _CONFIGURATION.format(
+            domain=DOMAIN,
+            home=_HOME,
+            loopback=LOOPBACK,
+            without=", ".join(("digest-md5", "X-OAUTH2", *without)),
+            stored=stored,
+            scram_hash=scram_hash,
+            tls=", ".join(("no_sslv3", "no_tlsv1", "no_tlsv1_1", *tls)),
+            client_port=client_port,
+            tls_port=tls_port,
+            api_port=api_port,
+            secret=server.secret,
+            max_stanza_bytes=max_stanza_bytes,
+        )
+        (directory / "ejabberd.yml").write_text(configuration)
+        return server
+
+    @property
+    def log(self) -> str:
+        return (self.directory / "ejabberd.log").read_text()
+
+    def command(self) -> list[str]:
+        """Returns the command that runs it in the foreground until SIGTERM."""
+        return [
+            "chroot", str(self.root),
+            "env", "-i", f"HOME={_HOME}", "LANG=C.UTF-8", "PATH=/usr/bin:/bin",
+            f"ERL_LIBS={_LIBRARIES}", f"EJABBERD_CONFIG_PATH={_HOME}/ejabberd.yml",
+            f"EJABBERD_LOG_PATH={_HOME}/ejabberd.log",
+            "erl", "-noinput", "-mnesia", "dir", f'"{_HOME}/data"', "-s", "ejabberd",
+        ]  # fmt: skip
+
+    def certify(self, authority: Authority, *names: str, expired: bool = False) -> None:
+        """Gives it a certificate, which a server that runs is still to be told of."""
+        authority.issue(self.directory, *(names or NAMES), expired=expired)
+        parts = ("server.crt", "server.key")
+        pem = "".join((self.directory / name).read_text() for name in parts)
+        (self.directory / "server.pem").write_text(pem)
+
+    def does(self, command: str, **arguments: str) -> object:
+        """Has it carry out one of the commands that `ejabberdctl` has."""
+        request = urllib.request.Request(
+            f"http://{LOOPBACK}:{self.api_port}/api/{command}",
+            json.dumps(arguments).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+    def add_account(self, jid: str) -> str:
+        """Creates an account, or gives it a new password, and returns the password."""
+        user, _, host = jid.partition("@")
+        password = secrets.token_urlsafe(24)
+        if self.does("check_account", user=user, host=host) == 0:
+            self.does("change_password", user=user, host=host, newpass=password)
+        else:
+            self.does("register", user=user, host=host, password=password)
+        return password
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Runs it as a child process for as long as the context lasts."""
+        process = await asyncio.create_subprocess_exec(*self.command())
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                while not await self._answers():
+                    assert process.returncode is None, "ejabberd has ended"
+                    await asyncio.sleep(0.1)
+            yield
+        finally:
+            process.terminate()
+            try:
+                await asyncio.wait_for(process.wait(), STOP_SECONDS)
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+
+    async def _answers(self) -> bool:
+        for port in (self.api_port, self.client_port, self.tls_port):
+            try:
+                _, writer = await asyncio.open_connection(LOOPBACK, port)
+            except OSError:
+                return False
+            writer.close()
+        return True
+
+
+@asynccontextmanager
+async def encrypted_ejabberd(
+    directory: Path, root: Path, **how: Any
+) -> AsyncIterator[EncryptedServer]:
+    """A server as `servers.encrypted_server` makes it of Prosody.
+
+    Args:
+        root: where `debian_with_ejabberd` has made a Debian.
+        how: as for `Ejabberd.create`.
+    """
+    authority = Authority(directory / "authority")
+    server = Ejabberd.create(root, **how)
+    server.certify(authority)
+    async with server.running():
+        yield EncryptedServer(directory, authority, server, server.tls_port)
