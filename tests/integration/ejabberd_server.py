@@ -11,7 +11,7 @@ import subprocess
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,8 @@ host_config:
     modules:
       mod_adhoc: {{}}
       mod_disco: {{}}
-      mod_offline: {{}}
+      mod_offline:
+        store_empty_body: false
       mod_ping: {{}}
       mod_roster: {{}}
       mod_stream_mgmt: {{}}
@@ -88,7 +89,7 @@ def debian_with_ejabberd(root: Path) -> None:
     )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Ejabberd:
     """A server for a pool.
 
@@ -105,6 +106,7 @@ class Ejabberd:
     tls_port: int
     api_port: int
     secret: str
+    _process: asyncio.subprocess.Process = field(init=False)
 
     @classmethod
     def create(
@@ -189,21 +191,32 @@ class Ejabberd:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Runs it as a child process for as long as the context lasts."""
-        process = await asyncio.create_subprocess_exec(*self.command())
+        """Runs it for as long as the context lasts."""
+        await self._start()
         try:
-            async with asyncio.timeout(_START_SECONDS):
-                while not await self._answers():
-                    assert process.returncode is None, "ejabberd has ended"
-                    await asyncio.sleep(0.1)
             yield
         finally:
-            process.terminate()
-            try:
-                await asyncio.wait_for(process.wait(), STOP_SECONDS)
-            except TimeoutError:
-                process.kill()
-                await process.wait()
+            await self._stop()
+
+    async def restart(self) -> None:
+        """Ends it, as its operator would, and starts it anew."""
+        await self._stop()
+        await self._start()
+
+    async def _start(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(*self.command())
+        async with asyncio.timeout(_START_SECONDS):
+            while not await self._answers():
+                assert self._process.returncode is None, "ejabberd has ended"
+                await asyncio.sleep(0.1)
+
+    async def _stop(self) -> None:
+        self._process.terminate()
+        try:
+            await asyncio.wait_for(self._process.wait(), STOP_SECONDS)
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
 
     async def _answers(self) -> bool:
         for port in (self.api_port, self.client_port, self.tls_port):
@@ -215,10 +228,17 @@ class Ejabberd:
         return True
 
 
+@dataclass(frozen=True)
+class EncryptedEjabberd(EncryptedServer):
+    """A running ejabberd."""
+
+    private: Ejabberd
+
+
 @asynccontextmanager
 async def encrypted_ejabberd(
     directory: Path, root: Path, **how: Any
-) -> AsyncIterator[EncryptedServer]:
+) -> AsyncIterator[EncryptedEjabberd]:
     """A server as `servers.encrypted_server` makes it of Prosody.
 
     Args:
@@ -229,4 +249,4 @@ async def encrypted_ejabberd(
     server = Ejabberd.create(root, **how)
     server.certify(authority)
     async with server.running():
-        yield EncryptedServer(directory, authority, server, server.tls_port)
+        yield EncryptedEjabberd(directory, authority, server, server.tls_port)

@@ -8,11 +8,18 @@ import os
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from daemons import KESTRELCTL, Spawn
-from ejabberd_server import Ejabberd, debian_with_ejabberd, encrypted_ejabberd
-from servers import DOMAIN, EncryptedServer
+from daemons import KESTRELCTL, Spawn, until
+from ejabberd_server import EncryptedEjabberd, debian_with_ejabberd, encrypted_ejabberd
+from servers import DOMAIN, Authority
+
+from kestrelctl.errors import Untrusted
+from kestrelctl.protocol import codec
+from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
+from kestrelctl.xmpp import xmpp_session
+from kestrelctl.xmpp.prosody import LOOPBACK
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
@@ -26,16 +33,45 @@ def debian(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def server(debian: Path, tmp_path: Path) -> AsyncIterator[EncryptedServer]:
+async def server(debian: Path, tmp_path: Path) -> AsyncIterator[EncryptedEjabberd]:
     """A running ejabberd without accounts."""
     async with encrypted_ejabberd(tmp_path, debian) as found:
         yield found
 
 
+class Manager:
+    """Where the manager would be: hears what comes back."""
+
+    def __init__(self, server: EncryptedEjabberd, heard: list[tuple[str, str]]) -> None:
+        self._heard = heard
+        self.session = xmpp_session.component(
+            DOMAIN, server.private.secret, LOOPBACK, server.tls_port, self,
+            tls=True, ca_file=server.authority.file,
+        )  # fmt: skip
+
+    def on_online(self) -> None:
+        """Of no interest."""
+
+    def on_offline(self, why: str) -> None:
+        """Of no interest."""
+
+    def on_payload(self, sender: str, to: str, payload: str) -> None:
+        """Nobody asks here."""
+
+    def on_body(self, sender: str, to: str, body: str, marks: ChatMarks = JUST_TEXT) -> None:
+        """Nobody types here."""
+
+    def on_bounce(self, sender: str, condition: str) -> None:
+        self._heard.append((sender, condition))
+
+    def on_presence(self, sender: str, to: str, kind: str) -> None:
+        """Of no interest."""
+
+
 class Desk:
     """The command line of a user of the pool."""
 
-    def __init__(self, server: EncryptedServer, directory: Path, name: str = "ada") -> None:
+    def __init__(self, server: EncryptedEjabberd, directory: Path, name: str = "ada") -> None:
         self._environment = {**os.environ, "XDG_CONFIG_HOME": str(directory), "KESTREL_POOL": "net"}
         self._directory = directory / "kestrel"
         self._directory.mkdir()
@@ -59,19 +95,151 @@ class Desk:
         assert done.returncode == status, done.stdout
         return done.stdout
 
+    async def jobs(self) -> list[dict[str, Any]]:
+        """What the pool tells of each job."""
+        found: list[dict[str, Any]] = json.loads(await self.types("-o", "json", "job", "list"))
+        return found
+
+    async def until_tasks_run(self) -> None:
+        """Returns when all tasks of the first job run."""
+        async with asyncio.timeout(60):
+            while True:
+                job = (await self.jobs())[0]
+                if job["running"] == job["tasks"]:
+                    return
+
 
 async def test_a_batch_of_tasks_ends_well(
-    server: EncryptedServer, tmp_path: Path, spawn: Spawn
+    server: EncryptedEjabberd, tmp_path: Path, spawn: Spawn
 ) -> None:
     spawn(*server.manager_words())
     spawn(*server.worker_words("w1"))
     desk = Desk(server, tmp_path)
     said = await desk.types("submit", "--wait", "--array", "1-20", "--", "echo", "number", "{}")
     assert "job 1 done: 20 tasks" in said
-    (job,) = json.loads(await desk.types("-o", "json", "job", "list"))
+    (job,) = await desk.jobs()
     assert job["done"] == 20
     assert "number 17" in await desk.types("job", "logs", "1", "--all")
-    assert isinstance(server.private, Ejabberd)
     assert (
         f"Accepted c2s SCRAM-SHA-256 authentication for w1@workers.{DOMAIN}" in server.private.log
     )
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "how"),
+    [
+        ("SCRAM-SHA-256", {}),
+        ("SCRAM-SHA-1", {"scram_hash": "sha"}),
+        ("PLAIN", {"without": ("SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512")}),
+    ],
+)
+async def test_an_account_logs_in_by_the_best_of_what_is_offered(
+    debian: Path, tmp_path: Path, mechanism: str, how: dict[str, Any]
+) -> None:
+    async with encrypted_ejabberd(tmp_path, debian, **how) as server, server.connect("ada"):
+        said = f"Accepted c2s {mechanism} authentication for ada@users.{DOMAIN}"
+        await until(lambda: said in server.private.log)
+
+
+@pytest.mark.parametrize(
+    ("other", "version"), [("no_tlsv1_3", "TLSv1.2"), ("no_tlsv1_2", "TLSv1.3")]
+)
+async def test_both_versions_of_tls_will_do(
+    debian: Path, tmp_path: Path, other: str, version: str
+) -> None:
+    async with (
+        encrypted_ejabberd(tmp_path, debian, tls=(other,)) as server,
+        server.connect("ada") as user,
+    ):
+        stream = user.session._stream
+        assert stream is not None
+        assert stream.transport is not None
+        assert stream.transport.get_extra_info("ssl_object").version() == version
+
+
+async def test_a_wrong_password_is_said_to_be_one(
+    server: EncryptedEjabberd, tmp_path: Path
+) -> None:
+    desk = Desk(server, tmp_path)
+    desk.has_password("guessed")
+    assert "the server refused the login" in await desk.types("pool", "status", status=4)
+
+
+async def test_a_server_that_is_not_to_be_trusted_is_not_told_a_password(
+    debian: Path, tmp_path: Path
+) -> None:
+    other = Authority(tmp_path / "other")
+    async with encrypted_ejabberd(tmp_path, debian) as server:
+        with pytest.raises(Untrusted, match="not trusted"):
+            async with server.connect("ada", other.file):
+                pass
+        server.private.certify(server.authority, expired=True)
+        server.private.does("reload_config")
+        with pytest.raises(Untrusted, match="not valid now"):
+            async with server.connect("ada"):
+                pass
+        server.private.certify(server.authority, "elsewhere.internal")
+        server.private.does("reload_config")
+        with pytest.raises(Untrusted, match="has no certificate for"):
+            async with server.connect("ada"):
+                pass
+    assert "Accepted c2s" not in server.private.log
+
+
+async def test_a_restart_of_the_server_loses_nothing(
+    server: EncryptedEjabberd, tmp_path: Path, spawn: Spawn
+) -> None:
+    spawn(*server.manager_words())
+    spawn(*server.worker_words("w1"), "--isolation", "plain")
+    desk, go = Desk(server, tmp_path), tmp_path / "go"
+    waits = f"while [ ! -e {go} ]; do sleep 0.1; done"
+    await desk.types("submit", "--array", "1-2", "--", "sh", "-c", waits)
+    await desk.until_tasks_run()
+    await server.private.restart()
+    go.touch()
+    await desk.types("job", "wait", "1")
+    (job,) = await desk.jobs()
+    assert (job["done"], job["failed"]) == (2, 0)
+    tasks = json.loads(await desk.types("-o", "json", "job", "tasks", "1"))
+    assert [task["losses"] for task in tasks] == [0, 0]
+
+
+async def test_a_session_that_the_server_ends_comes_back(server: EncryptedEjabberd) -> None:
+    async with server.connect("ada") as user:
+        heard: list[str] = []
+        user.on_offline = heard.append  # type: ignore[method-assign]
+        server.private.does("kick_user", user="ada", host=f"users.{DOMAIN}")
+        await until(lambda: heard)
+        assert heard == ["it ended the connection with <policy-violation/> (has been kicked)"]
+        await until(lambda: user.session.online)
+
+
+async def test_the_largest_payload_arrives(server: EncryptedEjabberd) -> None:
+    payload = "\N{PILE OF POO}" * (codec.MAX_PAYLOAD_BYTES // 4 - 1)
+    assert codec.fits(payload)
+    async with server.connect("ada") as user:
+        heard: list[str] = []
+        user.on_payload = lambda sender, to, said: heard.append(said)  # type: ignore[method-assign]
+        user.session.send(payload, user.session.address)
+        await until(lambda: heard)
+        assert heard == [payload]
+
+
+async def test_what_programs_say_comes_back_from_who_has_gone_and_words_wait_for_people(
+    server: EncryptedEjabberd,
+) -> None:
+    gone = {f"ada@users.{DOMAIN}/gone", f"w1@workers.{DOMAIN}/gone"}
+    for jid in gone:
+        server.private.add_account(jid.partition("/")[0])
+    heard: list[tuple[str, str]] = []
+    manager = Manager(server, heard)
+    manager.session.start()
+    await until(lambda: manager.session.online)
+    for jid in gone:
+        manager.session.send("{}", jid, f"jobs@{DOMAIN}")
+    await until(lambda: {sender for sender, _ in heard} == gone)
+    assert {condition for _, condition in heard} == {"service-unavailable"}
+    manager.session.send_body("it has ended", f"ada@users.{DOMAIN}", f"jobs@{DOMAIN}")
+    kept = {"user": "ada", "host": f"users.{DOMAIN}"}
+    await until(lambda: server.private.does("get_offline_count", **kept) == 1)
+    await manager.session.stop()
