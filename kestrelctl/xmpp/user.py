@@ -76,7 +76,8 @@ class UserConnection:
     def on_offline(self, why: str) -> None:
         self._why = why
         self._online.clear()
-        self._fail(PerhapsHeard("the connection to the pool was lost", cause=why))
+        lost = PerhapsHeard("the connection to the pool was lost", cause=why)
+        self._fail(self.session.problem or lost)
 
     def on_payload(self, sender: str, to: str, payload: str) -> None:
         if sender.partition("/")[0].partition("@")[2] != self._domain:

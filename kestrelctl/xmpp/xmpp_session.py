@@ -74,6 +74,7 @@ ECHO_CHARACTERS = 64 * 1024
 _MOST_CHARACTER_BYTES = 4  # UTF-8
 #: The longest id of an IQ that is answered: the answer repeats it.
 _MOST_ID_CHARACTERS = 200
+_IF_TOO_LARGE = "if that was too large, raise the server's limit for a stanza to 1 MiB"
 #: The most that is told of the server's words when it ends a stream.
 _MOST_TEXT_CHARACTERS = 200
 
@@ -430,7 +431,7 @@ class XmppSession:
             self.refused = f"the server refused the credentials: {text or condition}"
         return self.refused or f"it refused a session with <{condition}/>"
 
-    def _failure(self, failure: StreamFailed) -> str:
+    def _failure(self, failure: StreamFailed) -> str | KestrelError:
         """Explains why the server ended the stream (RFC 6120, 4.9); notes refused credentials."""
         condition, text = failure.condition, failure.text[:_MOST_TEXT_CHARACTERS]
         if isinstance(failure, BadStream):
@@ -440,7 +441,13 @@ class XmppSession:
             return self.refused
         if condition == "conflict":
             self.on_conflict()
-        return f"it ended the connection with <{condition}/>" + (f" ({text})" if text else "")
+        words = f"it ended the connection with <{condition}/>" + (f" ({text})" if text else "")
+        if condition == "policy-violation" and self.online:
+            # The same again would end the next connection, too.
+            return KestrelError(
+                "the server does not take what it was sent", cause=words, hint=_IF_TOO_LARGE
+            )
+        return words
 
     def _lost(self, why: object) -> None:
         """Handles a connection that is gone, or was not made.

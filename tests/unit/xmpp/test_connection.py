@@ -13,7 +13,15 @@ from jobkit import job_spec
 from msgspec.structs import replace
 from neighbourskit import on_its_own_clock
 
-from kestrelctl.errors import Busy, TimedOut, Undelivered, Unreachable, Untrusted, UsageError
+from kestrelctl.errors import (
+    Busy,
+    KestrelError,
+    TimedOut,
+    Undelivered,
+    Unreachable,
+    Untrusted,
+    UsageError,
+)
 from kestrelctl.protocol import codec, directions
 from kestrelctl.protocol.answers import (
     Assets,
@@ -176,7 +184,7 @@ async def test_a_failure_is_told_once_however_often_it_is_tried_again(wire: Wire
     ("condition", "text", "words"),
     [
         ("conflict", "Component already connected", "<conflict/> (Component already connected)"),
-        ("policy-violation", "x" * 1000, f"<policy-violation/> ({'x' * 200})"),
+        ("undefined-condition", "x" * 1000, f"<undefined-condition/> ({'x' * 200})"),
         ("system-shutdown", "", "<system-shutdown/>"),
     ],
 )
@@ -189,6 +197,37 @@ async def test_why_the_server_ended_the_connection_is_told_in_its_own_words(
     wire.breaks("End of stream")
     assert wire.told == ["online", f"it ended the connection with {words}"]
     assert wire.session.link == f"the server is away: it ended the connection with {words}"
+
+
+#: Of ejabberd 24.12 and Prosody 0.12.
+TOO_LARGE = (
+    "<stream:error><policy-violation xmlns='urn:ietf:params:xml:ns:xmpp-streams'/>"
+    "<text xmlns='urn:ietf:params:xml:ns:xmpp-streams' xml:lang='en'>XML stanza is too big</text>"
+    "</stream:error></stream:stream>"
+)
+
+
+async def test_what_the_server_does_not_take_is_no_outage(wire: Wire) -> None:
+    wire.up()
+    wire.hears(TOO_LARGE)
+    assert wire.told == [
+        "online",
+        "the server does not take what it was sent (it ended the connection with"
+        " <policy-violation/> (XML stanza is too big)); if that was too large, raise the server's"
+        " limit for a stanza to 1 MiB",
+    ]
+    wire.up()
+    assert wire.session.problem is None
+
+
+async def test_a_policy_that_lets_nobody_in_is_not_about_what_was_sent(wire: Wire) -> None:
+    """As ejabberd's after too many wrong passwords."""
+    wire.refusal = StreamFailed("policy-violation", "Too many failed authentications")
+    wire.session.start()
+    await wire.settled()
+    words = "it ended the connection with <policy-violation/> (Too many failed authentications)"
+    assert wire.told == [words]
+    assert wire.session.problem is None
 
 
 @pytest.mark.parametrize(
@@ -549,6 +588,20 @@ async def test_what_the_server_does_not_let_pass_is_not_sent_again(
     away.user.on_online()
     with pytest.raises(Undelivered):
         await away.user.ask(CancelJobs(jobs="7"))
+
+
+async def test_what_ended_the_connection_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    away = Away(monkeypatch)
+    away.user.on_online()
+    asking = asyncio.ensure_future(away.user.ask(ListAssets()))
+    await asyncio.sleep(0)
+    away.user.session.problem = KestrelError("the server does not take what it was sent")
+    away.user.on_offline("…")
+    away.user.on_online()
+    with pytest.raises(KestrelError, match="does not take what it was sent") as caught:
+        await asking
+    assert not isinstance(caught.value, Unreachable)
+    assert len(away.asked) == 1
 
 
 async def test_of_several_requests_none_is_sent_twice(monkeypatch: pytest.MonkeyPatch) -> None:
