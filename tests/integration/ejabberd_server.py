@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -25,58 +26,40 @@ _HOME = "/pool"
 _LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 _START_SECONDS = 60.0
 
-#: What operators are told in docs/servers.md, and a door for tests: /api.
-_CONFIGURATION = """\
-loglevel: info
-hosts: [workers.{domain}, users.{domain}]
-certfiles: [{home}/server.pem]
-disable_sasl_mechanisms: [{without}]
-auth_password_format: {stored}
-auth_scram_hash: {scram_hash}
-listen:
-  - module: ejabberd_c2s
-    ip: {loopback}
-    port: {client_port}
-    starttls_required: true
-    protocol_options: [{tls}]
-    max_stanza_size: {max_stanza_bytes}
-  - module: ejabberd_service
-    ip: {loopback}
-    port: {tls_port}
-    tls: true
-    certfile: {home}/server.pem
-    max_stanza_size: {max_stanza_bytes}
-    hosts:
-      {domain}:
-        password: {secret}
+#: With what operators are told.
+_PAGE = Path(__file__).parents[2] / "docs/servers.md"
+#: A door for tests, and the commands behind it.
+_DOOR = """
   - module: ejabberd_http
-    ip: {loopback}
-    port: {api_port}
+    ip: 127.0.0.1
+    port: {port}
     request_handlers:
       /api: mod_http_api
+"""
+_COMMANDS = """
+  mod_admin_extra: {}
+"""
+_WHO_MAY = """
 api_permissions:
   tests:
     who:
       ip: 127.0.0.1/8
     what: "*"
-modules:
-  mod_adhoc: {{}}
-  mod_admin_extra: {{}}
-  mod_configure: {{}}
-  mod_disco: {{}}
-  mod_ping: {{}}
-  mod_stream_mgmt: {{}}
-host_config:
-  users.{domain}:
-    modules:
-      mod_adhoc: {{}}
-      mod_disco: {{}}
-      mod_offline:
-        store_empty_body: false
-      mod_ping: {{}}
-      mod_roster: {{}}
-      mod_stream_mgmt: {{}}
 """
+
+
+def _configuration() -> str:
+    """The configuration that the page shows."""
+    found = re.search("^```yaml\n(.*?)^```$", _PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def _changed(text: str, changes: dict[str, str]) -> str:
+    for old, new in changes.items():
+        assert old in text, f"{_PAGE.name} has no {old!r}"
+        text = text.replace(old, new)
+    return text
 
 
 def debian_with_ejabberd(root: Path) -> None:
@@ -114,7 +97,6 @@ class Ejabberd:
         root: Path,
         *,
         without: tuple[str, ...] = (),
-        stored: str = "scram",
         scram_hash: str = "sha256",
         tls: tuple[str, ...] = (),
         max_stanza_bytes: int = MAX_STANZA_BYTES,
@@ -122,29 +104,30 @@ class Ejabberd:
         """Writes the configuration of a server that has no accounts and is not started yet.
 
         Args:
-            without, stored, scram_hash: mechanisms that it does not offer, and how it stores
-                passwords, which decides what it can offer.
-            tls: options of its encryption.
+            without, scram_hash: mechanisms that it does not offer, and how it stores passwords,
+                which decides what it can offer.
+            tls: further options of its encryption.
         """
         directory = root / _HOME.lstrip("/")
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir()
         client_port, tls_port, api_port = free_ports(3)
         server = cls(root, directory, client_port, tls_port, api_port, secrets.token_hex(16))
-        configuration = _CONFIGURATION.format(
-            domain=DOMAIN,
-            home=_HOME,
-            loopback=LOOPBACK,
-            without=", ".join(("digest-md5", "X-OAUTH2", *without)),
-            stored=stored,
-            scram_hash=scram_hash,
-            tls=", ".join(("no_sslv3", "no_tlsv1", "no_tlsv1_1", *tls)),
-            client_port=client_port,
-            tls_port=tls_port,
-            api_port=api_port,
-            secret=server.secret,
-            max_stanza_bytes=max_stanza_bytes,
-        )
+        changes = {
+            "/etc/ejabberd/example.org.pem": f"{_HOME}/server.pem",
+            "example.org": DOMAIN,
+            'ip: "::"': f"ip: {LOOPBACK}",
+            "port: 5222": f"port: {client_port}",
+            "port: 5348": f"port: {tls_port}",
+            "SECRET": server.secret,
+            "X-OAUTH2": ", ".join(("X-OAUTH2", *without)),
+            "hash: sha256": f"hash: {scram_hash}",
+            "no_tlsv1_1": ", ".join(("no_tlsv1_1", *tls)),
+            f"size: {MAX_STANZA_BYTES}": f"size: {max_stanza_bytes}",
+            "\nlisten:\n": f"\nlisten:{_DOOR.format(port=api_port)}",
+            "\nmodules:\n": f"\nmodules:{_COMMANDS}",
+        }
+        configuration = _changed(_configuration(), changes) + _WHO_MAY
         (directory / "ejabberd.yml").write_text(configuration)
         return server
 

@@ -100,6 +100,11 @@ class Desk:
         found: list[dict[str, Any]] = json.loads(await self.types("-o", "json", "job", "list"))
         return found
 
+    async def until_a_worker_is_there(self) -> None:
+        async with asyncio.timeout(60):
+            while not json.loads(await self.types("-o", "json", "worker", "list")):
+                pass
+
     async def until_tasks_run(self) -> None:
         """Returns when all tasks of the first job run."""
         async with asyncio.timeout(60):
@@ -174,12 +179,12 @@ async def test_a_server_that_is_not_to_be_trusted_is_not_told_a_password(
             async with server.connect("ada", other.file):
                 pass
         server.private.certify(server.authority, expired=True)
-        server.private.does("reload_config")
+        await server.private.restart()
         with pytest.raises(Untrusted, match="not valid now"):
             async with server.connect("ada"):
                 pass
         server.private.certify(server.authority, "elsewhere.internal")
-        server.private.does("reload_config")
+        await server.private.restart()
         with pytest.raises(Untrusted, match="has no certificate for"):
             async with server.connect("ada"):
                 pass
@@ -259,3 +264,19 @@ async def test_a_request_that_is_too_large_for_the_server_is_not_sent_again(
         assert "XML stanza is too big" in said
         assert "no answer came" not in said
         assert await desk.jobs() == []
+
+
+async def test_workers_accounts_are_made_and_deleted_at_the_server_alone(
+    server: EncryptedEjabberd, tmp_path: Path, spawn: Spawn
+) -> None:
+    spawn(*server.manager_words())
+    worker = spawn(*server.worker_words("w1"))
+    root = Desk(server, tmp_path, "root")
+    await root.until_a_worker_is_there()
+    for words in (("enroll",), ("enroll", "--name", "w2"), ("revoke", "w1")):
+        said = await root.types("worker", *words, status=4)
+        assert f"the manager may not administrate the accounts of workers.{DOMAIN}" in said
+    server.private.does("unregister", user="w1", host=f"workers.{DOMAIN}")
+    _, errors = await asyncio.to_thread(worker.communicate, timeout=60)
+    assert worker.returncode == 4
+    assert "the worker was refused" in errors
