@@ -22,7 +22,7 @@ from kestrelctl.core.pacing.backoff import pause_of_manager_seconds, pause_of_ma
 from kestrelctl.errors import KestrelError, TimedOut, Unreachable, UsageError
 from kestrelctl.protocol.chat import typed_in
 from kestrelctl.protocol.codec import JSON_NAMESPACE
-from kestrelctl.protocol.forms import Iq, IqError
+from kestrelctl.protocol.forms import PING, Iq, IqError
 from kestrelctl.timer import Timer
 from kestrelctl.xmpp import stanza
 from kestrelctl.xmpp import tls as trust
@@ -62,6 +62,7 @@ def detect_dead_peers(transport: asyncio.Transport | None) -> None:
 log = logging.getLogger(__name__)
 
 _JSON = f"{{{JSON_NAMESPACE}}}json"
+_PING = f"{{{PING}}}ping"
 _CONNECT_SECONDS = 30.0
 _NOT_NOW = "this manager does not lead now"
 #: A larger stanza is not sent: the server would end the connection, which others use, too.
@@ -385,13 +386,18 @@ class XmppSession:
         return True
 
     def _take_iq(self, xml: Element) -> None:
-        """Hands on what somebody asks by IQ, or answers that nobody serves it (RFC 6120, 8.4)."""
+        """Hands on what somebody asks by IQ, or answers it (RFC 6120, 8.4).
+
+        A server that is told that a client answers no pings (XEP-0199) may ask it no more, and
+        keep its session for long after the client has vanished.
+        """
         id_, kind = xml.get("id", ""), xml.get("type", "")
         if kind in ("get", "set") and len(id_) <= _MOST_ID_CHARACTERS:
             payload = xml[0] if len(xml) else Element("nothing")
             iq = Iq(xml.get("from", ""), xml.get("to", ""), kind, id_, payload)
             if not self.serve_iq(iq):
-                self.answer(iq, IqError("cancel", "service-unavailable"))
+                lives = payload.tag == _PING and iq.sender == self._login.domain
+                self.answer(iq, "" if lives else IqError("cancel", "service-unavailable"))
 
     def _receive(self, xml: Element) -> None:
         sender = xml.get("from", "")

@@ -100,6 +100,7 @@ class Ejabberd:
         scram_hash: str = "sha256",
         tls: tuple[str, ...] = (),
         max_stanza_bytes: int = MAX_STANZA_BYTES,
+        ping_seconds: int = 30,
     ) -> Ejabberd:
         """Writes the configuration of a server that has no accounts and is not started yet.
 
@@ -107,6 +108,7 @@ class Ejabberd:
             without, scram_hash: mechanisms that it does not offer, and how it stores passwords,
                 which decides what it can offer.
             tls: further options of its encryption.
+            ping_seconds: after so long without a word it asks whether a client is there.
         """
         directory = root / _HOME.lstrip("/")
         shutil.rmtree(directory, ignore_errors=True)
@@ -124,6 +126,8 @@ class Ejabberd:
             "hash: sha256": f"hash: {scram_hash}",
             "no_tlsv1_1": ", ".join(("no_tlsv1_1", *tls)),
             f"size: {MAX_STANZA_BYTES}": f"size: {max_stanza_bytes}",
+            "ping_interval: 30": f"ping_interval: {ping_seconds}",
+            "ping_ack_timeout: 20": f"ping_ack_timeout: {min(20, ping_seconds)}",
             "\nlisten:\n": f"\nlisten:{_DOOR.format(port=api_port)}",
             "\nmodules:\n": f"\nmodules:{_COMMANDS}",
         }

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import Element
 
 import pytest
 from daemons import KESTRELCTL, Spawn, until
@@ -217,6 +218,28 @@ async def test_a_session_that_the_server_ends_comes_back(server: EncryptedEjabbe
         await until(lambda: heard)
         assert "it ended the connection with <policy-violation/> (has been kicked)" in heard[0]
         await until(lambda: user.session.online)
+
+
+async def test_a_session_that_answers_no_more_is_ended_and_one_that_does_is_not(
+    debian: Path, tmp_path: Path
+) -> None:
+    async with (
+        encrypted_ejabberd(tmp_path, debian, ping_seconds=1) as server,
+        server.connect("ada") as user,
+    ):
+        heard: list[str] = []
+        asked: list[Element] = []
+        user.on_offline = heard.append  # type: ignore[method-assign]
+        answers = user.session._take_iq
+
+        def take(xml: Element) -> None:
+            asked.append(xml)
+            if len(asked) <= 3:
+                answers(xml)
+
+        user.session._take_iq = take  # type: ignore[method-assign]
+        await until(lambda: heard)
+        assert len(asked) == 4
 
 
 async def test_the_largest_payload_arrives(server: EncryptedEjabberd) -> None:

@@ -179,6 +179,18 @@ async def test_an_iq_of_anybody_is_refused_once(kind: str) -> None:
     assert bool(session._outbox) is (kind in ("get", "set"))
 
 
+@pytest.mark.parametrize(("sender", "kind"), [("x", "result"), ("eve@x/1", "error")])
+async def test_the_server_hears_that_a_session_lives_and_nobody_else(
+    sender: str, kind: str
+) -> None:
+    """ejabberd pings a session that answers with an error no more."""
+    session = xmpp_session.client("ada@x", "secret", "127.0.0.1", 1, Told(), tls=False)  # type: ignore[arg-type]
+    session.online = True
+    ping = f"<iq xmlns='jabber:client' type='get' id='rr-1' from='{sender}' to='ada@x/desk'>"
+    session.on_stanza(ElementTree.fromstring(f"{ping}<ping xmlns='urn:xmpp:ping'/></iq>"))
+    assert [ElementTree.fromstring(text).get("type") for text in session._outbox] == [kind]
+
+
 class Written:
     """A stream that keeps what is written."""
 
