@@ -42,7 +42,7 @@ class Person:
         self.seen: dict[str, tuple[str, str, str]] = {}
         #: Each presence that came, with who it is of.
         self.came: list[tuple[str, tuple[str, str, str]]] = []
-        self.presences = self.errors = 0
+        self.errors = 0
         self.chat: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         self._changed = asyncio.Event()
         self._ready = asyncio.Event()
@@ -74,7 +74,6 @@ class Person:
                 xml.findtext("{jabber:client}show") or "",
                 xml.findtext("{jabber:client}status") or "",
             )
-            self.presences += 1
             self.errors += words[0] == "error"
             self.seen[name] = words
             self.came.append((name, words))
