@@ -38,15 +38,24 @@ class SharedPool:
         self.password = server.add_account(self.jid)
         self._server_process: asyncio.subprocess.Process | None = None
 
-    def start_manager(self, name: str, *more: object) -> subprocess.Popen[str]:
+    def start_manager(
+        self, name: str, *more: object, in_sqlite: bool = False
+    ) -> subprocess.Popen[str]:
         server = self.server
+        store = () if in_sqlite else ("--postgresql", self.conninfo)
         with (self._directory / f"{name}.log").open("a") as log:
             return self._spawn(
                 "manager", "run", "--domain", server.domain, "--port", server.component_port,
                 "--secret-file", self._directory / "secret", "--admin", self.jid,
-                "--data-dir", self._directory / name, "--postgresql", self.conninfo, *more,
-                stderr=log,
+                "--data-dir", self._directory / name, *store, *more, stderr=log,
             )  # fmt: skip
+
+    def migrate(self, name: str) -> None:
+        """Has the rows of a manager that has ended copied from SQLite to PostgreSQL."""
+        words = ("--postgresql", self.conninfo, "--data-dir", self._directory / name)
+        done = self._spawn("manager", "migrate", *words)
+        _, said = done.communicate(timeout=60)
+        assert done.returncode == 0, said
 
     def start_worker(self, name: str = "w1") -> None:
         jid = f"{name}@{self.server.workers_domain}"

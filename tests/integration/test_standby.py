@@ -109,6 +109,26 @@ async def test_an_admin_hands_the_pool_over_and_back(
     assert pool.sql("SELECT epoch FROM pool") == [(3,)]
 
 
+async def test_a_pool_on_sqlite_gets_a_second_manager_and_loses_no_task(
+    pool: SharedPool, user: UserConnection
+) -> None:
+    """As docs/operations.md says, while its tasks run."""
+    former = pool.start_manager("a", in_sqlite=True)
+    await answering(user)
+    pool.start_worker()
+    await pool.submit(user, TASKS)
+    await until(lambda: len(pool.left()) > TASKS // 8, 60.0)
+    former.send_signal(signal.SIGTERM)
+    assert former.wait(30) == 0
+    pool.migrate("a")
+    pool.start_manager("a")
+    await answering(user)
+    pool.start_manager("b")
+    await pool.until_one_stands_by(user)
+    assert isinstance(await user.ask(rq.HandOver()), an.Changed)
+    await pool.all_done_once(user, TASKS, DONE_SECONDS)
+
+
 async def test_a_pool_with_one_manager_is_handed_to_nobody(
     pool: SharedPool, user: UserConnection
 ) -> None:
