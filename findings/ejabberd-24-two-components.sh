@@ -35,7 +35,7 @@ import time
 
 def until(stream, end):
     said = b""
-    while end not in said:
+    while not re.search(end, said):
         more = stream.recv(4096)
         if not more:
             return None
@@ -54,7 +54,7 @@ def component():
         b"<stream:stream xmlns='jabber:component:accept' to='pool.localhost'"
         b" xmlns:stream='http://etherx.jabber.org/streams'>"
     )
-    found = re.search(r"\bid='([^']+)'", until(stream, b"from='pool.localhost'>"))
+    found = re.search(r"\bid='([^']+)'", until(stream, rb"<stream:stream [^>]*>"))
     digest = hashlib.sha1(f"{found[1]}secret".encode()).hexdigest()
     stream.sendall(f"<handshake>{digest}</handshake>".encode())
     until(stream, b"<handshake/>")

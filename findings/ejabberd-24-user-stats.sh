@@ -43,7 +43,7 @@ import time
 
 def until(stream, end):
     said = b""
-    while end not in said:
+    while not re.search(end, said):
         more = stream.recv(4096)
         if not more:
             return None
@@ -62,7 +62,7 @@ def component():
         b"<stream:stream xmlns='jabber:component:accept' to='pool.localhost'"
         b" xmlns:stream='http://etherx.jabber.org/streams'>"
     )
-    found = re.search(r"\bid='([^']+)'", until(stream, b"from='pool.localhost'>"))
+    found = re.search(r"\bid='([^']+)'", until(stream, rb"<stream:stream [^>]*>"))
     digest = hashlib.sha1(f"{found[1]}secret".encode()).hexdigest()
     stream.sendall(f"<handshake>{digest}</handshake>".encode())
     until(stream, b"<handshake/>")
@@ -98,5 +98,8 @@ does("user-stats", accountjid="ada@localhost")
 does("user-stats", accountjid="nobody@localhost")
 PYTHON
 diff - "$folder/seen" <<'SEEN' || { cat "$folder/said"; exit 1; }
-?
+add-user result  {}
+add-user error conflict {'accountjid': 'ada@localhost', 'password': 'secret'}
+user-stats result  {'accountjid': 'ada@localhost', 'rostersize': '0'}
+user-stats result  {'accountjid': 'nobody@localhost', 'rostersize': '0'}
 SEEN
