@@ -113,14 +113,17 @@ class Ejabberd:
         directory = root / _HOME.lstrip("/")
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir()
-        client_port, tls_port, api_port = free_ports(3)
+        client_port, tls_port, api_port, share_port = free_ports(4)
         server = cls(root, directory, client_port, tls_port, api_port, secrets.token_hex(16))
         changes = {
             "/etc/ejabberd/example.org.pem": f"{_HOME}/server.pem",
+            "xmpp.example.org:5443": f"localhost:{share_port}",
             "example.org": DOMAIN,
             'ip: "::"': f"ip: {LOOPBACK}",
             "port: 5222": f"port: {client_port}",
             "port: 5348": f"port: {tls_port}",
+            "port: 5443": f"port: {share_port}",
+            "/var/lib/ejabberd": _HOME,
             "SECRET": server.secret,
             "X-OAUTH2": ", ".join(("X-OAUTH2", *without)),
             "hash: sha256": f"hash: {scram_hash}",
@@ -151,7 +154,7 @@ class Ejabberd:
 
     def certify(self, authority: Authority, *names: str, expired: bool = False) -> None:
         """Gives it a certificate, which a server that runs is still to be told of."""
-        authority.issue(self.directory, *(names or NAMES), expired=expired)
+        authority.issue(self.directory, *(names or (*NAMES, "localhost")), expired=expired)
         parts = ("server.crt", "server.key")
         pem = "".join((self.directory / name).read_text() for name in parts)
         (self.directory / "server.pem").write_text(pem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import os
 import subprocess
@@ -73,7 +74,8 @@ class Desk:
     """The command line of a user of the pool."""
 
     def __init__(self, server: EncryptedEjabberd, directory: Path, name: str = "ada") -> None:
-        self._environment = {**os.environ, "XDG_CONFIG_HOME": str(directory), "KESTREL_POOL": "net"}
+        homes = dict.fromkeys(("XDG_CONFIG_HOME", "XDG_STATE_HOME"), str(directory))
+        self._environment = {**os.environ, **homes, "KESTREL_POOL": "net"}
         self._directory = directory / "kestrel"
         self._directory.mkdir()
         jid = f"{name}@users.{DOMAIN}"
@@ -239,7 +241,7 @@ async def test_a_session_that_answers_no_more_is_ended_and_one_that_does_is_not(
 
         user.session._take_iq = take  # type: ignore[method-assign]
         await until(lambda: heard)
-        assert len(asked) == 4
+        assert len(asked) > 3
 
 
 async def test_the_largest_payload_arrives(server: EncryptedEjabberd) -> None:
@@ -287,6 +289,22 @@ async def test_a_request_that_is_too_large_for_the_server_is_not_sent_again(
         assert "XML stanza is too big" in said
         assert "no answer came" not in said
         assert await desk.jobs() == []
+
+
+async def test_files_travel_by_the_servers_share(
+    server: EncryptedEjabberd, tmp_path: Path, spawn: Spawn
+) -> None:
+    spawn(*server.manager_words())
+    spawn(*server.worker_words("w1"))
+    desk = Desk(server, tmp_path)
+    given, come = tmp_path / "given.txt", tmp_path / "come"
+    given.write_text("a line\n" * 100_000)
+    await desk.types(
+        "submit", "--input", str(given), "--keep", "*.gz", "--fetch", str(come),
+        "--", "sh", "-c", "gzip <given.txt >come.gz",
+    )  # fmt: skip
+    (found,) = come.rglob("*.gz")
+    assert gzip.decompress(found.read_bytes()) == given.read_bytes()
 
 
 async def test_workers_accounts_are_made_and_deleted_at_the_server_alone(
