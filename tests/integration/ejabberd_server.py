@@ -108,7 +108,8 @@ class Ejabberd:
             without, scram_hash: mechanisms that it does not offer, and how it stores passwords,
                 which decides what it can offer.
             tls: further options of its encryption.
-            ping_seconds: after so long without a word it asks whether a client is there.
+            ping_seconds: after so long without a word it asks whether a client is there, and waits
+                for the answer up to five times as long.
         """
         directory = root / _HOME.lstrip("/")
         shutil.rmtree(directory, ignore_errors=True)
@@ -130,7 +131,7 @@ class Ejabberd:
             "no_tlsv1_1": ", ".join(("no_tlsv1_1", *tls)),
             f"size: {MAX_STANZA_BYTES}": f"size: {max_stanza_bytes}",
             "ping_interval: 30": f"ping_interval: {ping_seconds}",
-            "ping_ack_timeout: 20": f"ping_ack_timeout: {min(20, ping_seconds)}",
+            "ping_ack_timeout: 20": f"ping_ack_timeout: {min(20, 5 * ping_seconds)}",
             "\nlisten:\n": f"\nlisten:{_DOOR.format(port=api_port)}",
             "\nmodules:\n": f"\nmodules:{_COMMANDS}",
         }

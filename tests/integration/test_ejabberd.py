@@ -240,7 +240,7 @@ async def test_a_session_that_answers_no_more_is_ended_and_one_that_does_is_not(
                 answers(xml)
 
         user.session._take_iq = take  # type: ignore[method-assign]
-        await until(lambda: heard)
+        await until(lambda: heard, 60)
         assert len(asked) > 3
 
 
