@@ -13,7 +13,7 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 import pytest
-from daemons import KESTRELCTL, Spawn, until
+from daemons import KESTRELCTL, Spawn, answering, until
 from ejabberd_server import EncryptedEjabberd, debian_with_ejabberd, encrypted_ejabberd
 from servers import DOMAIN, Authority
 
@@ -289,6 +289,25 @@ async def test_a_request_that_is_too_large_for_the_server_is_not_sent_again(
         assert "XML stanza is too big" in said
         assert "no answer came" not in said
         assert await desk.jobs() == []
+
+
+async def test_a_person_has_the_pool_among_the_contacts_and_writes_to_it(
+    server: EncryptedEjabberd, spawn: Spawn
+) -> None:
+    spawn(*server.manager_words())
+    jobs = f"jobs@{DOMAIN}"
+    async with server.connect("ada") as user:
+        await answering(user)
+        seen: list[tuple[str, str]] = []
+        words: list[str] = []
+        user.on_presence = lambda sender, to, kind: seen.append((sender, kind))  # type: ignore[method-assign]
+        user.on_body = lambda sender, to, body, marks=JUST_TEXT: words.append(body)  # type: ignore[method-assign]
+        user.session._put("<presence/>")
+        user.session.send_presence(jobs, "subscribe")
+        await until(lambda: (jobs, "available") in seen, 60)
+        user.session.send_body("help", jobs)
+        await until(lambda: words, 60)
+        assert "I run jobs" in words[0]
 
 
 async def test_files_travel_by_the_servers_share(
