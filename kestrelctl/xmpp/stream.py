@@ -34,6 +34,8 @@ _HEADER, _FEATURES = f"{{{_STREAM}}}stream", f"{{{_STREAM}}}features"
 _ROOT, _STANZA, _CHILD = 1, 2, 3  # depths
 _CLOSE_SECONDS = 1.0
 _MOST_NAME = 100  # characters of a name that are told
+#: More of a tag is not waited for, but left to the parser.
+_MOST_TAG_BYTES = 64 * 1024
 #: A server that says more in one stanza, or before it lets an account in, is not listened to any
 #: longer. Our servers take stanzas of 1 MiB, of which each quote may become six bytes.
 MOST_UNREAD_BYTES = 8 * 1024 * 1024
@@ -116,6 +118,7 @@ class XmppStream(asyncio.Protocol):
         self._is_over = False
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._unread_bytes = 0  # since the last stanza that was handed on
+        self._half_tag = b""
         self.id = ""
         self._expect_stream()  # some servers speak first
 
@@ -229,6 +232,12 @@ class XmppStream(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._unread_bytes += len(data)
+        if self._half_tag:
+            data, self._half_tag = self._half_tag + data, b""
+        if not data.endswith(b">"):
+            begin = data.rfind(b"<")
+            if begin >= 0 and len(data) - begin <= _MOST_TAG_BYTES and b">" not in data[begin:]:
+                data, self._half_tag = data[:begin], data[begin:]
         try:
             self._parser.Parse(data)
         except expat.ExpatError as error:
@@ -261,10 +270,9 @@ class XmppStream(asyncio.Protocol):
     def _expect_stream(self) -> None:
         """Makes a new parser: each stream is a document of its own."""
         parser = self._parser = expat.ParserCreate("UTF-8", "}")
-        # Since 2.6 expat may hold data back until twice as much has come.
-        wait_not = getattr(parser, "SetReparseDeferralEnabled", None)
-        if wait_not is not None:
-            wait_not(False)
+        # Since 2.6, and 2.5 of Debian 12, expat looks at half a tag again only when twice as much
+        # has come: the last stanza of all would wait for the next one. So it is given whole tags.
+        self._half_tag = b""
         parser.buffer_text = True
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._finish

@@ -54,6 +54,36 @@ async def reading(*, namespace: str = CLIENT) -> tuple[XmppStream, Heard]:
     return stream, heard
 
 
+@pytest.mark.parametrize("step", range(1, 12))
+async def test_the_parser_never_has_half_a_tag(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some versions of expat would leave it until much more has come, which may be never."""
+    stream, heard = await reading()
+    parser, given = stream._parser, bytearray()
+
+    class Watched:
+        def __setattr__(self, name: str, value: object) -> None:
+            setattr(parser, name, value)
+
+        def Parse(self, data: bytes) -> None:
+            given.extend(data)
+            assert given.rfind(b"<") <= given.rfind(b">")
+            parser.Parse(data)
+
+    monkeypatch.setattr(stream, "_parser", Watched())
+    said = f"<message from='a' to='b'>{JSON}1 &gt; 0</json></message>".encode()
+    for at in range(0, len(said), step):
+        stream.data_received(said[at : at + step])
+    assert heard.told == [("a", "1 > 0")]
+
+
+async def test_a_tag_without_an_end_is_not_kept() -> None:
+    stream, _ = await reading()
+    stream.data_received(b"<message from='" + b"x" * 1_000)
+    assert len(stream._half_tag) > 1_000
+    stream.data_received(b"x" * 100_000)
+    assert stream._half_tag == b""
+
+
 @pytest.mark.parametrize("namespace", [CLIENT, COMPONENT])
 @pytest.mark.parametrize("step", [1, 7, 10_000])
 async def test_stanzas_are_the_same_however_they_come(namespace: str, step: int) -> None:
