@@ -59,6 +59,7 @@ RULES = [
     Rule("", r"kestrel test( --\w+)*$", "takes 20 minutes or more", "test"),
     Rule("operations", r"inventory/mine|--pool mine", "needs machines of your own"),
     Rule("operations", r"worker (enroll|join|revoke)|pipx install", "needs a second machine"),
+    Rule("operations", r"manager handover|kestrelctl pool status", "needs a second manager"),
     Rule("operations", r"^git pull", "there is nothing newer"),
 ]
 #: A reader who is told to put machines in has one, which is reached by ssh.
