@@ -383,7 +383,8 @@ class Calls:
             interpreter.functions.add(function)
             told = {"op": "function", "function": function}
             self._say(interpreter, told, [self._functions[function]])
-        for number in {share for call in batch for share in call.shares} - interpreter.shares:
+        shares = {share for call in batch for share in call.shares}
+        for number in shares - interpreter.shares:
             interpreter.shares.add(number)
             self._send_share(interpreter, number)
         files, blobs = [], []
@@ -394,6 +395,7 @@ class Calls:
             interpreter.has[call.number] = call
         ids = [call.number for call in batch]
         header: dict[str, Any] = {"op": "calls", "function": function, "ids": ids, "files": files}
+        header["shares"] = sorted(shares)
         if len(interpreter.has) == len(batch):
             interpreter.heard_at = time.monotonic()  # it had nothing to say before
         self._say(interpreter, header, blobs)

@@ -70,7 +70,7 @@ space["serve"](space, channel, frames, first[5:5 + size])
 """
 
 _shared: dict[int, Any] = {}
-#: What makes objects that are fetched when they are used for the first time.
+#: What makes objects that are loaded when they are used for the first time.
 _coming: dict[int, Callable[[], Any]] = {}
 
 
@@ -82,6 +82,7 @@ def shared(number: int) -> Any:
     """Returns the object that the owner shares under a number."""
     if number not in _shared:
         _shared[number] = _coming[number]()
+        _coming.pop(number, None)
     return _shared[number]
 
 
@@ -246,7 +247,8 @@ class Interpreter:
         self._ended = False
         self._sending = threading.Lock()
         self._messages = 0
-        self._parts: list[bytes | None] = []
+        self._message = b""  # the number of the one that is being read
+        self._parts: list[bytes] = []
 
     # ---- words of the owner
 
@@ -258,17 +260,18 @@ class Interpreter:
                 break
             frame = self._frames.read(int.from_bytes(head, "big"))
             if frame[:1] != b"M":
-                continue  # the first one again
+                self.greet()  # the first one again: the owner has not heard of this
+                continue
+            number = frame[1:9]
             chunk, last = int.from_bytes(frame[9:13], "big"), frame[13:14] == b"1"
             if chunk == 0:
-                self._parts = []
-            if chunk != len(self._parts):
-                self._parts = [None] * (1 << 20)  # a part is missing: the rest is of no use
+                self._message, self._parts = number, []
+            if number != self._message or chunk != len(self._parts):
+                self._message = b""  # a part is missing: the rest is of no use
                 continue
             self._parts.append(frame[14:])
             if last:
-                body = b"".join(part for part in self._parts if part is not None)
-                self._parts = []
+                body, self._parts = b"".join(self._parts), []
                 self._take(body)
         os._exit(0)  # the worker is gone, or the task is over
 
@@ -287,6 +290,10 @@ class Interpreter:
             self._lock.notify_all()
 
     def _on_calls(self, header: dict[str, Any], blobs: list[bytes]) -> None:
+        """Takes calls in; without what they need they are as good as lost, and asked about."""
+        here = [number in _shared or number in _coming for number in header["shares"]]
+        if header["function"] not in self._functions or not all(here):
+            return
         known = set(self._kept) | {each[0] for each in self._queue} | {self._running}
         for number, blob, file in zip(header["ids"], blobs, header["files"], strict=True):
             if number not in known:
@@ -296,14 +303,9 @@ class Interpreter:
         self._functions[header["function"]] = blobs[0]
 
     def _on_share(self, header: dict[str, Any], blobs: list[bytes]) -> None:
-        blob, number = blobs[0], header["share"]
-        if isinstance(stored := header["file"], dict):
-            _coming[number] = lambda: self._cloudpickle.loads(self._share.get(stored))
-            return
-        if header["file"]:
-            with open(os.path.join(self._directory, header["file"]), "rb") as file:
-                blob = file.read()
-        _shared[number] = self._cloudpickle.loads(blob)
+        """Notes an object; if it cannot be loaded, the calls that use it fail."""
+        blob, file = blobs[0], header["file"]
+        _coming[header["share"]] = lambda: self._cloudpickle.loads(self._read(blob, file))
 
     def _on_return(self, header: dict[str, Any], blobs: list[bytes]) -> None:
         """Gives calls back that have not begun."""
@@ -363,17 +365,41 @@ class Interpreter:
             if os.getpid() != self.pid:
                 os._exit(0)  # a copy that the call has made
             if found is None:
-                with self._lock:
+                with self._lock:  # before it can be asked what it has
                     self._running = None
-                self._say({"op": "unfetched", "ids": [number], "why": why})
+                    self._say({"op": "unfetched", "ids": [number], "why": why})
                 continue
             entry, data = found
-            if len(data) > FILE_BYTES and not self._directory and self._has_share:
+            if len(data) > FILE_BYTES:
                 self._is_done = True  # in its time: what follows is no part of the call
-                if (stored := self._put(data)) is not None:
-                    entry["stored"], data = stored, b""
+                data = self._apart(number, entry, data)
                 self._is_done = False
             self._keep(number, entry, data)
+
+    def _apart(self, number: int, entry: dict[str, Any], data: bytes) -> bytes:
+        """Writes a large result where the owner finds it, once; returns what goes in messages."""
+        if self._directory:
+            if not (name := self._write(number, data)):
+                return data
+            entry["file"], entry["sha256"] = name, hashlib.sha256(data).hexdigest()
+            return b""
+        if not self._has_share or (stored := self._put(data)) is None:
+            return data
+        entry["stored"] = stored
+        return b""
+
+    def _write(self, number: int, data: bytes) -> str:
+        """Writes a file that the owner reads. Returns its name; empty if there is no room."""
+        name = f"{os.urandom(8).hex()}-{number}"
+        path = os.path.join(self._directory, name)
+        try:
+            with open(path, "xb") as file:
+                file.write(data)
+        except OSError:
+            if os.path.exists(path):
+                os.unlink(path)
+            return ""
+        return name
 
     def _put(self, data: bytes) -> dict[str, Any] | None:
         """Puts a result into the pool's file share; returns where, or None if that cannot be."""
@@ -424,13 +450,9 @@ class Interpreter:
             found = self._functions[function]
             if isinstance(found, bytes):
                 found = self._functions[function] = self._cloudpickle.loads(found)
-            if isinstance(file, dict):
-                blob = self._share.get(file)
-            elif file:
-                path = os.path.join(self._directory, file)
-                with open(path, "rb") as opened:
-                    blob = opened.read()
-                os.unlink(path)
+            blob = self._read(blob, file)
+            if isinstance(file, str) and file:
+                os.unlink(os.path.join(self._directory, file))
             arguments, keywords = pickle.loads(blob)
             del blob
             if printed is None:
@@ -446,6 +468,15 @@ class Interpreter:
         if printed is not None:
             entry["printed"] = printed.getvalue()
         return entry, data
+
+    def _read(self, blob: bytes, file: Any) -> bytes:
+        """Returns what came in a message, or lies in a file or in the file share."""
+        if isinstance(file, dict):
+            return self._share.get(file)
+        if file:
+            with open(os.path.join(self._directory, file), "rb") as opened:
+                return opened.read()
+        return blob
 
     def _told(self, value: Any) -> tuple[dict[str, Any], bytes]:
         if is_plain(value):
@@ -506,22 +537,11 @@ class Interpreter:
         self._sent_at = time.monotonic()
         entries, blobs = [], []
         for number, entry, data in unsent:
-            entry = dict(entry, id=number)
-            if len(data) > FILE_BYTES and self._directory:
-                entry["file"] = self._write(number, data)
-                entry["sha256"] = hashlib.sha256(data).hexdigest()
-                data = b""
-            entries.append(entry)
+            entries.append(dict(entry, id=number))
             blobs.append(data)
         header = {"op": "results", "results": entries, "seconds": self._spent_seconds}
         self._spent_seconds = 0.0
         self._say(header, blobs)
-
-    def _write(self, number: int, data: bytes) -> str:
-        name = f"{os.urandom(8).hex()}-{number}"
-        with open(os.path.join(self._directory, name), "xb") as file:
-            file.write(data)
-        return name
 
     def _say(self, header: dict[str, Any], blobs: Sequence[bytes] = ()) -> None:
         header["sizes"] = [len(each) for each in blobs]

@@ -7,11 +7,13 @@ import operator
 import os
 import pickle
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -64,7 +66,9 @@ class Owner:
         """Has a function called with each number, which is the call's id as well."""
         self.says("function", [cloudpickle.dumps(function)], function="f")
         blobs = [pickle.dumps(((number,), {})) for number in numbers]
-        self.says("calls", blobs, function="f", ids=list(numbers), files=[""] * len(numbers))
+        self.says(
+            "calls", blobs, function="f", ids=list(numbers), files=[""] * len(numbers), shares=[]
+        )
 
     def _reads(self, size: int) -> bytes:
         found = b""
@@ -141,6 +145,80 @@ def test_a_call_that_is_said_twice_runs_once(owner: Owner, tmp_path: Path) -> No
     owner.says("sync", ids=[1])
     header, _ = owner.hears()
     assert (header["op"], header["ids"]) == ("missing", [1])
+
+
+def test_who_has_not_heard_of_it_and_begins_again_is_greeted_again(owner: Owner) -> None:
+    owner._send(first_frame({}))
+    owner.says("sync", ids=[7])
+    assert [owner.hears()[0]["op"] for _ in range(2)] == ["hello", "missing"]
+
+
+def test_of_two_messages_that_each_miss_a_frame_nothing_is_read(owner: Owner) -> None:
+    """The end of one and the beginning of the next were lost together."""
+    owner.says("function", [cloudpickle.dumps(lambda data: sorted(set(data)))], function="f")
+    first, second = (
+        list(
+            frames_of(
+                100 + number,
+                {"op": "calls", "function": "f", "ids": [number], "files": [""], "shares": []},
+                [pickle.dumps(((bytes([number]) * 300_000,), {}))],
+            )
+        )
+        for number in (1, 2)
+    )
+    owner._send(first[0])
+    owner._send(second[1])
+    owner.says("sync", ids=[1, 2])
+    header, _ = owner.hears()
+    assert (header["op"], header["ids"]) == ("missing", [1, 2])
+
+
+@pytest.mark.parametrize("lost", ["the function", "what is shared"])
+def test_a_call_that_came_without_what_it_needs_counts_as_missing(owner: Owner, lost: str) -> None:
+    given = [] if lost == "the function" else [4]
+    if given:
+        owner.says("function", [cloudpickle.dumps(abs)], function="f")
+    arguments = [pickle.dumps(((-1,), {}))]
+    owner.says("calls", arguments, function="f", ids=[1], files=[""], shares=given)
+    owner.says("sync", ids=[1])
+    header, _ = owner.hears()
+    assert (header["op"], header["ids"]) == ("missing", [1])
+    owner.says("share", [pickle.dumps("shared")], share=4, file="")
+    owner.says("function", [cloudpickle.dumps(abs)], function="f")
+    owner.says("calls", arguments, function="f", ids=[1], files=[""], shares=given)
+    assert owner.results(1)[1][0]["value"] == 1
+
+
+def test_what_is_shared_and_cannot_be_loaded_fails_the_calls_that_use_it(tmp_path: Path) -> None:
+    def work(number: int) -> object:
+        from kestrelctl.client.interpreter import shared
+
+        return shared(number)
+
+    with closing(Owner(tmp_path, idle_seconds=0.5)) as owner:
+        owner.says("share", [b"cnothing_like_it\nwhat\n."], share=4, file="")
+        owner.calls(work, 4)
+        assert owner.results(1)[4][0]["type"] == "ModuleNotFoundError"
+
+
+def test_a_large_result_that_is_said_twice_lies_in_one_file(owner: Owner) -> None:
+    owner.calls(lambda _number: b"x" * 1_000_000, 1)
+    first = owner.results(1)
+    owner.says("sync", ids=[1])
+    assert owner.results(1) == first
+
+
+def test_a_large_result_goes_through_messages_where_no_file_can_be_written(tmp_path: Path) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "token").touch()
+    with closing(Owner(tmp_path, directory=str(full))) as owner:
+        assert owner.greeting[0]["files"]
+        shutil.rmtree(full)
+        owner.calls(lambda _number: LARGE, 1)
+        entry, blob = owner.results(1)[1]
+    assert "file" not in entry
+    assert pickle.loads(blob) == LARGE
 
 
 def test_calls_that_have_not_begun_are_given_back(owner: Owner, tmp_path: Path) -> None:
@@ -248,7 +326,7 @@ def test_what_is_large_comes_from_the_file_share_and_goes_there(far: Owner, shar
     arguments = pickle.dumps(((LARGE,), {}))
     stored = share.has(arguments, arguments[:200_000], arguments[200_000:])
     far.says("function", [cloudpickle.dumps(lambda data: data + b"!")], function="f")
-    far.says("calls", [b""], function="f", ids=[1], files=[stored])
+    far.says("calls", [b""], function="f", ids=[1], files=[stored], shares=[])
     asked, _ = far.hears()
     assert asked["op"] == "place"
     place = f"{share.url}/result"
@@ -272,10 +350,10 @@ def test_what_the_share_does_not_give_as_it_was_sent_is_not_opened(
     else:
         del share.files["/0"]
     far.says("function", [cloudpickle.dumps(len)], function="f")
-    far.says("calls", [b""], function="f", ids=[1], files=[stored])
+    far.says("calls", [b""], function="f", ids=[1], files=[stored], shares=[])
     said, _ = far.hears()
     assert (said["op"], said["ids"]) == ("unfetched", [1])
-    far.says("calls", [arguments], function="f", ids=[1], files=[""])
+    far.says("calls", [arguments], function="f", ids=[1], files=[""], shares=[])
     assert far.results(1)[1][0]["value"] == len(LARGE)
 
 
