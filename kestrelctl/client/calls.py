@@ -59,6 +59,8 @@ PATIENCE_SECONDS = 3.0
 FUTILE_STARTS = 2
 #: An interpreter that has said nothing for so long is asked what it has.
 SILENT_SECONDS = 2.0
+#: One that has not greeted for so long is told again who its owner is: that may have been lost.
+GREETING_SECONDS = 30.0
 #: Results that were taken are forgotten by their interpreter after so long.
 ACK_SECONDS = 0.1
 #: Calls at the head of the line whose large arguments are sent to the file share before their turn.
@@ -148,6 +150,7 @@ class _Interpreter:
         self.functions: set[str] = set()
         self.shares: set[int] = set()
         self.has: dict[int, Call] = {}
+        self.asked: set[int] = set()  # calls of which it may say that they never came
         self.taken: list[int] = []
         self.call_seconds = 0.0
         self.heard_at = time.monotonic()
@@ -231,6 +234,7 @@ class Calls:
         self._parcels = Parcels(lambda: self._client.share, self._plan_pump)
         self._jobs: dict[int, _Job] = {}
         self._starting = False
+        self._closing = False
         self._slots = most or 1
         self._counted_at = 0.0
         self._pump_planned = False
@@ -246,12 +250,12 @@ class Calls:
     @property
     def waiting(self) -> int:
         """The number of calls that are not done."""
-        return len(self._pending) + sum(len(each.has) for each in self._interpreters.values())
+        return len(self._pending) + sum(len(each.has) for each in list(self._interpreters.values()))
 
     @property
     def interpreters(self) -> int:
         """The number of interpreters that run."""
-        return sum(each.ready for each in self._interpreters.values())
+        return sum(each.ready for each in list(self._interpreters.values()))
 
     @property
     def slots(self) -> int:
@@ -292,6 +296,7 @@ class Calls:
         Args:
             kill: at once, whatever runs; else each ends by itself, having nothing to do.
         """
+        self._closing = True
         self._looking.cancel()
         self._ack.stop()
         if not kill:
@@ -305,6 +310,8 @@ class Calls:
             with contextlib.suppress(KestrelError):
                 await of.job.cancel()
         self._fail_all(CallFailed(NOT_DONE))
+        while self._tasks:  # they settle calls that are with nobody any more
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # ---- handing out
 
@@ -330,7 +337,7 @@ class Calls:
 
     def _want_more(self) -> None:
         """Has interpreters started, if calls wait for one."""
-        if self._pending and not self._starting:
+        if self._pending and not self._starting and not self._closing:
             self._starting = True
             self._spawn(self._start())
 
@@ -393,6 +400,7 @@ class Calls:
             files.append(file)
             blobs.append(blob)
             interpreter.has[call.number] = call
+            interpreter.asked.discard(call.number)
         ids = [call.number for call in batch]
         header: dict[str, Any] = {"op": "calls", "function": function, "ids": ids, "files": files}
         header["shares"] = sorted(shares)
@@ -413,20 +421,32 @@ class Calls:
         if len(blob) <= FILE_BYTES:
             return "", blob
         if interpreter.sees_files:
-            kind, number = key
-            if kind == "call":
-                return self._write(blob), b""
-            if number not in self._share_files:
-                self._share_files[number] = self._write(blob)
-            return self._share_files[number], b""
+            name = self._file(key, blob)
+            return name, b"" if name else blob
         stored = self._parcels.stored(key) if interpreter.fetches else None
         return ("", blob) if stored is None else (msgspec.to_builtins(stored), b"")
 
-    def _write(self, data: bytes) -> str:
-        """Writes a file that interpreters on this machine read. Returns its name."""
+    def _file(self, key: Key, data: bytes) -> str:
+        """Writes a file that interpreters on this machine read, one for all of what is shared.
+
+        Returns:
+            Its name; empty if there is no room for it.
+        """
         assert self._directory is not None
+        kind, number = key
+        if kind == "share" and number in self._share_files:
+            return self._share_files[number]
         name = secrets.token_hex(12)
-        (self._directory / name).write_bytes(data)
+        path = self._directory / name
+        try:
+            path.write_bytes(data)
+        except OSError as error:
+            log.warning("something large goes through messages: %s", error)
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return ""
+        if kind == "share":
+            self._share_files[number] = name
         return name
 
     # ---- starting
@@ -454,7 +474,10 @@ class Calls:
             self._client.hears[job.id] = self._hear
             await self._open(job)
         except KestrelError as error:
-            self._fail_all(error)
+            if self._coming():  # those can do the calls, and the next look tries again
+                log.debug("no more interpreters just now: %s", error)
+            else:
+                self._fail_all(error)
         finally:
             self._starting = False
 
@@ -500,10 +523,14 @@ class Calls:
             if tasks.get(each.task_id) != each.attempt:
                 self._gone(each)
                 continue
+            if not each.ready and now - each.heard_at > GREETING_SECONDS:
+                each.heard_at = now
+                self._send_first(each)
             if each.has and now - each.heard_at <= SILENT_SECONDS:
                 continue
             each.returning = False  # the question, or its answer, may be lost
             if each.has:
+                each.asked = set(each.has)
                 self._say(each, {"op": "sync", "ids": list(each.has)})
                 each.heard_at = now
         for task_id, attempt in tasks.items():
@@ -737,7 +764,8 @@ class Calls:
         """Sends again what never came; with it, perhaps, a function that did not."""
         interpreter.functions.clear()
         interpreter.shares.clear()
-        self._on_returned(interpreter, header, blobs)
+        ids = interpreter.asked.intersection(header["ids"])  # not those that were given again since
+        self._on_returned(interpreter, {"ids": sorted(ids)}, blobs)
 
     def _on_unfetched(
         self, interpreter: _Interpreter, header: dict[str, Any], blobs: list[bytes]

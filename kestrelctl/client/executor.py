@@ -199,10 +199,10 @@ class KestrelExecutor(Executor):
                 raise RuntimeError("the executor was shut down")
             self._open.add(call.future)
             self._new.append(call)
-            tell, self._told = not self._told, True
+            if not self._told:  # in this order: an interrupt may come in between
+                self._client.soon(self._hand_over)
+                self._told = True
         call.future.add_done_callback(self._open.discard)
-        if tell:
-            self._client.soon(self._hand_over)
         return call.future
 
     def _hand_over(self) -> None:
@@ -273,8 +273,8 @@ class KestrelExecutor(Executor):
         finally:
             del _using.shares
         name = hashlib.sha256(pickled).hexdigest()[:16]
-        self._names[id(fn)] = (fn, name, used)
         self._client.soon(lambda: self._calls.add_function(name, pickled))
+        self._names[id(fn)] = (fn, name, used)  # from now on other threads name it
         return name, used
 
     def _check(self) -> None:
@@ -343,8 +343,12 @@ class KestrelExecutor(Executor):
         return True
 
     def _finish(self) -> None:
-        wait_for_all(list(self._open))
-        self._end(kill=False)
+        done = False
+        try:
+            wait_for_all(list(self._open))
+            done = True
+        finally:
+            self._end(kill=not done)
 
     def _end(self, *, kill: bool) -> None:
         try:

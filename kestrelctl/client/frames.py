@@ -23,6 +23,8 @@ _NUMBER = slice(1, 9)
 _PART = slice(9, 13)
 _LAST = slice(13, 14)
 _HEAD_BYTES = 14
+#: As this program runs it: the package may be replaced meanwhile.
+_SOURCE = Path(interpreter.__file__).read_bytes()
 
 
 class Forged(ValueError):
@@ -32,8 +34,7 @@ class Forged(ValueError):
 def first_frame(wishes: dict[str, Any]) -> bytes:
     """Returns the frame that makes a task an interpreter."""
     text = json.dumps(wishes).encode()
-    source = Path(interpreter.__file__).read_bytes()
-    return b"S" + len(text).to_bytes(4, "big") + text + source
+    return b"S" + len(text).to_bytes(4, "big") + text + _SOURCE
 
 
 def frames_of(number: int, header: dict[str, Any], blobs: Sequence[bytes]) -> Iterator[bytes]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import os
+import threading
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +13,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cli_fake_pool import FakeShare
 
 from kestrelctl.client.calls import Call, CallFailed, Calls, _Interpreter, _Job
-from kestrelctl.client.executor import remove_left_over
+from kestrelctl.client.executor import KestrelExecutor, remove_left_over
+from kestrelctl.client.parcels import Parcels
+from kestrelctl.errors import Unreachable
 from kestrelctl.protocol.channels import TaskWrote
 
 
@@ -54,17 +60,21 @@ class Looked(Calls):
         self._pending = deque()
         self._interpreters = {(3, 1): self.interpreter}
         self.said: list[str] = []
+        self.greeted: list[int] = []
         self.tasks = [(1, 5)]
         self.meanwhile: Callable[[], None] = lambda: None
         self._jobs = {3: self.of}
         self._retries, self._key = 1, b"key"
+        self._functions = {"f": b"f"}
+        self._tasks = set()
+        self._starting = self._closing = False
 
     async def _open(self, job: Any) -> list[tuple[int, int]]:
         self.meanwhile()
         return self.tasks
 
     def _send_first(self, interpreter: Any) -> None:
-        """A new interpreter hears nothing here."""
+        self.greeted.append(interpreter.attempt)
 
     def _say(self, interpreter: Any, header: dict[str, Any], blobs: Any = None) -> None:
         self.said.append(header["op"])
@@ -107,3 +117,173 @@ async def test_an_interpreter_that_goes_while_it_is_asked_about_is_lost_once(
     await calls._look_at(calls.of)
     assert call.losses == (0 if says_farewell else 1)
     assert list(calls._pending) == [call], "it would run twice"
+
+
+async def test_an_interpreter_that_never_greeted_is_told_again_who_its_owner_is() -> None:
+    """What made it one, or its greeting, was lost while the manager was away."""
+    calls = Looked()
+    calls.interpreter.ready = False
+    await calls._look_at(calls.of)
+    assert not calls.greeted, "it may yet come"
+    calls.interpreter.heard_at -= 60.0
+    for _ in range(2):
+        await calls._look_at(calls.of)
+        assert calls.greeted == [5]
+
+
+async def test_a_late_answer_takes_no_call_back_that_was_given_again() -> None:
+    """It was asked twice what it has, and both answers come at once."""
+    calls = Looked()
+    calls.interpreter.has = {1: Call(1, "f", b"", ())}
+    for _ in range(2):
+        calls.interpreter.heard_at -= 60.0
+        await calls._look_at(calls.of)
+    assert calls.said == ["sync", "sync"]
+    calls._on_missing(calls.interpreter, {"ids": [1]}, [])
+    assert len(calls._pending) == 1
+    calls._give(calls.interpreter, 1)
+    calls._on_missing(calls.interpreter, {"ids": [1]}, [])
+    assert not calls._pending, "it would run twice"
+    assert list(calls.interpreter.has) == [1]
+
+
+async def test_where_no_more_interpreters_can_be_had_those_that_there_are_go_on() -> None:
+    calls = Looked()
+    running, waits = Call(1, "f", b"", ()), Call(2, "f", b"", ())
+    calls.interpreter.has[1] = running
+    calls.add([waits])
+
+    async def status() -> None:
+        raise Unreachable("the manager restarts")
+
+    client: Any = SimpleNamespace(status=status)
+    calls._client, calls._most = client, None
+    await calls._start()
+    assert list(calls._pending) == [waits]
+    assert not running.future.done()
+    calls.of.count = 0
+    await calls._start()
+    assert isinstance(waits.future.exception(0), Unreachable)
+
+
+class Closed(Looked):
+    """Calls that hear something while they close."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        super().__init__()
+        self._loop = asyncio.get_running_loop()
+        self.told = asyncio.Event()
+        self.started = 0
+        self.of.job = SimpleNamespace(id=3, cancel=self._cancel, story=self._story)  # type: ignore[assignment]
+        self._client: Any = SimpleNamespace(hears={})
+        self._ack: Any = SimpleNamespace(stop=lambda: None)
+        self._parcels = Parcels(lambda: FakeShare(), lambda: None)
+        self._looking = self._loop.create_task(self.told.wait())  # type: ignore[assignment]
+
+        async def hear() -> None:
+            meanwhile()
+
+        self._spawn(hear())
+
+    async def _cancel(self) -> None:
+        self.told.set()
+
+    async def _story(self, _tasks: list[int]) -> Any:
+        await self.told.wait()
+        return SimpleNamespace(entries=[])
+
+    async def _start(self) -> None:
+        self.started += 1
+
+
+async def test_a_call_that_is_being_given_up_when_all_ends_is_not_forgotten() -> None:
+    call = Call(1, "f", b"", ())
+    calls = Closed(lambda: calls._gone(calls.interpreter))
+    call.losses = 1
+    calls.interpreter.has = {1: call}
+    await calls.close(kill=True)
+    assert isinstance(call.future.exception(0), CallFailed)
+
+
+async def test_nothing_is_started_when_all_ends() -> None:
+    call = Call(1, "f", b"", ())
+
+    def farewell() -> None:
+        calls._on_bye(calls.interpreter, {}, [])
+        calls._pump()
+
+    calls = Closed(farewell)
+    calls.interpreter.has = {1: call}
+    await calls.close(kill=True)
+    assert not calls.started
+    assert isinstance(call.future.exception(0), CallFailed)
+
+
+def unconnected() -> tuple[KestrelExecutor, list[Any]]:
+    """An executor without a pool, and what its loop is asked to do."""
+    made = object.__new__(KestrelExecutor)
+    told: list[Any] = []
+    made._process, made._is_shut, made._told = os.getpid(), False, False
+    made._lock = threading.Lock()
+    made._numbers = itertools.count(1)
+    made._names, made._new, made._open = {}, deque(), set()
+    client: Any = SimpleNamespace(soon=told.append)
+    made._client = client
+    return made, told
+
+
+def test_a_function_is_told_before_another_thread_can_use_its_name() -> None:
+    executor, _ = unconnected()
+    known: list[int] = []
+    client: Any = SimpleNamespace(soon=lambda _call: known.append(len(executor._names)))
+    executor._client = client
+    executor._name_of(abs)
+    assert known == [0]
+
+
+def test_an_interrupt_while_a_call_is_told_of_keeps_no_later_one_back() -> None:
+    executor, told = unconnected()
+    executor._name_of(abs)
+    told.clear()
+
+    def interrupted(_call: Any) -> None:
+        raise KeyboardInterrupt
+
+    client: Any = executor._client
+    client.soon = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        executor.submit(abs, 1)
+    client.soon = told.append
+    for number in (2, 3):
+        executor.submit(abs, number)
+    assert told == [executor._hand_over]
+    assert len(executor._new) == 3
+
+
+def test_an_interrupt_while_calls_are_waited_for_ends_the_executor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    executor, _ = unconnected()
+    ended: list[bool] = []
+
+    def interrupted(_calls: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kestrelctl.client.executor.wait_for_all", interrupted)
+    monkeypatch.setattr(executor, "_end", lambda kill: ended.append(kill))
+    with pytest.raises(KeyboardInterrupt):
+        executor._finish()
+    assert ended == [True]
+
+
+async def test_progress_is_asked_while_interpreters_come() -> None:
+    """The program's thread asks; the loop's thread hears of another one meanwhile."""
+    calls = Looked()
+
+    class Counted(dict[int, Call]):
+        def __len__(self) -> int:
+            calls._interpreters[3, 2] = _Interpreter(calls.of, 2, 5, b"key")
+            return 1
+
+    calls.interpreter.has = Counted()
+    assert calls.waiting == 1

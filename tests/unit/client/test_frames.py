@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kestrelctl.client import interpreter
-from kestrelctl.client.frames import Forged, Messages, frames_of, opened
+from kestrelctl.client.frames import Forged, Messages, first_frame, frames_of, opened
 
 KEY = b"k" * 32
 BLOB = os.urandom(500_000)
@@ -81,6 +81,13 @@ def test_what_an_executor_says_is_what_an_interpreter_reads(
     size = int.from_bytes(body[:4], "big")
     assert json.loads(body[4 : 4 + size])["sizes"] == [3, len(BLOB)]
     assert body[4 + size :] == b"one" + BLOB
+
+
+def test_interpreters_are_made_of_what_the_program_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package may be replaced by another version, or be away for a moment, meanwhile."""
+    before = first_frame({})
+    monkeypatch.setattr(interpreter, "__file__", "/nowhere/interpreter.py")
+    assert first_frame({}) == before
 
 
 plain = st.recursive(

@@ -149,6 +149,20 @@ async def test_who_cannot_read_the_share_is_sent_all_in_messages() -> None:
     assert (header["ids"], header["files"], blobs) == ([1], [""], [LARGE])
 
 
+async def test_what_is_large_goes_through_messages_where_no_file_can_be_written(
+    tmp_path: Path,
+) -> None:
+    calls = Far(FakeShare())
+    calls.interpreter.sees_files = True
+    calls._directory = tmp_path / "full"
+    calls.add([Call(1, "f", LARGE, (7,))])
+    calls._give(calls.interpreter, 1)
+    for op in ("share", "calls"):
+        [(_, blobs)] = calls.given(op)
+        assert blobs == [LARGE]
+    assert list(calls.interpreter.has) == [1]
+
+
 async def test_a_result_is_read_from_the_share_and_fails_alone_if_it_cannot_be() -> None:
     share = Keeps()
     calls = Far(share)
