@@ -130,9 +130,12 @@ class Client:
             self._stop()
 
     def _stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        try:
+            self.does(_cancel_all())  # other threads may wait for it
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
 
     def _repr_html_(self) -> str:
         return self.shown(
@@ -217,3 +220,11 @@ class Client:
     def status(self) -> an.PoolSummary:
         """Returns how the pool is: its workers, its jobs, its manager."""
         return self.does(self._client.status())
+
+
+async def _cancel_all() -> None:
+    """Ends all that is under way on this loop."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for each in others:
+        each.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from concurrent.futures import wait as wait_for_all
@@ -56,6 +56,8 @@ MOST_NAMES = 1000
 #: Names of directories for what is large begin so, and go on with the process.
 _PREFIX = "kestrel-calls-"
 _using = threading.local()
+#: How many executors want a module to travel with functions, by its name.
+_travelling: Counter[str] = Counter()
 
 
 class Shared:
@@ -83,6 +85,21 @@ def remove_left_over(place: Path) -> None:
                 pid = int(each.name.removeprefix(_PREFIX).partition("-")[0])
                 if not psutil.pid_exists(pid):
                     shutil.rmtree(each, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _travels(module: ModuleType) -> Iterator[None]:
+    """Has a module travel with functions; the last executor that wants that ends it."""
+    name = module.__name__
+    if not _travelling[name]:
+        cloudpickle.register_pickle_by_value(module)
+    _travelling[name] += 1
+    try:
+        yield
+    finally:
+        _travelling[name] -= 1
+        if not _travelling[name]:
+            cloudpickle.unregister_pickle_by_value(module)
 
 
 class KestrelExecutor(Executor):
@@ -139,11 +156,10 @@ class KestrelExecutor(Executor):
         self._told = False
         self._open: set[Future[Any]] = set()
         self._is_shut = False
-        self._by_value = tuple(by_value)
-        for module in self._by_value:
-            cloudpickle.register_pickle_by_value(module)
         self._stack = contextlib.ExitStack()
         try:
+            for module in by_value:
+                self._stack.enter_context(_travels(module))
             self._client = self._stack.enter_context(Client(pool))
             here = self._client.context.own_directories
             if python is None:
@@ -354,8 +370,6 @@ class KestrelExecutor(Executor):
         try:
             self._client.does(self._calls.close(kill=kill))
         finally:
-            for module in self._by_value:
-                cloudpickle.unregister_pickle_by_value(module)
             self._stack.close()
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:

@@ -132,6 +132,7 @@ class AsyncJob:
         ended = self._client.end_of(self.id)
         async with asyncio.timeout(timeout_seconds):
             while True:
+                ended.clear()  # it may have been tried again since an end was told
                 view = (await self._client.ask(rq.Watch(jobs=str(self.id)), an.Jobs)).jobs[0]
                 if view.state not in ACTIVE:
                     return view

@@ -231,6 +231,7 @@ class UserConnection:
 
     async def close(self) -> None:
         await self.session.stop()
+        self._fail(Unreachable("the connection to the pool was closed"))
 
     def _fail(self, error: KestrelError) -> None:
         pending, self._pending = self._pending, {}

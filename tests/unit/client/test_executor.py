@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import cloudpickle
 import pytest
 from cli_fake_pool import FakeShare
 
@@ -287,3 +290,55 @@ async def test_progress_is_asked_while_interpreters_come() -> None:
 
     calls.interpreter.has = Counted()
     assert calls.waiting == 1
+
+
+class NoPool(contextlib.AbstractContextManager["NoPool"]):
+    """A client whose pool does nothing, or is away."""
+
+    is_away = False
+    context = SimpleNamespace(own_directories=False)
+
+    def __init__(self, _name: str) -> None:
+        if self.is_away:
+            raise Unreachable("the pool is away")
+
+    def __exit__(self, *_error: object) -> None:
+        """There is nothing to close."""
+
+    def does(self, work: Any) -> Any:
+        work.close()
+        return self
+
+    async def close(self, *, kill: bool) -> None:
+        """There are no calls."""
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.setattr("kestrelctl.client.executor.Client", NoPool)
+    made = ModuleType("of_the_program_alone")
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    return made
+
+
+def travels(module: ModuleType) -> bool:
+    return module.__name__ in cloudpickle.list_registry_pickle_by_value()
+
+
+def test_a_module_travels_until_the_last_executor_that_names_it_has_ended(
+    module: ModuleType,
+) -> None:
+    first, second = KestrelExecutor(by_value=[module]), KestrelExecutor(by_value=[module])
+    first.shutdown()
+    assert travels(module)
+    second.shutdown()
+    assert not travels(module)
+
+
+def test_no_module_travels_for_an_executor_that_could_not_be_made(
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NoPool, "is_away", True)
+    with pytest.raises(Unreachable):
+        KestrelExecutor(by_value=[module])
+    assert not travels(module)

@@ -150,6 +150,7 @@ def test_a_call_that_is_said_twice_runs_once(owner: Owner, tmp_path: Path) -> No
 def test_who_has_not_heard_of_it_and_begins_again_is_greeted_again(owner: Owner) -> None:
     owner._send(first_frame({}))
     owner.says("sync", ids=[7])
+    owner.says("end")
     assert [owner.hears()[0]["op"] for _ in range(2)] == ["hello", "missing"]
 
 

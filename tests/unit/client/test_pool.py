@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import queue
+import threading
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +246,24 @@ async def test_the_end_of_a_job_is_pushed_and_waited_for_with_a_limit() -> None:
             await pool.job(8).wait(timeout_seconds=0.0)
 
 
+async def test_a_job_that_is_tried_again_is_asked_about_when_it_ends_again() -> None:
+    fake = FakePool()
+
+    def runs(_request: rq.Watch) -> an.Jobs:
+        assert fake.count(rq.Watch) < 3, "nothing was told since it was asked"
+        return an.Jobs(id="", jobs=[JOB])
+
+    fake.answers["Watch"] = runs
+    async with AsyncClient(opens=fake.open, finds=lambda _: CONTEXT) as pool:
+        pool.end_of(7).set()
+        waiting = asyncio.create_task(pool.job(7).wait())
+        await asyncio.sleep(0)
+        assert fake.count(rq.Watch) == 1
+        fake.answers["Watch"] = an.Jobs(id="", jobs=[replace(JOB, state="done")])
+        pool.end_of(7).set()
+        assert (await waiting).state == "done"
+
+
 def test_all_of_a_task_s_output_comes_piece_by_piece() -> None:
     pieces = {0: log_of(b"hel", next_offset=3), 3: log_of(b"lo")}
     fake = FakePool(Logs=lambda request: pieces[request.offset])
@@ -288,6 +309,25 @@ def test_what_the_pool_refuses_is_raised_as_its_error() -> None:
     fake = FakePool(SubmitJob=NotAllowed("you may not submit"))
     with pytest.raises(NotAllowed, match="you may not submit"):
         submitted(["x"], fake)
+
+
+def test_who_waits_in_another_thread_does_not_wait_for_a_client_that_is_closed() -> None:
+    begun, ended = threading.Event(), queue.SimpleQueue[str]()
+
+    async def work() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    def wait() -> None:
+        try:
+            pool.does(work())
+        except CancelledError:
+            ended.put("cancelled")
+
+    with client(FakePool()) as pool:
+        threading.Thread(target=wait, daemon=True).start()
+        begun.wait()
+    assert ended.get(timeout=10.0) == "cancelled"
 
 
 def test_a_pool_that_cannot_be_reached_leaves_no_thread() -> None:

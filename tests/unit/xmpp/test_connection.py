@@ -634,6 +634,28 @@ async def test_who_only_reads_asks_again_when_the_pool_went_away_meanwhile(
     assert len(away.asked) == 6
 
 
+def test_who_waits_for_an_answer_is_told_when_the_connection_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @on_its_own_clock
+    async def asks() -> None:
+        away = Away(monkeypatch)
+
+        async def stop() -> None:
+            """There is no server."""
+
+        away.user.session.stop = stop  # type: ignore[method-assign]
+        away.user.on_online()
+        asking = asyncio.create_task(away.user.ask(Watch(jobs="7")))
+        await asyncio.sleep(0)
+        assert away.asked
+        await away.user.close()
+        with pytest.raises(Unreachable, match="closed"):
+            await asking
+
+    asks()
+
+
 async def test_nothing_is_asked_before_the_server_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
     away = Away(monkeypatch, "")
     asking = asyncio.ensure_future(away.user.ask(CancelJobs(jobs="7")))
