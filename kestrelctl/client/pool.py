@@ -133,7 +133,8 @@ class AsyncJob:
         async with asyncio.timeout(timeout_seconds):
             while True:
                 ended.clear()  # it may have been tried again since an end was told
-                view = (await self._client.ask(rq.Watch(jobs=str(self.id)), an.Jobs)).jobs[0]
+                request = rq.Watch(jobs=str(self.id))
+                view = (await self._client.ask_patiently(request, an.Jobs)).jobs[0]
                 if view.state not in ACTIVE:
                     return view
                 with suppress(TimeoutError):

@@ -138,7 +138,8 @@ class UserConnection:
                     if self.session.refused or self.session.problem:
                         break
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._online.wait(), 0.05)
+                        async with asyncio.timeout(0.05):
+                            await self._online.wait()
         except TimeoutError:
             pass
         if self.session.refused:
@@ -197,11 +198,12 @@ class UserConnection:
         pause_seconds = REPEAT_SECONDS if request.may_repeat() else None
         try:
             async with asyncio.timeout(timeout_seconds):
-                while True:
+                while not future.done():
                     self.session.send(payload, self._pool)
                     with contextlib.suppress(TimeoutError):
-                        answer = await asyncio.wait_for(asyncio.shield(future), pause_seconds)
-                        break
+                        async with asyncio.timeout(pause_seconds):
+                            await asyncio.shield(future)
+                answer = future.result()
         except TimeoutError:
             raise TimedOut(
                 f"the pool did not answer within {timeout_seconds:g} s",

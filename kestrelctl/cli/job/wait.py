@@ -119,7 +119,8 @@ async def until_ended(
                 if changed.is_set():
                     continue
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), interval)
+                    async with asyncio.timeout(interval):
+                        await changed.wait()
                     continue
                 _update(views, await _ask_patiently(connection, _part(active, turn), screen))
                 turn += 1

@@ -226,6 +226,19 @@ def test_who_follows_a_job_sits_out_a_manager_that_restarts() -> None:
 
 
 @pytest.mark.usefixtures("_at_once")
+def test_who_waits_for_a_job_sits_out_a_manager_that_restarts() -> None:
+    told = iter([Unreachable("away"), TimedOut("silent")])
+
+    def watch(_request: rq.Watch) -> an.Jobs:
+        if (error := next(told, None)) is not None:
+            raise error
+        return an.Jobs(id="", jobs=[replace(JOB, state="done")])
+
+    with client(FakePool(Watch=watch)) as pool:
+        assert pool.job(7).wait().state == "done"
+
+
+@pytest.mark.usefixtures("_at_once")
 def test_who_follows_a_job_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_pool, "PATIENCE_SECONDS", 0.0)
     fake = FakePool(ListJobs=Unreachable("away"))

@@ -634,6 +634,38 @@ async def test_who_only_reads_asks_again_when_the_pool_went_away_meanwhile(
     assert len(away.asked) == 6
 
 
+async def test_who_is_cancelled_just_as_the_answer_comes_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    away = Away(monkeypatch)
+    away.user.on_online()
+    asking = asyncio.create_task(away.user.ask(Watch(jobs="7")))
+    await asyncio.sleep(0)
+    [answer] = away.user._pending.values()
+    answer.add_done_callback(lambda _: asking.cancel())
+    found = Jobs(id=away.asked[0], jobs=[])
+    away.user.on_payload("jobs@x", "a@x/1", codec.encode(found))
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+
+async def test_who_is_cancelled_just_as_the_server_is_there_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for turns in range(4):
+        away = Away(monkeypatch)
+        asking = asyncio.create_task(away.user.ask(Watch(jobs="7")))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        away.user.on_online()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            async with asyncio.timeout(5.0):
+                await asking
+
+
 def test_who_waits_for_an_answer_is_told_when_the_connection_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

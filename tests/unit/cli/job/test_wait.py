@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
@@ -135,6 +136,32 @@ async def test_whoever_stops_waiting_hears_that_the_job_goes_on(
     assert capsys.readouterr().err == (
         "the pool goes on with it; to stop it: kestrelctl job cancel 7\n"
     )
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_whoever_stops_waiting_just_as_an_end_is_told_has_stopped(
+    monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    """In whichever turn of the loop, from the end that is told to the one who waits."""
+    monkeypatch.setattr(wait, "INTERVAL_SECONDS", 60.0)
+    told: asyncio.Queue[an.JobView] = asyncio.Queue()
+
+    class Telling(FakePool):
+        async def pushed(self) -> AsyncIterator[an.Ended]:
+            while True:
+                yield an.Ended(id="", job=await told.get())
+
+    pool = Telling(Watch=an.Jobs(id="", jobs=[JOB]))
+    waiting = asyncio.create_task(wait.until_ended(pool, "7", Screen(quiet=True)))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    told.put_nowait(job(8, "done"))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(5.0):
+            await waiting
 
 
 async def test_that_no_worker_could_ever_run_it_is_said_at_once_and_once(
