@@ -343,7 +343,7 @@ class KestrelExecutor(Executor):
         if not self._may_end():
             return
         if cancel_futures:
-            self._client.does(_run(self._calls.cancel_pending))
+            self._client.soon(self._calls.cancel_pending)
         if wait:
             self._finish()
         else:
@@ -355,7 +355,7 @@ class KestrelExecutor(Executor):
             if self._is_shut or os.getpid() != self._process:
                 return False
             self._is_shut = True
-        self._client.does(_run(self._hand_over))
+        self._client.soon(self._hand_over)
         return True
 
     def _finish(self) -> None:
@@ -377,7 +377,7 @@ class KestrelExecutor(Executor):
         if error is None:
             self.shutdown()
         elif self._may_end():
-            self._client.does(_run(self._calls.cancel_pending))
+            self._client.soon(self._calls.cancel_pending)
             self._end(kill=True)
 
 
@@ -388,10 +388,6 @@ async def _make(
     calls = Calls(client.asynchronous, argv, options, **more)
     await calls.count_slots()
     return calls
-
-
-async def _run(work: Callable[[], None]) -> None:
-    work()
 
 
 def _pickled(value: Any) -> tuple[bytes, set[int]]:

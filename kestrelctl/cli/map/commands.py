@@ -6,9 +6,9 @@ import asyncio
 import secrets
 import sys
 from collections.abc import Collection
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -19,6 +19,10 @@ from kestrelctl.errors import KestrelError, UsageError, why
 from kestrelctl.grammar.click_numbers import WholeNumber
 from kestrelctl.grammar.click_options import click_options
 from kestrelctl.grammar.job_options import HOW_MUCH, OPTIONS, WHERE
+
+if TYPE_CHECKING:
+    from kestrelctl.cli.map.run import MapRun
+    from kestrelctl.cli.show.screen import Screen
 
 #: The options of `submit` that say how each task runs, by the headings of help; `--max-running` has
 #: other names here, too.
@@ -170,13 +174,27 @@ def map_inputs(
                 try:
                     await invocation.show(output)
                 finally:
-                    with suppress(KestrelError, TimeoutError):
-                        if left := await run.abandon():
-                            ids = ", ".join(map(str, left))
-                            invocation.screen.say(f"cancelled: job {ids}")
+                    await _leave(run, invocation.screen)
 
         signal = asyncio.run(until_a_signal(work()))
     return halting.status if signal is None else SIGNAL_STATUS[signal]
+
+
+async def _leave(run: MapRun, screen: Screen) -> None:
+    """Cancels jobs that have not ended, and says which, or which go on."""
+    done = True
+    try:
+        await run.abandon()
+    except (KestrelError, TimeoutError):
+        done = False
+    if not run.job_ids:
+        return
+    ids = ", ".join(map(str, run.job_ids))
+    if done:
+        screen.say(f"cancelled: job {ids}")
+    else:
+        hint = f"kestrelctl job cancel {ids.replace(' ', '')}"
+        screen.warn(f"not cancelled, and it goes on: job {ids}", hint=hint)
 
 
 def _job_maker(invocation: Invocation, options: dict[str, Any]) -> Any:

@@ -197,15 +197,25 @@ class MapRun:
             await self._client.ask_patiently(CancelJobs(jobs=ids), Changed)
 
     def _ids(self) -> str:
-        return ",".join(map(str, sorted(self._jobs)))
+        return ",".join(map(str, self.job_ids))
 
-    async def abandon(self) -> list[int]:
-        """Cancels all jobs that have not ended, without waiting for them; returns their ids."""
-        async with asyncio.timeout(_FAREWELL_SECONDS):
-            await self._submit_no_more()
-            await self._cancel()
-        for task in self._work:
-            task.cancel()
+    async def abandon(self) -> None:
+        """Cancels all jobs that have not ended, without waiting for them.
+
+        Raises:
+            TimeoutError, KestrelError: the pool did not do it.
+        """
+        try:
+            async with asyncio.timeout(_FAREWELL_SECONDS):
+                await self._submit_no_more()
+                await self._cancel()
+        finally:
+            for task in self._work:
+                task.cancel()
+
+    @property
+    def job_ids(self) -> list[int]:
+        """The jobs that have not ended, as far as is known."""
         return sorted(self._jobs)
 
 

@@ -279,6 +279,20 @@ def test_an_interrupt_while_calls_are_waited_for_ends_the_executor(
     assert ended == [True]
 
 
+def test_what_is_done_at_the_end_of_a_call_may_shut_the_executor_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is done by the loop's thread, which must not wait for itself."""
+    executor, told = unconnected()
+    calls: Any = SimpleNamespace(cancel_pending=lambda: None)
+    executor._calls = calls
+    waits = threading.Event()
+    monkeypatch.setattr(executor, "_finish", waits.set)
+    executor.shutdown(wait=False, cancel_futures=True)
+    assert told == [executor._hand_over, calls.cancel_pending]
+    waits.wait()
+
+
 async def test_progress_is_asked_while_interpreters_come() -> None:
     """The program's thread asks; the loop's thread hears of another one meanwhile."""
     calls = Looked()
@@ -308,6 +322,9 @@ class NoPool(contextlib.AbstractContextManager["NoPool"]):
     def does(self, work: Any) -> Any:
         work.close()
         return self
+
+    def soon(self, _call: object) -> None:
+        """There is no loop."""
 
     async def close(self, *, kill: bool) -> None:
         """There are no calls."""

@@ -13,7 +13,7 @@ from runningpool import Exit, RunningPool, echo
 from kestrelctl.cli.map import run as map_run
 from kestrelctl.client import pool as client_pool
 from kestrelctl.core.model.job.task_state import TaskState
-from kestrelctl.errors import NotAllowed, OverQuota
+from kestrelctl.errors import NotAllowed, OverQuota, Unreachable
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 
@@ -298,3 +298,13 @@ def test_an_error_cancels_what_has_not_ended() -> None:
     assert result.exit_code == 4
     assert pool.cancelled == {7}
     assert "cancelled: job 7" in result.stderr
+
+
+def test_jobs_that_could_not_be_cancelled_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(map_run, "_FAREWELL_SECONDS", 0.0)
+    pool = RunningPool(echo, ends_first=(0,))
+    pool.answers |= {"ListTasks": NotAllowed("no"), "CancelJobs": Unreachable("away")}
+    result = run(pool, "map", "echo", ":::", "a", "b")
+    assert result.exit_code == 4
+    assert "warning: not cancelled, and it goes on: job 7" in result.stderr
+    assert "kestrelctl job cancel 7" in result.stderr
