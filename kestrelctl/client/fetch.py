@@ -10,9 +10,9 @@ import sys
 import tarfile
 import tempfile
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, ParamSpec
 
 import msgspec
 
@@ -32,6 +32,8 @@ from kestrelctl.files.archive import add_file, add_link, members, unpack
 from kestrelctl.grammar.quantities import size
 from kestrelctl.protocol.job_answers import JobView, OutputPage, TaskFiles
 from kestrelctl.protocol.job_requests import ListOutputs
+
+P = ParamSpec("P")
 
 _NOTES = ".kestrel"
 
@@ -268,7 +270,7 @@ async def fetch_files(
             found.missing[each.task_id] = _why(error)
             return
         try:
-            await asyncio.to_thread(directory.take, each.task_id, each.stored)
+            await _to_its_end(directory.take, each.task_id, each.stored)
         except (FileDamaged, NoSpace, UsageError) as error:
             archive.unlink(missing_ok=True)  # some of the others may still have room
             found.missing[each.task_id] = _why(error)
@@ -325,7 +327,7 @@ async def fetch_tar(
             each, archive, coming = archives.popleft()
             try:
                 await coming
-                await asyncio.to_thread(_copy, archive, each.task_id, out)
+                await _to_its_end(_copy, archive, each.task_id, out)
             except (FileExpired, FileDamaged) as error:
                 found.missing[each.task_id] = _why(error)
                 return
@@ -433,6 +435,16 @@ async def _after(
     yield first
     async for page in rest:
         yield page
+
+
+async def _to_its_end(work: Callable[P, None], *args: P.args, **named: P.kwargs) -> None:
+    """Does something in a thread; who is cancelled waits for it, since nothing ends a thread."""
+    doing = asyncio.create_task(asyncio.to_thread(work, *args, **named))
+    try:
+        await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        await asyncio.gather(doing, return_exceptions=True)
+        raise
 
 
 def _raise_from(ended: set[asyncio.Task[None]]) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import io
 import json
 import os
 import tarfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_fake_pool import ENDED_JOB, FAILED_JOB, FakePool, job_with, run
 from click.testing import Result
 from msgspec.structs import replace
 
+from kestrelctl.client.fetch import FetchDirectory, fetch_files
 from kestrelctl.core.model.files.stored_file import Piece, StoredFile
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.errors import FileDamaged, FileExpired, KestrelError, Unreachable, UsageError
@@ -415,3 +419,43 @@ def test_one_archive_keeps_the_holes_of_files(home: Home) -> None:
     assert (home.path / "all.tar").stat().st_size < 100_000
     with tarfile.open(home.path / "all.tar", errors="surrogateescape") as archive:
         assert archive.getmember("2/nothing").size == 1 << 40
+
+
+async def test_nothing_is_unpacked_any_more_when_a_fetch_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever tries again at once finds no thread of the first try at work."""
+    home = Home(tmp_path, monkeypatch)
+    begun, may_end = threading.Event(), threading.Event()
+    started: list[int] = []
+    unpacked: list[int] = []
+    later: list[asyncio.Task[None]] = []
+
+    def take(_self: FetchDirectory, task_id: int, _stored: StoredFile) -> None:
+        started.append(task_id)
+        begun.set()
+        may_end.wait()
+        unpacked.append(task_id)
+
+    async def lets_it_end() -> None:
+        for _ in range(100):
+            await asyncio.sleep(0)
+        may_end.set()
+
+    class Failing(Share):
+        async def get(self, stored: StoredFile, target: Path) -> None:
+            if stored == home.stored[2]:
+                await asyncio.to_thread(begun.wait)
+                later.append(asyncio.create_task(lets_it_end()))
+                raise Unreachable("the share is away")
+
+    monkeypatch.setattr(FetchDirectory, "take", take)
+    share: Any = Failing()
+    try:
+        with pytest.raises(Unreachable):
+            await fetch_files(share, home.pool(), JOB, tmp_path / "there")
+        assert started
+        assert sorted(unpacked) == sorted(started)
+    finally:
+        may_end.set()
+        await asyncio.gather(*later)
