@@ -233,7 +233,9 @@ class UserConnection:
 
     async def close(self) -> None:
         await self.session.stop()
-        self._fail(Unreachable("the connection to the pool was closed"))
+        self._online.clear()
+        closed = self.session.problem = KestrelError("the session with the pool was closed")
+        self._fail(closed)
 
     def _fail(self, error: KestrelError) -> None:
         pending, self._pending = self._pending, {}

@@ -199,6 +199,7 @@ class XmppSession:
                 self._stream.abort()
         if self._stream is not None:
             await self._stream.close()
+        self._lost("it was stopped")
 
     def certificate(self) -> tuple[str, float] | None:
         """The server's host and the end of its certificate, seconds since the epoch.

@@ -350,6 +350,16 @@ async def test_who_asks_does_not_wait_for_a_connection_that_is_gone(wire: Wire) 
         await asked
 
 
+async def test_who_asks_does_not_wait_for_a_session_that_is_stopped(wire: Wire) -> None:
+    wire.up()
+    asking = asyncio.create_task(wire.session.ask_iq("<ping/>", "x", timeout_seconds=60.0))
+    await asyncio.sleep(0)
+    await wire.session.stop()
+    with pytest.raises(Unreachable):
+        async with asyncio.timeout(5.0):
+            await asking
+
+
 async def test_marks_that_come_back_tell_how_far_the_server_is(wire: Wire) -> None:
     wire.session.use_echoes("x")
     wire.up()
@@ -682,8 +692,11 @@ def test_who_waits_for_an_answer_is_told_when_the_connection_is_closed(
         await asyncio.sleep(0)
         assert away.asked
         await away.user.close()
-        with pytest.raises(Unreachable, match="closed"):
+        with pytest.raises(KestrelError, match="closed"):
             await asking
+        with pytest.raises(KestrelError, match="closed"):
+            await away.user.ask(Watch(jobs="7"))
+        assert len(away.asked) == 1
 
     asks()
 
