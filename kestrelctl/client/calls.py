@@ -517,7 +517,9 @@ class Calls:
         mine = [each for each in self._interpreters.values() if each.job is of]
         if not (self._pending or mine):
             return
-        tasks = dict(await self._open(of.job))
+        tasks: dict[int, int] = {}
+        with contextlib.suppress(NotFound):  # it ended so long ago that the pool has forgotten it
+            tasks = dict(await self._open(of.job))
         now = time.monotonic()
         for each in mine:
             if tasks.get(each.task_id) != each.attempt:

@@ -21,7 +21,7 @@ from cli_fake_pool import FakeShare
 from kestrelctl.client.calls import Call, CallFailed, Calls, _Interpreter, _Job
 from kestrelctl.client.executor import KestrelExecutor, remove_left_over
 from kestrelctl.client.parcels import Parcels
-from kestrelctl.errors import Unreachable
+from kestrelctl.errors import NotFound, Unreachable
 from kestrelctl.protocol.channels import TaskWrote
 
 
@@ -132,6 +132,28 @@ async def test_an_interpreter_that_never_greeted_is_told_again_who_its_owner_is(
     for _ in range(2):
         await calls._look_at(calls.of)
         assert calls.greeted == [5]
+
+
+async def test_a_job_that_the_pool_has_forgotten_is_forgotten_here() -> None:
+    """An executor may be idle for longer than the pool keeps jobs."""
+    calls = Looked()
+    call = Call(1, "f", b"", ())
+    calls.interpreter.has = {1: call}
+
+    def forgotten() -> None:
+        raise NotFound("there is no job 3")
+
+    async def info() -> None:
+        forgotten()
+
+    calls.meanwhile = forgotten
+    calls.of.job = SimpleNamespace(id=3, info=info)  # type: ignore[assignment]
+    client: Any = SimpleNamespace(hears={3: calls._hear})
+    calls._client = client
+    await calls._look_at(calls.of)
+    assert not calls._jobs
+    assert not client.hears
+    assert list(calls._pending) == [call]
 
 
 async def test_a_late_answer_takes_no_call_back_that_was_given_again() -> None:
