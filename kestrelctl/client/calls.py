@@ -760,6 +760,13 @@ class Calls:
         found = [interpreter.has.pop(number, None) for number in header["ids"]]
         self._again([call for call in found if call is not None])
 
+    def _on_ending(
+        self, interpreter: _Interpreter, header: dict[str, Any], blobs: list[bytes]
+    ) -> None:
+        """It ends by itself after the result that follows, and begins no call any more."""
+        interpreter.ready = False
+        self._on_returned(interpreter, header, blobs)
+
     def _on_missing(
         self, interpreter: _Interpreter, header: dict[str, Any], blobs: list[bytes]
     ) -> None:

@@ -525,9 +525,9 @@ class Interpreter:
                 if limit and running is not None and time.monotonic() - self._began_at >= limit:
                     error = TimeoutError(f"the call took longer than {limit:g} s")
                     entry, data = self._raised(error)
+                    self._say({"op": "ending", "ids": [each[0] for each in self._queue]})
                     self._unsent.append((running, entry, data))
                     self._flush()
-                    self._say({"op": "returned", "ids": [each[0] for each in self._queue]})
                     os._exit(TIMED_OUT)
 
     def _flush(self) -> None:

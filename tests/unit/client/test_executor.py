@@ -20,9 +20,11 @@ from cli_fake_pool import FakeShare
 
 from kestrelctl.client.calls import Call, CallFailed, Calls, _Interpreter, _Job
 from kestrelctl.client.executor import KestrelExecutor, remove_left_over
+from kestrelctl.client.interpreter import RAISED
 from kestrelctl.client.parcels import Parcels
 from kestrelctl.errors import NotFound, Unreachable
 from kestrelctl.protocol.channels import TaskWrote
+from kestrelctl.timer import Timer
 
 
 def test_what_a_killed_program_has_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
@@ -154,6 +156,32 @@ async def test_a_job_that_the_pool_has_forgotten_is_forgotten_here() -> None:
     assert not calls._jobs
     assert not client.hears
     assert list(calls._pending) == [call]
+
+
+async def test_what_follows_a_call_that_took_too_long_is_not_given_to_the_interpreter_that_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would count as lost there, and be given up if that happens again."""
+    calls = Looked()
+    slow, queued, waits = (Call(number, "f", b"", ()) for number in (1, 2, 3))
+    calls.interpreter.has = {1: slow, 2: queued}
+    calls.add([waits])
+    calls._ack = Timer(lambda: None)
+    calls._parcels = Parcels(lambda: FakeShare(), lambda: None)
+    calls.done = 0
+    entry = {"id": 1, "kind": RAISED, "type": "TimeoutError", "message": "", "traceback": ""}
+    for header in (
+        {"op": "ending", "ids": [2]},
+        {"op": "results", "results": [entry], "seconds": 1.0},
+    ):
+        monkeypatch.setattr(calls.interpreter.messages, "take", lambda _, h=header: (h, [b""]))
+        calls._hear(TaskWrote(id="", job=3, task_id=1, attempt=5, data=b"sealed"))
+        calls._pump()
+    calls._ack.stop()
+    assert slow.future.done()
+    assert list(calls._pending) == [queued, waits]
+    calls._hear(TaskWrote(id="", job=3, task_id=1, attempt=6))
+    assert queued.losses == waits.losses == 0
 
 
 async def test_a_late_answer_takes_no_call_back_that_was_given_again() -> None:

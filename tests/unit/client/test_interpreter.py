@@ -411,10 +411,10 @@ def test_a_call_over_its_time_is_told_and_ends_it_and_the_others_are_given_back(
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     owner.calls(lambda n: gate.read_text(), 1, 2)
+    header, _ = owner.hears()
+    assert (header["op"], header["ids"]) == ("ending", [2]), "before it looks free"
     (entry, _) = owner.results(1)[1]
     assert (entry["kind"], entry["type"]) == (RAISED, "TimeoutError")
-    header, _ = owner.hears()
-    assert (header["op"], header["ids"]) == ("returned", [2])
     assert owner.ends() == 75
     owner.close()
 
