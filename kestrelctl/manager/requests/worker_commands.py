@@ -54,8 +54,8 @@ class WorkerCommands:
         self._service = service
         self._offered: dict[str, dict[str, OfferedCommand]] = {}
         self._ids = itertools.count(1)
-        #: request -> (worker, future of its answer)
-        self._pending: dict[str, tuple[str, asyncio.Future[CommandDone]]] = {}
+        #: request -> (worker, the latest event when it was asked, future of its answer)
+        self._pending: dict[str, tuple[str, int, asyncio.Future[CommandDone]]] = {}
         service.listen(MemberEvents, self._on_members)
 
     # -- workers -----------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ class WorkerCommands:
     def on_done(self, worker: str, said: CommandDone) -> None:
         """Takes in what came of a command; anybody's answer but the worker's own is dropped."""
         self._heard(worker)
-        asked, future = self._pending.get(said.request, ("", None))
+        asked, _, future = self._pending.get(said.request, ("", 0, None))
         if future is not None and asked == worker and not future.done():
             future.set_result(said)
 
@@ -81,9 +81,11 @@ class WorkerCommands:
         for event in told.events:
             if event.kind not in _GONE:
                 continue
-            self._offered.pop(event.worker, None)
-            for asked, future in list(self._pending.values()):
-                if asked == event.worker and not future.done():
+            known = self._service.pool.workers.get(event.worker)
+            if known is None or not known.online:  # else it is back, and has said what it offers
+                self._offered.pop(event.worker, None)
+            for asked, latest, future in list(self._pending.values()):
+                if asked == event.worker and event.number > latest and not future.done():
                     future.set_result(CommandDone(request="", error="the worker has gone"))
 
     # -- requests ----------------------------------------------------------------------------------
@@ -182,10 +184,13 @@ class WorkerCommands:
 
     async def _run_at(self, jid: str, name: str, texts: Mapping[str, str]) -> CommandResult:
         began = self._service.now()
-        offer = self._offered[jid][name]
-        request = str(next(self._ids))
+        offer = self._offered.get(jid, {}).get(name)
+        if offer is None:
+            return CommandResult(worker=jid, seconds=0.0, error="the worker offers this no more")
+        # A worker may answer a manager that it was not asked by.
+        request = f"{self._service.pool.epoch}-{next(self._ids)}"
         future: asyncio.Future[CommandDone] = asyncio.get_running_loop().create_future()
-        self._pending[request] = jid, future
+        self._pending[request] = jid, self._service.member_log.last, future
         try:
             values = values_of(name, offer.parameters, texts)
             self._service.tell(jid, RunCommand(request=request, name=name, values=dict(values)))

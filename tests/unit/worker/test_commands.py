@@ -32,10 +32,12 @@ CLEAN = OfferedCommand("clean", (("days", "int"),), 5.0)
 class Pool:
     """Three workers, of which two offer a command."""
 
-    def __init__(self, directory: Path) -> None:
-        self.played = PlayedManager(
-            directory, worker_hosts=("workers.pool",), user_hosts=("users.pool",)
-        )
+    def __init__(self, directory: Path, store: Any = None) -> None:
+        hosts: dict[str, Any] = {
+            "worker_hosts": ("workers.pool",),
+            "user_hosts": ("users.pool",),
+        }
+        self.played = PlayedManager(directory, store=store, **hosts)
 
     async def begin(self) -> None:
         for worker in (W1, W2, W3):
@@ -192,3 +194,68 @@ async def test_what_workers_print_is_cut_where_the_answer_would_be_too_large(poo
     assert [each.worker for each in answer.results] == workers
     assert all(each.value.startswith("<&><&>") for each in answer.results)
     assert all(each.value.endswith("…") for each in answer.results)
+
+
+async def test_one_that_offers_it_no_more_does_not_spoil_the_answers_of_others(
+    tmp_path: Path,
+) -> None:
+    for turns in range(12):
+        pool = Pool(tmp_path)
+        await pool.begin()
+        pool.begins(RunAtWorkers(name="clean", values={"days": "3"}))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await pool.played.work(W1, CommandsHere(commands=[]))
+        for worker, order in pool.orders().items():
+            await pool.played.work(worker, CommandDone(request=order.request, value=7))
+        [answer] = pool.answers()
+        assert [each.value for each in answer.results if each.worker == W2] == [7], answer
+
+
+async def test_a_new_manager_takes_no_answer_to_an_earlier_one_for_its_own(tmp_path: Path) -> None:
+    before = Pool(tmp_path)
+    await before.begin()
+    wanted = RunAtWorkers(name="clean", values={"days": "3"}, workers=["w1"])
+    before.begins(wanted)
+    await settled()
+    old = before.orders()[W1].request
+    pool = Pool(tmp_path, before.played.store)
+    await pool.begin()
+    pool.begins(wanted)
+    await settled()
+    await pool.played.work(W1, CommandDone(request=old, value=666))
+    assert pool.answers() == []
+    await pool.played.work(W1, CommandDone(request=pool.orders()[W1].request, value=7))
+    assert [each.value for each in pool.answers()[0].results] == [7]
+
+
+async def test_one_that_is_back_before_its_end_is_durable_offers_what_it_offers_now(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = RunAtWorkers(name="clean", values={"days": "3"}, workers=["w1"])
+    pool.begins(wanted)
+    await settled()
+    disk = asyncio.Event()
+    commit = pool.played.store.commit
+
+    async def slow(*args: Any) -> None:
+        await disk.wait()
+        await commit(*args)
+
+    monkeypatch.setattr(pool.played.store, "commit", slow)
+    pool.played.listener.on_presence(W1, "pool@pool", "unavailable")
+    await settled()
+    hello = work.Hello(version=work.VERSION, incarnation="two", ad=WorkerAd())
+    for message in (hello, CommandsHere(commands=[CLEAN])):
+        pool.played.listener.on_payload(W1, "pool@pool", codec.encode(message))
+        await settled()
+    pool.played.listener.on_payload(ROOT, "jobs@pool", codec.encode(wanted))
+    await settled()
+    disk.set()
+    await pool.played.settled()
+    [answer] = pool.answers()
+    assert answer.results[0].error == "the worker has gone", "the one that was asked before"
+    await pool.played.work(W1, CommandDone(request=pool.orders()[W1].request, value=7))
+    assert pool.answers()[1].results[0].value == 7
+    [offered] = (await pool.asked(ListCommands())).commands
+    assert offered.workers == 2

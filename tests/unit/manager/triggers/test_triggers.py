@@ -165,7 +165,7 @@ async def test_commands_are_run_where_they_are_wanted(pool: Pool) -> None:
     await pool.begin(rule("run_command('clean', days=1 + 2, workers=[workers[1]])"))
     await pool.looks("t")
     assert pool.told() == {
-        W2: '{"type":"run_command","request":"1","name":"clean","values":{"days":3}}'
+        W2: '{"type":"run_command","request":"2-1","name":"clean","values":{"days":3}}'
     }
 
 
