@@ -504,6 +504,9 @@ class EnvironmentService:
             if self.book.known.pop(environment.number, None) is not None:
                 self._failed(environment, f"{error.message} ({error.cause})")
             return
+        is_known = self.book.known.get(environment.number) is environment
+        if not is_known or environment.phase is EnvironmentPhase.STOPPING:
+            return  # nobody wants it any more
         self._service.tell(
             environment.host,
             StartEnvironment(

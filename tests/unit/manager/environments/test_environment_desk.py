@@ -39,14 +39,21 @@ HOST = "w@workers.pool/h"
 
 
 class Accounts:
-    """Writes down what is asked for."""
+    """Writes down what is asked for.
+
+    Attributes:
+        server: clear it to have an invitation wait.
+    """
 
     def __init__(self) -> None:
         self.invited: list[str] = []
         self.deleted: list[str] = []
         self.away = False
+        self.server = asyncio.Event()
+        self.server.set()
 
     async def invite(self, name: str, valid_seconds: float) -> tuple[str, str, int]:
+        await self.server.wait()
         self.invited.append(name)
         return f"join-{name}@workers.pool", "secret", 0
 
@@ -513,3 +520,22 @@ async def test_a_class_that_starves_is_made_room_for_and_served_first(tmp_path: 
     found.on_here(HOST, here(numbers[0]))
     await asyncio.sleep(1)
     assert [each.of for each in found.there()] == ["gpu", "lab"]
+
+
+@on_its_own_clock
+async def test_one_that_is_stopped_before_its_account_is_there_is_not_started(
+    tmp_path: Path,
+) -> None:
+    host = worker(HOST)
+    found, service, accounts = desk(tmp_path, host)
+    found.on_here(HOST, here())
+    accounts.server.clear()
+    number = found.start("gpu").number
+    await asyncio.sleep(1)
+    found.stop(number)
+    found.on_here(HOST, ended(number, "", ""))
+    accounts.server.set()
+    await asyncio.sleep(1)
+    assert service.told == [(HOST, StopEnvironment(number=number))]
+    assert not found.there()
+    assert accounts.deleted == [f"{worker_name('gpu', number)}@workers.pool"]
