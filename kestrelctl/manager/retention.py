@@ -12,6 +12,7 @@ import logging
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.plural import plural
+from kestrelctl.errors import KestrelError
 from kestrelctl.manager.options import EVENTS_KEPT_SECONDS, ManagerOptions
 from kestrelctl.manager.service import Service
 from kestrelctl.store.port import Reads
@@ -51,7 +52,12 @@ class Retention:
     async def run(self) -> None:
         """Looks from time to time, for ever."""
         while True:
-            await asyncio.sleep(SOON_SECONDS if await self.look() else LOOK_SECONDS)
+            more = False
+            try:
+                more = await self.look()
+            except KestrelError as error:  # such as a database that is away for a while
+                log.warning("nothing is forgotten now: %s (%s)", error, error.cause)
+            await asyncio.sleep(SOON_SECONDS if more else LOOK_SECONDS)
 
     async def look(self) -> bool:
         """Forgets what is due, as much as is done at once.

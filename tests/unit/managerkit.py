@@ -58,6 +58,7 @@ class FarStore:
     Attributes:
         is_far: set it to have reads fail that are not asked for, as these would block the loop.
         answers: clear it to have what is asked wait.
+        trouble: the error with which every question ends; None if they are answered.
     """
 
     def __init__(self, store: Any) -> None:
@@ -65,6 +66,7 @@ class FarStore:
         self.is_far = False
         self.answers = asyncio.Event()
         self.answers.set()
+        self.trouble: Exception | None = None
 
     def __getattr__(self, name: str) -> Any:
         assert not (self.is_far and name in _READS), f"{name} blocks the event loop"
@@ -72,6 +74,8 @@ class FarStore:
 
     async def ask(self, question: Callable[[Any], Any]) -> Any:
         await self.answers.wait()
+        if self.trouble is not None:
+            raise self.trouble
         return await self._store.ask(question)
 
 

@@ -18,6 +18,7 @@ from kestrelctl.core.membership.handler_words import ToldEvent, told_event
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.pacing.backoff import doubled_seconds
+from kestrelctl.errors import KestrelError
 from kestrelctl.manager.handlers.channels import HandlerChannel, HandlerFailed
 from kestrelctl.manager.service import Service
 
@@ -98,12 +99,16 @@ class HandlerQueue:
                 told_at = loop.time()
 
     async def _waiting(self, limit: int) -> list[HandlerAwaits]:
-        if self._settled >= self._last:
-            return []
-        after = self._settled
-        return await self._service.store.ask(
-            lambda read: read.awaits(self._name, after=after, limit=limit)
-        )
+        while self._settled < self._last:
+            after = self._settled
+            try:
+                return await self._service.store.ask(
+                    lambda read, after=after: read.awaits(self._name, after=after, limit=limit)  # type: ignore[misc]
+                )
+            except KestrelError as error:  # such as a database that is away for a while
+                log.warning("handler %s waits for the store: %s", self._name, error)
+                await asyncio.sleep(AGAIN_SECONDS)
+        return []
 
     def _settle(self, up_to: int) -> None:
         self._settled = max(self._settled, up_to)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 
 from kestrelctl.core.triggers.fired import FiredDropped, TriggerFired
+from kestrelctl.errors import KestrelError
 from kestrelctl.manager.service import Service
+
+log = logging.getLogger(__name__)
 
 #: The most times that are kept, the latest ones.
 MOST_FIRED = 10_000
@@ -61,7 +65,11 @@ class TriggerLog:
 
     async def tidy(self) -> None:
         """Has what is too old or too much deleted, some at a time."""
-        first = await self._service.store.ask(lambda read: read.first_fired())
+        try:
+            first = await self._service.store.ask(lambda read: read.first_fired())
+        except KestrelError as error:  # such as a database that is away for a while
+            log.warning("it is not tidied when triggers fired: %s (%s)", error, error.cause)
+            return
         if first is None or first.number == self._last or self._service.store_error:
             return
         before, up_to = self._service.now() - self._kept_seconds, self._last - MOST_FIRED

@@ -6,16 +6,22 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from managerkit import NOW, PlayedManager, settled
+from managerkit import NOW, FarStore, PlayedManager, settled
+from neighbourskit import on_its_own_clock
 from store_samples import done, failed, job
 from storekit import QuickStore
 
 from kestrelctl.cli.manager.commands import parse_keep_number, parse_keep_time
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
-from kestrelctl.errors import UsageError
+from kestrelctl.errors import Unreachable, UsageError
 from kestrelctl.manager.options import KEEP_JOBS, KEEP_SECONDS, ManagerOptions
-from kestrelctl.manager.retention import LEAST_SECONDS, MOST_AT_ONCE, Retention
+from kestrelctl.manager.retention import (
+    LEAST_SECONDS,
+    LOOK_SECONDS,
+    MOST_AT_ONCE,
+    Retention,
+)
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import directions
 from kestrelctl.protocol import requests as rq
@@ -213,3 +219,18 @@ def test_to_keep_nothing_is_refused_and_to_keep_all_is_said_in_a_word() -> None:
     for wrong in ("0", "-1", "1.5", "9" * 30, "none"):
         with pytest.raises(UsageError, match="no number of jobs"):
             parse_keep_number(wrong)
+
+
+@on_its_own_clock
+async def test_it_goes_on_when_the_store_is_back(tmp_path: Path, quick_store: QuickStore) -> None:
+    await ended(quick_store, 1, days_ago=91.0)
+    store = FarStore(quick_store)
+    manager = PlayedManager(tmp_path, store=store)
+    store.trouble = Unreachable("the database does not answer")
+    running = asyncio.ensure_future(Retention(manager.service, 90 * DAY, None).run())
+    await asyncio.sleep(3 * LOOK_SECONDS)
+    assert kept(manager) == [1]
+    store.trouble = None
+    await asyncio.sleep(2 * LOOK_SECONDS)
+    assert kept(manager) == []
+    running.cancel()

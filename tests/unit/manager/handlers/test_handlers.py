@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from managerkit import PlayedManager, settled
+from managerkit import FarStore, PlayedManager, settled
 from neighbourskit import on_its_own_clock
 from storekit import QuickStore
 
@@ -16,7 +16,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.membership.handler_definition import read_handlers
 from kestrelctl.core.membership.handler_words import ToldEvent, variables
 from kestrelctl.core.model.worker.ad import WorkerAd
-from kestrelctl.errors import UsageError
+from kestrelctl.errors import Unreachable, UsageError
 from kestrelctl.manager.handlers import service
 from kestrelctl.manager.handlers.channels import HandlerFailed
 from kestrelctl.manager.handlers.files import read_all_handlers
@@ -67,7 +67,7 @@ def event(number: int, **more: Any) -> ToldEvent:
 class Line:
     """The only handler of a manager, and its way."""
 
-    def __init__(self, store: QuickStore, way: Way) -> None:
+    def __init__(self, store: QuickStore | FarStore, way: Way) -> None:
         self.played = PlayedManager(Path(), store=store)
         one = read_handlers("[h]\non = *\nrun = /bin/true\n", "handlers.ini")
         self.desk = HandlerService(self.played.service, one, {"h": way})
@@ -301,3 +301,18 @@ def test_files_are_read_together(tmp_path: Path) -> None:
         read_all_handlers([one, one], with_mail=True)
     with pytest.raises(UsageError, match="cannot be read"):
         read_all_handlers([tmp_path / "none"], with_mail=True)
+
+
+@on_its_own_clock
+async def test_a_store_that_is_away_for_a_while_ends_no_handler(quick_store: QuickStore) -> None:
+    way, store = Way(), FarStore(quick_store)
+    line = Line(store, way)
+    store.trouble = Unreachable("the database does not answer")
+    running = asyncio.ensure_future(line.desk.run())
+    await line.hears(1)
+    await asyncio.sleep(3 * AGAIN_SECONDS)
+    assert way.told == []
+    store.trouble = None
+    await asyncio.sleep(2 * AGAIN_SECONDS)
+    assert way.told == [[1]]
+    running.cancel()

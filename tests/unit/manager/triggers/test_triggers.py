@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from managerkit import FarStore, PlayedManager, settled
+from neighbourskit import on_its_own_clock
 from storekit import QuickStore
 from triggerkit import SOURCES_EXAMPLE
 
@@ -19,11 +20,15 @@ from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.core.triggers.recorded_moment import MomentRecorded
-from kestrelctl.errors import UsageError
+from kestrelctl.errors import Unreachable, UsageError
 from kestrelctl.manager.handlers.service import HandlerService
 from kestrelctl.manager.triggers import log, moments
 from kestrelctl.manager.triggers.files import open_triggers, read_all_triggers
-from kestrelctl.manager.triggers.service import COLLECT_SECONDS, TriggerService
+from kestrelctl.manager.triggers.service import (
+    COLLECT_SECONDS,
+    RECORD_SECONDS,
+    TriggerService,
+)
 from kestrelctl.protocol import codec, directions
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol import workers as work
@@ -490,3 +495,20 @@ def test_a_handler_and_a_class_that_are_there_may_be_named_and_computed_ones_too
     named = 'notify("admin", "x"); start_environment("science"); notify(workers[0].name, "x")'
     file.write_text(f"[t]\nexpr = True\ncmd = {named}\nticks = 1\n")
     assert len(read_all_triggers([file], {"admin"}, {"science"})) == 1
+
+
+@on_its_own_clock
+async def test_a_store_that_is_away_for_a_while_ends_no_trigger(
+    tmp_path: Path, quick_store: QuickStore
+) -> None:
+    store = FarStore(quick_store)
+    pool = Pool(tmp_path, store)
+    await pool.begin(rule("drain('w1')"))
+    store.trouble = Unreachable("the database does not answer")
+    running = asyncio.ensure_future(pool.desk.run())
+    await asyncio.sleep(RECORD_SECONDS)
+    store.trouble = None
+    await asyncio.sleep(2 * RECORD_SECONDS)
+    assert len(pool.desk.history) >= 2
+    assert pool.draining() == [W1]
+    running.cancel()
