@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 
 from kestrelctl.core.model.records import JobForgotten, JobRecord, TaskRecord
-from kestrelctl.errors import KestrelError, StoreFull, StoreUnusable, Unreachable
+from kestrelctl.errors import StoreFull, StoreUnusable, Unreachable
 from kestrelctl.store import reading
 from kestrelctl.store.mark import Reached
 from kestrelctl.store.postgresql.batch import Batch
@@ -26,6 +26,7 @@ from kestrelctl.store.postgresql.session import (
     Link,
     another_manager,
     explained,
+    for_now,
     is_lost,
 )
 from kestrelctl.store.store_record import StoreRecord
@@ -186,7 +187,7 @@ class Writer:
         try:
             link = self._connect()
         except NOT_REACHED as error:
-            raise _for_now(error) from error
+            raise for_now(error) from error
         try:
             commits = self._draw_connection(link)
         except BaseException:
@@ -202,7 +203,7 @@ class Writer:
             with explained(self._database):
                 row = link.execute(_DRAW_CONNECTION, (self._reached.epoch,)).fetchone()
         except Unreachable as error:
-            raise _for_now(error) from error
+            raise for_now(error) from error
         if row is None:
             raise another_manager(self._database)
         self._connection, commits = row
@@ -248,11 +249,6 @@ class Writer:
     def close(self) -> None:
         """Ends the connection."""
         self._link.close()
-
-
-def _for_now(error: KestrelError) -> StoreFull:
-    """The error by which a commit is tried again later."""
-    return StoreFull(cause=f"{error.message}: {error.cause}", hint=error.hint)
 
 
 def _job_ids(records: Sequence[StoreRecord]) -> list[int]:

@@ -281,6 +281,11 @@ def _explained(error: psycopg.Error, database: str) -> KestrelError | None:
     return KestrelError("The manager's store failed", cause=cause)
 
 
+def for_now(error: KestrelError) -> StoreFull:
+    """The error by which it is tried again later, where no connection came about."""
+    return StoreFull(cause=f"{error.message}: {error.cause}", hint=error.hint)
+
+
 def another_manager(database: str) -> StoreTaken:
     """Another manager has opened the store since."""
     return StoreTaken(

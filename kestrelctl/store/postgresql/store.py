@@ -218,8 +218,11 @@ class PostgresqlStore(TableReads):
 
     def _read_apart(self, read: Callable[[], T]) -> asyncio.Future[T]:
         def explained_read() -> T:
-            with explained(self.database):
-                return read()
+            try:
+                with explained(self.database):
+                    return read()
+            except session.NOT_REACHED as error:
+                raise session.for_now(error) from error
 
         return asyncio.get_running_loop().run_in_executor(self._read_threads, explained_read)
 

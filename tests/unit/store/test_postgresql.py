@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from kestrelctl.errors import (
 )
 from kestrelctl.store.postgresql import commits
 from kestrelctl.store.postgresql.batch import Batch
+from kestrelctl.store.postgresql.reader import LinkReader
 from kestrelctl.store.postgresql.store import PostgresqlStore
 
 POOL = "pool.internal"
@@ -574,3 +576,16 @@ async def test_a_job_whose_head_is_damaged_has_no_name(
     server.run("UPDATE heads SET head = 'x' WHERE job_id = 2", database=database_of(conninfo))
     assert in_postgresql.job_ids(name="*") == [1, 2]
     assert in_postgresql.job_ids(name="x*") == []
+
+
+async def test_work_waits_for_a_server_that_is_away_and_does_not_fail_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PostgresqlStore(tmp_path, f"host={tmp_path} connect_timeout=2", POOL)
+    with ThreadPoolExecutor(1) as threads:
+        monkeypatch.setattr(store, "_read_threads", threads, raising=False)
+        monkeypatch.setattr(store, "_reader", LinkReader(store._connect_to_read), raising=False)
+        for reading in (store.items(1, 0), store.program(1)):
+            with pytest.raises(StoreFull) as caught:
+                await reading
+            assert "does not answer" in (caught.value.cause or "")
