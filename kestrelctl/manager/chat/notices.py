@@ -48,9 +48,10 @@ class Notices:
         if ended.record.untold:
             self._look()
 
-    def _on_settled(self, _settled: NoticesSettled) -> None:
-        self._settling = False
-        self._look()
+    def _on_settled(self, settled: NoticesSettled) -> None:
+        if not settled.by_mail:
+            self._settling = False
+            self._look()
 
     def _look(self) -> None:
         if self._sending or self._settling or not self._service.session.online:

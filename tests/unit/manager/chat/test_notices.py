@@ -343,3 +343,27 @@ async def test_who_has_no_job_yet_is_told_without_his_address(manager: Played) -
 async def test_json_is_answered_by_json(manager: Played) -> None:
     assert (await manager.says('{"type": "job_status"}')).startswith('{"type":"jobs"')
     assert (await manager.says("  {oops")).startswith('{"type":"error"')
+
+
+async def test_a_mail_that_is_noted_meanwhile_has_nobody_told_twice(
+    manager: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await end_a_job(manager)
+    disk, commit = asyncio.Semaphore(0), manager.store.commit
+
+    async def slow(*args: Any) -> None:
+        await disk.acquire()
+        await commit(*args)
+
+    monkeypatch.setattr(manager.store, "commit", slow)
+    mailed = [(1, manager.now)]
+    manager.service.handle(ev.OwnersTold(at=manager.now, cause="mail", ends=mailed, by_mail=True))
+    await settled()
+    for taken in manager.waiting:
+        taken()
+    disk.release()
+    await settled()
+    assert len(manager.notices()) == 1, "that it was told is not stored yet"
+    disk.release()
+    await manager.settled()
+    assert len(manager.notices()) == 1
