@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 #: Pause before another attempt to delete expired accounts that could not be deleted.
 SWEEP_AGAIN_SECONDS = 60.0
+#: The accounts that were taken away last: so many are remembered.
+MOST_GONE = 10_000
 _WORD_BYTES = 4
 _PASSWORD_BYTES = 24
 
@@ -119,6 +121,8 @@ class EnrollmentRequests:
         if not is_temporary:
             # Before the server ends its session: that end is no failure then.
             self._gone[jid] = by
+            if len(self._gone) > MOST_GONE:
+                del self._gone[next(iter(self._gone))]
         try:
             await self._accounts.delete(jid)
         except KestrelError:

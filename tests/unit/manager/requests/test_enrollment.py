@@ -422,3 +422,15 @@ def test_temporary_accounts_can_join_and_nothing_else() -> None:
     worker = f"joiner@{HOME}/r"
     assert (access.may_join(worker), access.may_work(worker)) == (False, True)
     assert not access.may_join("join-1-x@users.example.org")
+
+
+async def test_not_every_account_that_ever_was_is_remembered(house: House) -> None:
+    """Each environment has a worker with an account of its own, which is deleted with it."""
+    for number in range(shell.MOST_GONE + 5):
+        await house.enrollment.take_away(f"env-gpu-{number}@{HOME}", "pool@example.org")
+    known = [
+        n
+        for n in range(shell.MOST_GONE + 5)
+        if house.enrollment.revoked_by(f"env-gpu-{n}@{HOME}/x")
+    ]
+    assert known == list(range(5, shell.MOST_GONE + 5)), "the last ones"
