@@ -29,8 +29,11 @@ class LentSession:
 
     def start(self) -> None:
         """Goes online as soon as the manager's session is."""
+        asyncio.get_running_loop().call_soon(self._begin)
+
+    def _begin(self) -> None:
         if self._connection.online:
-            asyncio.get_running_loop().call_soon(self.on_online)
+            self.on_online()
 
     async def stop(self) -> None:
         """Says that nobody is here any more."""

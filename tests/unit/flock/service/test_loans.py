@@ -128,6 +128,7 @@ class Connected:
             ),
         )
         listener: Any = self.ears
+        self.connection = connection
         self.link = LentSession("flock@b.test/x", connection, listener)
 
 
@@ -155,6 +156,18 @@ async def test_while_the_manager_is_offline_nothing_is_sent() -> None:
     found.link.on_offline("gone")
     found.link.send("hi", "pool@a.test")
     assert (found.ears.heard, found.sent) == (["online", "gone"], [])
+
+
+async def test_a_loan_that_begins_as_the_manager_goes_offline_greets_when_it_is_back() -> None:
+    found = Connected()
+    found.link.start()
+    found.connection.online = False
+    found.link.on_offline("gone")
+    await asyncio.sleep(0)
+    assert found.ears.heard == []
+    found.connection.online = True
+    found.link.on_online()
+    assert found.ears.heard == ["online"]
 
 
 async def test_a_loan_that_ends_says_goodbye_once_to_whom_it_greeted() -> None:
