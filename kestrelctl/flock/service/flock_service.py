@@ -55,6 +55,8 @@ LEAST_LOOK_SECONDS = 0.002
 IDLE_MINUTES = 1 / 60
 #: A flock of so many pools or fewer needs no table: each tells all it knows.
 FEW_POOLS = 16
+#: The most pools, the latest ones, of which it is known that messages to them come back.
+MOST_UNREACHABLE = 1_000
 #: The first token of a ping that a person has asked for: it is above all of the overlay's.
 _FIRST_TOKEN = 1 << 47
 
@@ -120,7 +122,8 @@ class FlockService:
             service, settings, lambda: self.policy, self.overlay.proximity_seconds
         )
         self._giver = SlotGiver(own_slots, self.desk.holders, self._send, service.now)
-        self.unreachable: set[str] = set()
+        #: In the order in which messages to them came back last.
+        self.unreachable: dict[str, None] = {}
         self._loop = asyncio.get_running_loop()
         self._looked_at = 0.0
         self._asked_around_at = 0.0
@@ -232,7 +235,7 @@ class FlockService:
             self._drop(UNREADABLE, sender, str(error))
             return
         self._service.stanzas.received(type(message), len(payload))
-        self.unreachable.discard(pool)
+        self.unreachable.pop(pool, None)
         self._hear(pool, message)
 
     def on_bounce(self, sender: str, condition: str) -> None:
@@ -241,7 +244,10 @@ class FlockService:
         if sender.partition("@")[0] == "pool":
             self.keeper.on_bounce(pool, condition)
         else:
-            self.unreachable.add(pool)
+            self.unreachable.pop(pool, None)
+            self.unreachable[pool] = None
+            if len(self.unreachable) > MOST_UNREACHABLE:
+                del self.unreachable[next(iter(self.unreachable))]
             self.overlay.unreachable(pool, self._service.now())
             self._look_soon()
 

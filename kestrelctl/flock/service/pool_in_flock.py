@@ -245,7 +245,7 @@ class PoolInFlock:
                 "a pool cannot ask itself", hint="`kestrelctl flock pools` lists the others"
             )
         known = domain in (*(view.pool for view in self.pools()), *self._ways_in())
-        self._flock.unreachable.discard(domain)
+        self._flock.unreachable.pop(domain, None)
         pinging = asyncio.ensure_future(self._flock.ping(domain))
         try:
             async with asyncio.timeout(PING_SECONDS):
@@ -264,7 +264,7 @@ class PoolInFlock:
         finally:
             pinging.cancel()
             if not known:  # it may be no pool at all: it is not listed, nor counted in alerts
-                self._flock.unreachable.discard(domain)
+                self._flock.unreachable.pop(domain, None)
 
 
 def _class_view(cls: LentClass) -> LentClassView:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from neighbourskit import Neighbourhood, on_its_own_clock, pass_by
 
+from kestrelctl.flock.service.flock_service import MOST_UNREACHABLE
 from kestrelctl.flock.service.loan_addresses import loan_of
 
 #: All that workers of a pool's own may say beside what a loan needs to.
@@ -49,3 +50,15 @@ async def test_of_a_loan_only_what_it_needs_to_say_is_heard(
     lender.hands.end()
     await pass_by(5)
     assert [str(record.state) for record in home.ended(job)] == ["done"]
+
+
+@on_its_own_clock
+async def test_messages_of_pools_that_come_back_unsent_are_not_all_remembered(
+    tmp_path: Path,
+) -> None:
+    """Who has a domain has any number below it, and says that messages to each came back."""
+    home = Neighbourhood(tmp_path).open("a.test")
+    for number in range(2 * MOST_UNREACHABLE):
+        home.listener.on_bounce(f"flock@x{number}.evil.test/y", "remote-server-not-found")
+    assert len(home.flock.unreachable) == MOST_UNREACHABLE
+    assert f"x{2 * MOST_UNREACHABLE - 1}.evil.test" in home.flock.unreachable
