@@ -24,6 +24,8 @@ Amounts = Mapping[str, float]
 #: The most wishes of one borrower: in a flock minute on average, and at once.
 RATE_PER_MINUTE = 700.0
 BURST = 300.0
+#: The most pools of which it is remembered how often they have asked.
+MOST_ASKING = 4_000
 #: An amount smaller than any that somebody means.
 _SOME = 1e-6
 _NOTHING: Amounts = {}
@@ -187,6 +189,8 @@ class Lender:
     def _may_ask(self, borrower: str, now: float) -> bool:
         pace = self._paces.get(borrower)
         if pace is None:
+            if len(self._paces) >= MOST_ASKING:
+                self._paces.clear()
             rate = RATE_PER_MINUTE / self._settings.minute_seconds
             pace = self._paces[borrower] = Pace(rate, BURST)
         return pace.takes(now)

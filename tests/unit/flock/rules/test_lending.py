@@ -10,6 +10,7 @@ from flockruleskit import LARGE, MINUTE, SMALL
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.rules.lending import (
     BURST,
+    MOST_ASKING,
     RATE_PER_MINUTE,
     ClassToLend,
     Grant,
@@ -151,6 +152,13 @@ def test_who_asks_too_often_is_refused_for_a_while_and_others_are_not(bank: Bank
     bank.now += 1.5 * MINUTE / RATE_PER_MINUTE
     assert bank.asks("b", 1) is None
     assert bank.asks("b", 1) is not None
+
+
+def test_how_often_is_not_remembered_of_all_that_ever_asked(bank: Bank) -> None:
+    """Who has a domain has any number below it."""
+    for number in range(MOST_ASKING + 1):
+        bank.asks(f"x{number}.b", 1, cls="none")
+    assert len(bank.lender._paces) == 1
 
 
 # -- leases ----------------------------------------------------------------------------------------
