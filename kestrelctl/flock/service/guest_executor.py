@@ -6,6 +6,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
+from msgspec.structs import replace
+
 from kestrelctl.core import events as ev
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.jobs.job import Job
@@ -58,7 +60,7 @@ class GuestExecutor:
         self._holders = holders
         self._on_ran = on_ran
         self._carrier = carrier
-        self._carrying: dict[int, asyncio.Task[None]] = {}
+        self._carrying: dict[int, asyncio.Future[Completion]] = {}
         self._closed = False
         self._looking: set[asyncio.Task[None]] = set()
         self.start_seconds = Histogram(START_BOUNDS)
@@ -236,21 +238,24 @@ class GuestExecutor:
         if record.result is not None:
             self._on_ran(number, record.worker, record.result.number)
         if has_files(end):
-            carrying = self._loop.create_task(self._carry(end))
-            self._carrying[number] = carrying
+            carrying = self._carrying[number] = asyncio.ensure_future(self._carrier(end))
+            carrying.add_done_callback(lambda carrying: self._carried(end, carrying))
         else:
             self._on_completion(end)
 
-    async def _carry(self, end: Completion) -> None:
-        """Brings the files of a guest home before its end is told there."""
-        try:
-            end = await self._carrier(end)
-        except asyncio.CancelledError:
-            end = Completion(end.number, reason=CANCELLED)
+    def _carried(self, end: Completion, carrying: asyncio.Future[Completion]) -> None:
+        """Tells the end of a guest whose files were to go home, whether they have gone or not."""
+        del self._carrying[end.number]
+        if carrying.cancelled():
             if self._closed:
-                raise
-        finally:
-            self._carrying.pop(end.number, None)
+                return
+            end = Completion(end.number, reason=CANCELLED)
+        elif (slip := carrying.exception()) is not None:  # its place must not stay taken for that
+            log.error("the files of attempt %d do not go home", end.number, exc_info=slip)
+            why = EndKind.OUTPUTS_FAILED.text("the lender failed at them")
+            end = replace(end, outputs=None, stdout_stored=None, stderr_stored=None, reason=why)
+        else:
+            end = carrying.result()
         self._on_completion(end)
 
     def closed(self, record: JobRecord) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ from kestrelctl.core.agent.agent import LocalAttempt
 from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.events import Cancel
 from kestrelctl.core.model.end_reason import CANCELLED, NO_REASON, EndKind, ReasonText, in_stage
+from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.core.model.job.guest import GuestOf
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
@@ -86,6 +88,52 @@ async def test_how_a_guest_has_ended_is_told_when_the_store_answers(stored: bool
         await asyncio.sleep(0)
     [end] = told
     assert (end.number, end.reason == CANCELLED) == (7, not stored)
+
+
+class Carried:
+    """One whose guest, attempt 7, has just ended and left files.
+
+    Attributes:
+        told: the ends that its home has heard.
+    """
+
+    def __init__(self, carry: Callable[[Completion], Awaitable[Completion]]) -> None:
+        self.told: list[Completion] = []
+        nothing: Any = lambda *_: None  # noqa: E731
+        service: Any = SimpleNamespace(pool=SimpleNamespace(job=lambda job_id: object()))
+        self.executor = GuestExecutor(
+            service, "flock:alder", self.told.append, nothing, nothing, nothing, nothing, carry, {}
+        )
+        self.executor.remember(3, guest_job(7))
+        [command] = self.executor.left()
+        self.executor.start(command)
+        left = StoredFile(sha256="0" * 64, size_bytes=5, pieces=())
+        result = Result(3, 1, 0, Outcome.DONE, 1.0, 2.0, outputs=left)
+        self.executor.ended(TaskRecord(3, 0, TaskState.DONE, 1, 0, "worker", result))
+
+    async def hears(self) -> tuple[int, bool]:
+        """The number of the attempt whose end is told at last, and whether it was cancelled."""
+        for _ in range(5):
+            await asyncio.sleep(0)
+        [end] = self.told
+        return end.number, end.reason == CANCELLED
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_guest_that_is_ended_while_its_files_go_home_has_an_end(turns: int) -> None:
+    carried = Carried(lambda end: asyncio.get_running_loop().create_future())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    assert carried.executor.kill(7)
+    assert await carried.hears() == (7, True)
+    assert not carried.executor.kill(7), "it is over"
+
+
+async def test_a_guest_whose_files_cannot_go_home_for_a_slip_has_an_end() -> None:
+    async def slip(end: Completion) -> Completion:
+        raise ValueError("no such address")
+
+    assert await Carried(slip).hears() == (7, False)
 
 
 def end_at_home(reason: str, exit_code: int, signal: int = 0) -> Completion:
