@@ -234,6 +234,10 @@ class PostgresqlLeadership:
                 if self._link is None:
                     self._ends_at = 0.0  # whoever looks sees that the session has ended
                 continue
+            except Exception:
+                log.exception("the lease in %s is renewed no more", self._database)
+                self._lost = True
+                return
             self._trouble = ""
             self._ends_at = asked_at + LEASE_SECONDS
 

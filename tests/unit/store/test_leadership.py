@@ -273,3 +273,17 @@ def test_what_is_kept_in_texts_is_found_by_whoever_takes_over(opened: Manager) -
     with pytest.raises(StoreTaken):
         text.write("join-3@workers\n")
     assert second.kept_text(kept_text.INVITED).read() == "join-2@workers\n"
+
+
+def test_one_that_can_renew_its_lease_no_more_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would stay silent for ever, and others would wait only for its lease."""
+
+    def slip() -> Any:
+        raise LookupError("nobody has thought of this")
+
+    monkeypatch.setattr(leadership, "LOOK_SECONDS", 0.0)
+    found = leadership.PostgresqlLeadership(slip, lambda link: None, "a database")
+    found.keep()
+    assert found._renewing is not None
+    found._renewing.join()
+    assert found.is_lost
