@@ -171,6 +171,11 @@ def _read(begin: Callable[[], asyncio.Future[T]]) -> Reading[T]:
             return reading.result()
         except StoreFull as error:
             log.error("the store cannot be read: %s; work waits for it", error.cause)
+        except KestrelError:
+            raise
+        except Exception as slip:  # it must not hold up all that is for the worker
+            log.exception("a read of the store failed")
+            raise KestrelError("the manager failed at reading what it needs") from slip
         loop = asyncio.get_running_loop()
         pause: asyncio.Future[None] = loop.create_future()
         loop.call_later(RETRY_SECONDS, pause.set_result, None)

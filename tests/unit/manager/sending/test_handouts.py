@@ -272,3 +272,14 @@ async def test_tasks_whose_items_are_damaged_fail_and_say_so(
     assert isinstance(answer, an.Tasks)
     assert {task.state for task in answer.tasks} == {"failed"}
     assert all("items of job 1 cannot be read" in task.reason for task in answer.tasks)
+
+
+async def test_a_slip_in_a_read_ends_its_tasks_and_holds_nothing_else_up() -> None:
+    store = SlowStore()
+    sent = Sent(store)
+    sent.handouts.hand_out(run("a", (100, 1, 0, 1, 0)))
+    sent.behind("a", "kill")
+    await store.answer(error=LookupError("nobody has thought of this"))
+    assert [span for span, _ in sent.unreadable] == [(100, 1, 0, 1, 0)]
+    assert sent.all[-1] == ("a", "kill")
+    assert not sent.handouts.is_waiting("a")
