@@ -352,10 +352,12 @@ class LoanKeeper:
 
     def forget_ended(self, now: float) -> None:
         """Has the own pool forget guests that ended a while ago: the audit tells of them."""
+        if self._service.store_error:
+            return
         due: list[int] = []
         while self._ended and now - self._ended[0][0] >= KEEP_SECONDS and len(due) < MOST_FORGOTTEN:
             due.append(self._ended.popleft()[1])
-        if due and not self._service.store_error:
+        if due:
             self._service.handle(ev.Expire(at=now, cause="flock", job_ids=due))
 
     # -- policy ------------------------------------------------------------------------------------

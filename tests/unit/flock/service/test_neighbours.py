@@ -19,7 +19,7 @@ from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.errors import Unreachable, UsageError
 from kestrelctl.flock.rules.start_text import NEVER
 from kestrelctl.flock.service.flock_service import STRANGER, UNASKED, UNREADABLE
-from kestrelctl.flock.service.loans import LOST_SECONDS
+from kestrelctl.flock.service.loans import KEEP_SECONDS, LOST_SECONDS
 from kestrelctl.protocol import codec, directions, workers
 from kestrelctl.protocol.pools import (
     DENIED,
@@ -794,3 +794,26 @@ async def test_a_place_is_not_free_for_which_a_guest_is_on_its_way(tmp_path: Pat
     [told] = keeper.look()
     assert (idle.free["cpus"], told.free["cpus"]) == (2.0, 1.0)
     del keeper.loans["a.test", idle.id]
+
+
+@on_its_own_clock
+async def test_ended_guests_are_forgotten_also_if_the_disk_was_full_when_they_were_due(
+    tmp_path: Path,
+) -> None:
+    _, lender, home = await two(tmp_path)
+    home.submit()
+    await pass_by(1)
+    lender.hands.end()
+    await pass_by(5)
+    keeper, commits, totals = (
+        lender.flock.keeper,
+        lender.service.commits,
+        lender.service.pool.totals,
+    )
+    due = lender.service.now() + KEEP_SECONDS
+    commits.store_error = "the disk is full"
+    keeper.forget_ended(due)
+    commits.store_error = ""
+    assert totals.jobs_expired == 0
+    keeper.forget_ended(due)
+    assert totals.jobs_expired == 1
