@@ -45,6 +45,8 @@ class PoolInFlock:
         self._kept = kept
         self._through = through
         self._remembering = Timer(self._remember)
+        #: Nothing is noted that is just being forgotten.
+        self._is_leaving = False
         flock.set_rules(kept.policy)
         service.listen(SettingChanged, self._on_setting)
 
@@ -76,7 +78,7 @@ class PoolInFlock:
     def _remember(self) -> None:
         """Notes now and then through which pools the flock could be found again."""
         overlay = self._flock.overlay
-        if self._flock.member:
+        if self._flock.member and not self._is_leaving:
             if not overlay.known():  # all have left, or none was there yet
                 self._flock.begin(self._ways_in())
             heard = {each.domain: each.heard_at for each in overlay.neighbours()}
@@ -228,9 +230,13 @@ class PoolInFlock:
         Raises:
             StoreFull: nothing can be stored now.
         """
-        await self._kept.forget_all(by)
-        log.info("%s has the pool leave its flock", by)
-        self._flock.end()
+        self._is_leaving = True
+        try:
+            await self._kept.forget_all(by)
+            log.info("%s has the pool leave its flock", by)
+            self._flock.end()
+        finally:
+            self._is_leaving = False
 
     async def ping(self, domain: str) -> float:
         """Measures the seconds until a pool's manager has answered.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -817,3 +818,29 @@ async def test_ended_guests_are_forgotten_also_if_the_disk_was_full_when_they_we
     assert totals.jobs_expired == 0
     keeper.forget_ended(due)
     assert totals.jobs_expired == 1
+
+
+@on_its_own_clock
+async def test_a_pool_that_leaves_while_the_disk_is_slow_does_not_find_the_flock_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, lender, _ = await two(tmp_path)
+    await pass_by(MINUTE)
+    assert [peer.pool for peer in lender.kept.peers()] == ["a.test"]
+    disk, commit = asyncio.Event(), lender.store.commit
+
+    async def slow(*args: Any) -> None:
+        await disk.wait()
+        await commit(*args)
+
+    monkeypatch.setattr(lender.store, "commit", slow)
+    leaving = asyncio.ensure_future(lender.standing.leave("root"))
+    await pass_by(1.5 * MINUTE)
+    disk.set()
+    await leaving
+    await pass_by(1)
+    assert lender.kept.peers() == [], "the next manager would join through these"
+    assert not lender.standing.status().member
+    await lender.standing.join("a.test", "root")
+    await pass_by(1.5 * MINUTE)
+    assert [peer.heard_at > 0 for peer in lender.kept.peers()] == [True]
