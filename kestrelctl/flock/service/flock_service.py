@@ -15,6 +15,7 @@ from random import Random
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.scheduling.unmet import Unmet
+from kestrelctl.errors import KestrelError
 from kestrelctl.flock.overlay.overlay import Overlay
 from kestrelctl.flock.overlay.overlay_settings import OverlaySettings
 from kestrelctl.flock.rules.announcing import Announcer, whole_of
@@ -202,13 +203,22 @@ class FlockService:
 
     def on_online(self) -> None:
         """Notes that the manager has a session with the server."""
-        if not self._restored:
-            self._restored = True
-            self.keeper.look()
-            self.keeper.restore(self._service.now())
+        self._restore()
         self.unreachable.clear()
         self.keeper.on_online()
         self._look_soon()
+
+    def _restore(self) -> None:
+        """Goes on with what an earlier process of the manager has lent, once that can be read."""
+        if self._restored:
+            return
+        try:
+            self.keeper.look()
+            self.keeper.restore(self._service.now())
+        except KestrelError as error:  # such as a database that is away for a while
+            log.warning("what was lent before cannot be read yet: %s (%s)", error, error.cause)
+        else:
+            self._restored = True
 
     def on_offline(self) -> None:
         """Notes that the manager has no session."""
@@ -410,6 +420,10 @@ class FlockService:
     def _look(self) -> None:
         moment = self._looked_at = self._service.now()
         if not self._service.session.online:
+            return
+        self._restore()
+        if not self._restored:
+            self._plan(moment)
             return
         classes = self.keeper.look()
         self.last_classes = classes

@@ -844,3 +844,25 @@ async def test_a_pool_that_leaves_while_the_disk_is_slow_does_not_find_the_flock
     await lender.standing.join("a.test", "root")
     await pass_by(1.5 * MINUTE)
     assert [peer.heard_at > 0 for peer in lender.kept.peers()] == [True]
+
+
+@on_its_own_clock
+async def test_a_lender_goes_on_with_its_guests_when_its_store_can_be_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    around, lender, home = await two(tmp_path)
+    job = home.submit()
+    await pass_by(1)
+
+    def away(**_: Any) -> Any:
+        raise Unreachable("the database does not answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lender.store, "jobs", away)
+        lender = await around.reopen("b.test")
+        await pass_by(5)
+    await pass_by(5)
+    lender.hands.end()
+    await pass_by(5)
+    assert states(home, job) == [TaskState.DONE]
+    assert len(lender.hands.started) == 1
