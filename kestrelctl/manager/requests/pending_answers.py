@@ -57,9 +57,10 @@ class PendingAnswers:
 
     def _hand_over(self, make: Callable[[str], ev.Event]) -> asyncio.Future[fx.Answer]:
         token = str(next(self._tokens))
+        event = make(token)
         future: asyncio.Future[fx.Answer] = asyncio.get_running_loop().create_future()
         self._waiting[token] = future
-        self._service.handle(make(token))
+        self._service.handle(event)
         return future
 
     def _on_answer(self, answer: fx.Answer) -> None:
