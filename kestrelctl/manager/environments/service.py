@@ -501,7 +501,8 @@ class EnvironmentService:
                 valid_seconds = cls.start_seconds + ACCOUNT_SECONDS
                 jid, password, _ = await self._invitations.invite(environment.worker, valid_seconds)
         except KestrelError as error:
-            if self.book.known.pop(environment.number, None) is not None:
+            was_known = self.book.known.pop(environment.number, None) is not None
+            if was_known and environment.phase is not EnvironmentPhase.STOPPING:
                 self._failed(environment, f"{error.message} ({error.cause})")
             return
         is_known = self.book.known.get(environment.number) is environment

@@ -54,6 +54,8 @@ class Accounts:
 
     async def invite(self, name: str, valid_seconds: float) -> tuple[str, str, int]:
         await self.server.wait()
+        if self.away:
+            raise Unreachable("the server is away")
         self.invited.append(name)
         return f"join-{name}@workers.pool", "secret", 0
 
@@ -539,3 +541,20 @@ async def test_one_that_is_stopped_before_its_account_is_there_is_not_started(
     assert service.told == [(HOST, StopEnvironment(number=number))]
     assert not found.there()
     assert accounts.deleted == [f"{worker_name('gpu', number)}@workers.pool"]
+
+
+@on_its_own_clock
+async def test_one_that_is_stopped_while_the_server_is_away_has_not_failed(
+    tmp_path: Path,
+) -> None:
+    found, _, accounts = desk(tmp_path, worker(HOST))
+    found.on_here(HOST, here())
+    accounts.server.clear()
+    accounts.away = True
+    number = found.start("gpu").number
+    await asyncio.sleep(1)
+    found.stop(number)
+    accounts.server.set()
+    await asyncio.sleep(1)
+    assert not found.there()
+    assert found.failures.latest("gpu", HOST) is None
