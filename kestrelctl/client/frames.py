@@ -23,8 +23,9 @@ _NUMBER = slice(1, 9)
 _PART = slice(9, 13)
 _LAST = slice(13, 14)
 _HEAD_BYTES = 14
-#: As this program runs it: the package may be replaced meanwhile.
-_SOURCE = Path(interpreter.__file__).read_bytes()
+#: As this program runs it: the package may be replaced meanwhile. In a call it is no file.
+_FILE = getattr(interpreter, "__file__", None)
+_SOURCE = Path(_FILE).read_bytes() if _FILE else b""
 
 
 class Forged(ValueError):
