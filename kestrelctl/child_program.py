@@ -93,7 +93,8 @@ async def _ended(program: asyncio.subprocess.Process) -> AsyncIterator[None]:
         # A pipe that nobody reads to its end would stay open: another process may have it.
         program._transport.close()  # type: ignore[attr-defined]
         with suppress(TimeoutError):
-            await asyncio.wait_for(program.wait(), KILLED_SECONDS)
+            async with asyncio.timeout(KILLED_SECONDS):
+                await program.wait()
 
 
 async def _end_orphans() -> None:

@@ -217,7 +217,8 @@ class Supervisor:
                     child.continue_if_stopped()
                 self._restart_ended()
                 try:
-                    await asyncio.wait_for(self._stop.wait(), 0.1)
+                    async with asyncio.timeout(0.1):
+                        await self._stop.wait()
                 except TimeoutError:
                     continue
         finally:

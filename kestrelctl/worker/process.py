@@ -191,7 +191,8 @@ class WorkerProcess:
             worker.session.start()
             if len(self.sessions) > 1:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self.done.wait(), LOGIN_PAUSE_SECONDS)
+                    async with asyncio.timeout(LOGIN_PAUSE_SECONDS):
+                        await self.done.wait()
             if self.done.is_set():
                 break
         await self.done.wait()

@@ -94,6 +94,19 @@ def test_only_the_core_and_simulations_look_into_a_pools_state() -> None:
     assert found == []
 
 
+def test_a_wait_with_a_limit_can_be_cancelled() -> None:
+    """In Python 3.11 `asyncio.wait_for` loses a cancel that comes with what it waits for; it is
+    `asyncio.timeout` that does not. https://github.com/python/cpython/issues/86296
+    """
+    found = [
+        f"{name(module)}:{node.lineno}"
+        for module in MODULES
+        for node in ast.walk(parsed(module))
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "asyncio.wait_for"
+    ]
+    assert found == []
+
+
 def test_modules_start_with_a_docstring() -> None:
     assert [name(module) for module in MODULES if not ast.get_docstring(parsed(module))] == []
 

@@ -142,7 +142,8 @@ async def _draw(program: str, text: str, path: Path) -> None:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        _, said = await asyncio.wait_for(process.communicate(text.encode()), _DRAW_SECONDS)
+        async with asyncio.timeout(_DRAW_SECONDS):
+            _, said = await process.communicate(text.encode())
     except TimeoutError:
         process.kill()
         await process.wait()

@@ -147,7 +147,8 @@ class _Live:
                     live.update(rich_text(lines), refresh=True)
                     await asyncio.sleep(_DRAW_PAUSE_SECONDS)
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._changed.wait(), REDRAW_SECONDS)
+                        async with asyncio.timeout(REDRAW_SECONDS):
+                            await self._changed.wait()
             finally:
                 asking.cancel()
         if self._status is None:

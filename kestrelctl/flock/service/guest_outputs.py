@@ -71,7 +71,8 @@ class GuestOutputs:
             message, future = self._outputs.fetch(worker, number, asked.stream, asked.offset)
             self._service.send_to_worker(worker, message)
             try:
-                piece = await asyncio.wait_for(future, OUTPUT_SECONDS)
+                async with asyncio.timeout(OUTPUT_SECONDS):
+                    piece = await future
                 found = workers.Output(
                     request=asked.request,
                     offset=asked.offset,

@@ -73,7 +73,8 @@ class Mails:
             self._woken.clear()
             pause_seconds = await self.look()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), pause_seconds)
+                async with asyncio.timeout(pause_seconds):
+                    await self._woken.wait()
 
     async def look(self) -> float | None:
         """Sends what is due now.

@@ -161,7 +161,8 @@ class PoolRequests:
         message, future = self._resizes.ask(jid, change)
         service.send_to_worker(jid, message)
         try:
-            answer = await asyncio.wait_for(future, ANSWER_SECONDS)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                answer = await future
         except TimeoutError:
             raise Busy(
                 f"worker {jid} does not answer", hint=f"kestrelctl worker info {request.name}"

@@ -368,7 +368,8 @@ class TaskRequests:
         message, future = self._outputs.fetch(worker, number, request.stream, request.offset)
         self._service.send_to_worker(worker, message)
         try:
-            output: Output = await asyncio.wait_for(future, FETCH_SECONDS)
+            async with asyncio.timeout(FETCH_SECONDS):
+                output: Output = await future
         except TimeoutError:
             log.info("worker %s did not send the output of attempt %d", worker, number)
             return f"worker {worker}, which has it, does not answer"

@@ -134,4 +134,5 @@ class ParentFileQuestions:
                     workers.FindFiles(number=number, parent=question.parent, after=question.after)
                 )
             with contextlib.suppress(TimeoutError):
-                return await asyncio.wait_for(asyncio.shield(awaited), ANSWER_SECONDS)
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    return await asyncio.shield(awaited)

@@ -115,7 +115,8 @@ class RepeatedReading:
         next_at = clock.now() + first_seconds
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._asked.wait(), max(0.0, next_at - clock.now()))
+                async with asyncio.timeout(max(0.0, next_at - clock.now())):
+                    await self._asked.wait()
             self._asked.clear()
             self._say(ReadLine(self._definition.name, await self._read()))
             if clock.now() >= next_at:
