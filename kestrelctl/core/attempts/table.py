@@ -51,7 +51,6 @@ def begin(
     room = min(len(tasks), startable(claim, worker.free, worker.queued))
     full_at = first_number + room
     jid, held = worker.jid, worker.held
-    waiting: list[tuple[int, Task]] = []
     number = first_number
     if tokens is None:
         tokens = tasks[0].line.shape.tokens
@@ -62,13 +61,11 @@ def begin(
         task.attempt = Attempt(number, jid, claim, sent_at, phase, tokens)
         task.standing = UNDER_WAY
         held[number] = task
-        if phase is QUEUED:
-            waiting.append((number, task))
         number += 1
-    if waiting:
+    if room < len(tasks):
         if worker.backlog is None:
             worker.backlog = deque()
-        worker.backlog.extend(waiting)
+        worker.backlog.extend(zip(range(full_at, number), tasks[room:], strict=True))
         state.backlogged[jid] = worker
     state.supply.note_use(worker)
     job = tasks[0].job
