@@ -124,7 +124,7 @@ def fill_for(
 
 
 def is_alike_for_all(template: Template) -> bool:
-    """Whether all tasks run the program of their job as it is: `filled` returns it for each."""
+    """Whether all tasks run the program of their job as it is: there is nothing to fill in."""
     program = template.program
     if template.filled:
         return True
@@ -136,10 +136,11 @@ def is_alike_for_all(template: Template) -> bool:
 
 
 def filled(template: Template, index: int, item: str | None) -> Program:
-    """Returns what is run for a task: the program of its job, with the task's values in it."""
+    """Returns what is run for a task of a job whose tasks are not alike (`is_alike_for_all`).
+
+    That is the program of the job, with the task's values in it.
+    """
     program = template.program
-    if template.filled:
-        return program
     return msgspec.structs.replace(
         program,
         argv=fill_for(template, program.argv, index, item),
