@@ -55,8 +55,8 @@ class Place:
         self.shared.mkdir()
         self.results.write_text("kept\n")
         self.credentials.write_text(PASSWORD)
-        made = rungs.make_rung(rung, self.data, [self.shared], [self.credentials])
-        self.machine = Machine(self.data / "tasks", made, task_limits=LIMITS)
+        self.rung = rungs.make_rung(rung, self.data, [self.shared], [self.credentials])
+        self.machine = Machine(self.data / "tasks", self.rung, task_limits=LIMITS)
         self.hides_files = HIDDEN_FILES not in NOT_ENFORCED[rung]
         self.hides_processes = HIDDEN_PROCESSES not in NOT_ENFORCED[rung]
 
@@ -423,9 +423,8 @@ async def test_pages_of_a_file_that_a_task_has_changed_for_itself_count(
     assert ended.reason.startswith("memory-limit: ")
 
 
-async def test_shared_pages_are_counted_exactly_only_in_doubt(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def counts_of_exact_looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """For each time that memory is counted exactly: of how many processes."""
     counted: list[int] = []
 
     def exact(pids: list[int]) -> ExactMemory:
@@ -433,6 +432,22 @@ async def test_shared_pages_are_counted_exactly_only_in_doubt(
         return exact_memory(pids)
 
     monkeypatch.setattr(limits, "exact_memory", exact)
+    return counted
+
+
+async def test_a_sandbox_that_is_being_made_is_not_measured(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = counts_of_exact_looks(monkeypatch)
+    monkeypatch.setattr(place.rung, "processes", lambda pid, most: [])
+    await place.machine.run("sleep", "0.5")
+    assert counted == []
+
+
+async def test_shared_pages_are_counted_exactly_only_in_doubt(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = counts_of_exact_looks(monkeypatch)
     script = mapping(big_file(place, tmp_path))
     await place.machine.run(sys.executable, "-c", script)
     assert counted == [], "a file that is mapped is no doubt"

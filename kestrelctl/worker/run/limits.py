@@ -160,6 +160,8 @@ class LimitEnforcer:
 
         Files that are mapped are part of that, as in the kernel's own figure.
         """
+        if not pids:  # a sandbox that is being made
+            return
         if len(pids) == 1:
             used_bytes = max(used_bytes, sample(pids[0]))
         elif used_bytes < run.summed_bytes * GROWTH or len(pids) > MOST_EXACTLY:
