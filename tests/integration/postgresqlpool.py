@@ -30,6 +30,7 @@ class PoolOnPostgresql:
         self._directory = directory
         self.conninfo = conninfo
         self.lines = directory / "lines"
+        self.log = directory / "manager.log"
         (directory / "secret").write_text(xmpp.secret)
         self.manager = self.starts()
         for name in (f"w{n}" for n in range(WORKERS)):
@@ -47,13 +48,14 @@ class PoolOnPostgresql:
     def starts(self) -> subprocess.Popen[str]:
         """Starts the manager."""
         xmpp = self._xmpp
-        self.manager = self._spawn(
-            "manager", "run", "--domain", xmpp.domain, "--host", LOOPBACK,
-            "--port", xmpp.component_port, "--secret-file", self._directory / "secret",
-            "--data-dir", self._directory / "manager", "--postgresql", self.conninfo,
-            "--worker-host", xmpp.workers_domain, "--user-host", xmpp.users_domain,
-            stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        with self.log.open("a") as log:
+            self.manager = self._spawn(
+                "manager", "run", "--domain", xmpp.domain, "--host", LOOPBACK,
+                "--port", xmpp.component_port, "--secret-file", self._directory / "secret",
+                "--data-dir", self._directory / "manager", "--postgresql", self.conninfo,
+                "--worker-host", xmpp.workers_domain, "--user-host", xmpp.users_domain,
+                stderr=log,
+            )  # fmt: skip
         return self.manager
 
     def spec(self) -> JobSpec:

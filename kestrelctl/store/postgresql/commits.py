@@ -124,7 +124,8 @@ class Writer:
             if not is_lost(self._link):
                 with explained(self._database):
                     raise
-            log.warning("the connection to %s was lost in a commit: %s", self._database, error)
+            why = " ".join(str(error).split())
+            log.warning("the connection to %s was lost in a commit: %s", self._database, why)
             return self._has_counted(on_delay)
         return True
 
