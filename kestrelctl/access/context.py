@@ -22,7 +22,6 @@ from typing import Any
 import msgspec
 
 from kestrelctl.errors import Unreachable, UsageError
-from kestrelctl.grammar.nearest import did_you_mean
 from kestrelctl.local.pool_state import PoolState, known_pools, pool_directories, read_state
 
 DEFAULT_LOCAL_POOL = "default"
@@ -119,6 +118,8 @@ def find_context(wanted: str) -> Context:
                 cause=f"of the domain {wanted} are {', '.join(each.name for each in of_domain)}",
                 hint="--pool NAME, or KESTREL_POOL",
             )
+        from kestrelctl.grammar.nearest import did_you_mean
+
         known = sorted({*configured, *local})
         raise Unreachable(
             f"no pool {wanted!r} is known or runs here",
@@ -364,6 +365,8 @@ def _parsed(text: str, file: Path) -> _Config:
 
 
 def _nearest_field(config: dict[str, Any]) -> str | None:
+    from kestrelctl.grammar.nearest import did_you_mean
+
     contexts = config.get("context")
     tables = list(contexts.values()) if isinstance(contexts, dict) else []
     for table, kind in [(config, _Config), *((each, _Configured) for each in tables)]:

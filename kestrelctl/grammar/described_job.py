@@ -16,7 +16,6 @@ from kestrelctl.core.model.objection import objection_to
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.core.model.worker.isolation import tag
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.asset_words import asked_assets
 from kestrelctl.grammar.job_options import NAMED_ASSETS, OPTIONS
 from kestrelctl.grammar.quantities import split_words
 from kestrelctl.grammar.stage_words import stages_of
@@ -118,7 +117,11 @@ def _array(options: Mapping[str, Any], span: int, items: tuple[str, ...] | None)
 
 
 def _request(options: Mapping[str, Any]) -> dict[str, float]:
-    asked = asked_assets(options["asset"])
+    asked: dict[str, float] = {}
+    if options["asset"]:
+        from kestrelctl.grammar.asset_words import asked_assets
+
+        asked = asked_assets(options["asset"])
     for name in asked.keys() & set(NAMED_ASSETS):
         raise UsageError(f"{name} has an option of its own", hint=f"--{name} instead of --asset")
     named = {name: options[name] for name in NAMED_ASSETS if options[name] or name == "cpus"}

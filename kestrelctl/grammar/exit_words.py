@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 
-from kestrelctl.core.model.job.ending_rules import STOP_SIGNALS
 from kestrelctl.core.model.job.exits import Exits
 from kestrelctl.errors import UsageError
 
@@ -40,6 +39,8 @@ def parse_stop_signal(text: object) -> str:
     Raises:
         UsageError: it is none of these.
     """
+    from kestrelctl.core.model.job.ending_rules import STOP_SIGNALS
+
     name = str(text).strip().upper().removeprefix("SIG")
     if name and name not in STOP_SIGNALS:
         raise UsageError(

@@ -6,7 +6,7 @@ import shlex
 from datetime import datetime
 
 from kestrelctl.core.model.job.after import IfParentFails
-from kestrelctl.core.model.job.checkpoint_rules import DEFAULT_SECONDS
+from kestrelctl.core.model.job.checkpoint import DEFAULT_SECONDS
 from kestrelctl.core.model.job.exits import MAX_EXIT_CODE, exits_text
 from kestrelctl.core.model.job.spec import JobSpec, Notify, OnWorkerLost
 from kestrelctl.core.model.job.stage import IN, OUT, SETUP, Stage

@@ -14,8 +14,8 @@ from kestrelctl.clock_and_session import Session
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.result import Result
-from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.ad_rules import problem_with_ad
 from kestrelctl.errors import KestrelError, NotAllowed, SteppedBack, UsageError
 from kestrelctl.manager.access import Access, bare
 from kestrelctl.manager.caller import Caller

@@ -17,8 +17,8 @@ from kestrelctl.core.model.job.shell_text import as_line
 from kestrelctl.core.model.job.template import fill_for, variables
 from kestrelctl.core.model.result import TAIL_BYTES, Outcome, Result, Seconds
 from kestrelctl.core.model.seal import Seal
-from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.ad_rules import problem_with_ad
 from kestrelctl.core.model.worker.isolation import is_reserved
 from kestrelctl.core.model.worker.own_tags import first_own
 from kestrelctl.errors import UsageError

@@ -37,9 +37,9 @@ from kestrelctl.core.model.job import (
     stage_rules,
     task_environment,
 )
-from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.core.model.worker import isolation
 from kestrelctl.core.model.worker.ad import GPUS, AssetChange, AssetUnit, WorkerAd, changed
+from kestrelctl.core.model.worker.ad_rules import problem_with_ad
 from kestrelctl.core.properties.reading import PropertyReading
 from kestrelctl.errors import KestrelError, NotAllowed, Unreachable, UsageError, why
 from kestrelctl.files.share import FileShare

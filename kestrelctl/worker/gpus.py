@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from kestrelctl.core.model.validate import MAX_UNITS
 from kestrelctl.core.model.worker.ad import AssetUnit
+from kestrelctl.core.model.worker.ad_rules import MAX_UNITS
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,9 @@ from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.refusal import Reason, Refusal
-from kestrelctl.core.model.validate import problem_with_ad, problem_with_job
+from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.ad_rules import problem_with_ad
 from kestrelctl.core.model.worker.matching_ads import Attributes, in_lower_case, job_ad, worker_ad
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.expression_answers import Side

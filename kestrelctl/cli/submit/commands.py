@@ -11,13 +11,6 @@ import click
 
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.show.screen import Mode
-from kestrelctl.cli.submit.job_file import (
-    GraphFile,
-    JobFile,
-    as_command,
-    looks_like_job_file,
-    read_job_file,
-)
 from kestrelctl.cli.submit.last_job import LastJob
 from kestrelctl.cli.task_command import refuse_queue
 from kestrelctl.errors import UsageError
@@ -52,21 +45,41 @@ class SubmitCommand(CliCommand):
         if start > 0 and args[start - 1] == "-q":
             refuse_queue(words)
         own = start
-        if words and not after_dashes and looks_like_job_file(words[0]):
-            hint = as_command(args[:start], words)
-            try:
-                job_file = read_job_file(Path(words[0]), hint)
-            except UsageError:
-                self._check_options(ctx, args[:start])  # the hint repeats them
-                raise
-            ctx.meta[_JOB_FILE] = job_file
-            ctx.meta[_ARGS] = list(args)
-            ctx.default_map = job_file.options if isinstance(job_file, JobFile) else None
+        if words and not after_dashes and self._read_job_file(ctx, words, args):
             ctx.allow_interspersed_args = True
             own = len(args)
         renamed = _with_keep(args[:own])
         ctx.meta[_RENAMED] = renamed != args[:own]
         return super().parse_args(ctx, renamed + args[own:])
+
+    def _read_job_file(self, ctx: click.Context, words: Sequence[str], args: Sequence[str]) -> bool:
+        """Reads the job file that the first of the words names; False if it begins a command.
+
+        What the file says of its only job becomes the default of the options.
+
+        Args:
+            args: the whole line, which ends with the words.
+        """
+        from kestrelctl.cli.submit.job_file import (
+            JobFile,
+            as_command,
+            looks_like_job_file,
+            read_job_file,
+        )
+
+        if not looks_like_job_file(words[0]):
+            return False
+        options = list(args[: len(args) - len(words)])
+        hint = as_command(options, words)
+        try:
+            job_file = read_job_file(Path(words[0]), hint)
+        except UsageError:
+            self._check_options(ctx, options)  # the hint repeats them
+            raise
+        ctx.meta[_JOB_FILE] = job_file
+        ctx.meta[_ARGS] = list(args)
+        ctx.default_map = job_file.options if isinstance(job_file, JobFile) else None
+        return True
 
     def _check_options(self, ctx: click.Context, options: list[str]) -> None:
         own = click.Context(self, info_name=ctx.info_name, parent=ctx.parent)
@@ -137,13 +150,16 @@ def submit(
         invocation.screen.warn(
             f"--{FORMER_KEEP} is called --keep now", hint=f"--{FORMER_KEEP} is the long name of -o"
         )
-    for warning in job_file.warnings if job_file is not None else ():
-        invocation.screen.warn(warning)
-    if isinstance(job_file, GraphFile):
-        command = ctx.command
-        assert isinstance(command, SubmitCommand)
-        submit_graph(invocation, job_file, options, partial(command.parsed, ctx), last_job)
-    else:
-        root = ctx.find_root().command
-        assert isinstance(root, click.Group)
-        submit_job(invocation, words, job_file, options, last_job, root)
+    if job_file is not None:
+        from kestrelctl.cli.submit.job_file import GraphFile
+
+        for warning in job_file.warnings:
+            invocation.screen.warn(warning)
+        if isinstance(job_file, GraphFile):
+            command = ctx.command
+            assert isinstance(command, SubmitCommand)
+            submit_graph(invocation, job_file, options, partial(command.parsed, ctx), last_job)
+            return
+    root = ctx.find_root().command
+    assert isinstance(root, click.Group)
+    submit_job(invocation, words, job_file, options, last_job, root)

@@ -16,16 +16,10 @@ from kestrelctl.access.connection import Connection
 from kestrelctl.cli.command import Invocation
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.show.command_output import Record
-from kestrelctl.cli.submit.export import ALL, exported, names_text
-from kestrelctl.cli.submit.items import read_elements, read_lines
-from kestrelctl.cli.submit.job_file import GraphFile, JobFile
 from kestrelctl.cli.submit.last_job import LastJob
 from kestrelctl.cli.task_command import check_command
 from kestrelctl.client.directory import start_directory
-from kestrelctl.client.graph import Draft
-from kestrelctl.client.inputs import JobFiles, SentFiles, find_files, send_files
 from kestrelctl.client.upload import send_job
-from kestrelctl.client.upload_record import upload_record
 from kestrelctl.core.model.job.placeholders import Placeholders
 from kestrelctl.core.model.job.shell_text import left_in
 from kestrelctl.core.model.job.spec import JobSpec
@@ -33,16 +27,14 @@ from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import StoreFull, UsageError
 from kestrelctl.grammar.described_job import checked_job, checked_key, job_of
 from kestrelctl.grammar.file_patterns import IN_FILE_NAMES
-from kestrelctl.grammar.parent_file_words import (
-    of_this_machine,
-    parse_parent_files,
-    waiting_for,
-)
 from kestrelctl.protocol.job_answers import GraphSubmitted, Submitted
 
 if TYPE_CHECKING:
     from kestrelctl.cli.job.output_files import OutputFiles
     from kestrelctl.cli.show.progress import Look
+    from kestrelctl.cli.submit.job_file import GraphFile, JobFile
+    from kestrelctl.client.graph import Draft
+    from kestrelctl.client.inputs import JobFiles, SentFiles
 
 
 def submit_job(
@@ -62,16 +54,11 @@ def submit_job(
     """
     key = checked_key(options["key"])
     last_job.refuse_key(key)
-    spec = _job_of(words, job_file, options)
-    files = find_files(of_this_machine(options["input"]), options["stdin"])
-    spec = _with_surroundings(invocation, spec, options)
-    left = parse_parent_files(options["input"], spec.after_each, last_job)
-    after = waiting_for(spec.after, left)
-    spec = checked_job(
-        msgspec.structs.replace(
-            spec, program=msgspec.structs.replace(spec.program, parent_files=left), after=after
-        )
-    )
+    spec = _with_surroundings(invocation, _job_of(words, job_file, options), options)
+    files: JobFiles | None = None
+    if options["input"] or options["stdin"]:
+        spec, files = _with_files(spec, options, last_job)
+    checked_job(spec)
     fetch_to = None if options["fetch"] is None else Path(options["fetch"])
     if fetch_to is not None and spec.program.output_to:
         raise UsageError(
@@ -99,7 +86,7 @@ def submit_job(
 
     async def send_all(connection: Connection) -> Submitted:
         whole = spec
-        if files.all:
+        if files is not None and files.all:
             sent = await _send(invocation, connection, files)
             whole = msgspec.structs.replace(spec, program=sent.of(spec.program))
         explain = not waits and not invocation.screen.quiet
@@ -156,6 +143,24 @@ def submit_job(
             fetched.check()
 
     invocation.talk_again(work)
+
+
+def _with_files(
+    spec: JobSpec, options: Mapping[str, Any], last_job: LastJob
+) -> tuple[JobSpec, JobFiles]:
+    """A job that waits for those whose files it wants, and the files that are to be sent ahead."""
+    from kestrelctl.client.inputs import find_files
+    from kestrelctl.grammar.parent_file_words import (
+        of_this_machine,
+        parse_parent_files,
+        waiting_for,
+    )
+
+    files = find_files(of_this_machine(options["input"]), options["stdin"])
+    left = parse_parent_files(options["input"], spec.after_each, last_job)
+    program = msgspec.structs.replace(spec.program, parent_files=left)
+    after = waiting_for(spec.after, left)
+    return msgspec.structs.replace(spec, program=program, after=after), files
 
 
 def _streams(options: Mapping[str, Any]) -> dict[str, str]:
@@ -259,6 +264,9 @@ def _with_surroundings(
 
 async def _send(invocation: Invocation, connection: Connection, files: JobFiles) -> SentFiles:
     """Sends the files of a job that are not in the share yet."""
+    from kestrelctl.client.inputs import send_files
+    from kestrelctl.client.upload_record import upload_record
+
     context = invocation.find_context(invocation.pool)
     share = invocation.open_share(connection, context)
     record = upload_record(context, invocation.now)
@@ -388,10 +396,13 @@ def _job_of(words: tuple[str, ...], job_file: Draft | None, options: Mapping[str
                 hint="--stdout PATTERN is for what they print, with {n} for a task's number",
             )
     items = None
-    if options["each_line"] is not None:
-        items = read_lines(Path(options["each_line"]))
-    elif options["from_json"] is not None:
-        items = read_elements(Path(options["from_json"]))
+    if options["each_line"] is not None or options["from_json"] is not None:
+        from kestrelctl.cli.submit.items import read_elements, read_lines
+
+        if options["each_line"] is not None:
+            items = read_lines(Path(options["each_line"]))
+        else:
+            items = read_elements(Path(options["from_json"]))
     return job_of(argv, options, items=items, paste_items=options["paste_items"])
 
 
@@ -401,6 +412,10 @@ def _exported(invocation: Invocation, given: tuple[str, ...]) -> dict[str, str]:
     Raises:
         UsageError: a variable that is named is not set, or is no text.
     """
+    if not given:
+        return {}
+    from kestrelctl.cli.submit.export import ALL, exported, names_text
+
     found = exported(given, os.environ)
     if found.kept_back:
         invocation.screen.warn(

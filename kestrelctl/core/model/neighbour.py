@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.model.job.spec import JobSpec
-from kestrelctl.core.model.worker.ad import WorkerAd
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kestrelctl.core.model.job.spec import JobSpec
+    from kestrelctl.core.model.worker.ad import WorkerAd
 
 #: The node of the address at which pools talk with each other. No worker of a pool's own is called
 #: so (`members.enrollment`).

@@ -11,8 +11,6 @@ import enum
 
 import msgspec
 
-from kestrelctl.core.model.worker.matching_ads import PROPERTY_PREFIX
-
 
 class Reason(enum.StrEnum):
     """A reason why a task does not run on a worker, or does not run at all just now."""
@@ -87,7 +85,11 @@ class Refusal(msgspec.Struct, frozen=True):
     @property
     def may_pass(self) -> bool:
         """Whether it may pass by itself, because what is wanted asks for a value that changes."""
-        return self.reason in _OF_EXPRESSIONS and PROPERTY_PREFIX.lower() in self.wanted.lower()
+        if self.reason not in _OF_EXPRESSIONS:
+            return False
+        from kestrelctl.core.model.worker.matching_ads import PROPERTY_PREFIX  # commands are lean
+
+        return PROPERTY_PREFIX.lower() in self.wanted.lower()
 
 
 #: Bounds of the closeness of each reason that a worker can give. The share of what was asked for

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from kestrelctl.core.model.validate import problem_with_ad
+from kestrelctl.core.model.worker.ad_rules import problem_with_ad
 from kestrelctl.core.pacing.pace import Pace
 from kestrelctl.protocol.pools import PoolAnnouncement
 

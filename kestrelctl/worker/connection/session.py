@@ -26,8 +26,9 @@ from kestrelctl.core.model.job.template import (
 )
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
-from kestrelctl.core.model.validate import problem_with_ad, problem_with_template
+from kestrelctl.core.model.validate import problem_with_template
 from kestrelctl.core.model.worker.ad import WorkerAd, bookable, changed, unit_ids
+from kestrelctl.core.model.worker.ad_rules import problem_with_ad
 from kestrelctl.core.model.worker.assets import MILLI
 from kestrelctl.core.pacing.backoff import doubled_seconds
 from kestrelctl.core.pacing.heartbeat import pause_seconds

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from cli_fake_pool import FakePool, run
 
-from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.ad_rules import problem_with_ad
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.attributes import parse_attribute, plain_value
 

@@ -11,6 +11,9 @@ from kestrelctl.core.model.files.stored_file import StoredFile, problem_with_sto
 #: Checkpoints of a task are counted from 1, over all of its attempts.
 Ordinal = Annotated[int, msgspec.Meta(ge=1, le=(1 << 62) - 1)]
 
+#: Between two checkpoints, unless a job says otherwise.
+DEFAULT_SECONDS = 600.0
+
 #: The longest address of a piece, and the most that a stored file takes in a message: it travels
 #: with the attempt that goes on from it.
 MOST_URL_CHARACTERS = 1024

@@ -14,7 +14,6 @@ from kestrelctl.core.model.job.program import Program
 #: The tag of workers that store checkpoints and give them back. Nobody else can give it.
 TAG = "checkpoints"
 
-DEFAULT_SECONDS = 600.0
 LEAST_SECONDS = 1.0
 MOST_SECONDS = 7 * 86_400.0
 

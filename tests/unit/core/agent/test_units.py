@@ -15,8 +15,8 @@ from kestrelctl.core.agent.unit_variables import unit_variables, variables_witho
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.refusal import Reason
-from kestrelctl.core.model.validate import MAX_UNITS, problem_with_ad
 from kestrelctl.core.model.worker.ad import AssetChange, AssetUnit, WorkerAd, changed, unit_ids
+from kestrelctl.core.model.worker.ad_rules import MAX_UNITS, problem_with_ad
 from kestrelctl.core.scheduling.explain import Group
 
 TWO_GPUS = WorkerAd(

@@ -16,8 +16,9 @@ from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.member_change import what_changed
 from kestrelctl.core.model.records import WorkerRecord
 from kestrelctl.core.model.refusal import Reason
-from kestrelctl.core.model.validate import problem_with_ad, problem_with_job
+from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.ad_rules import problem_with_ad
 from kestrelctl.core.model.worker.significance import Significance, interests
 
 Value = bool | int | float | str

@@ -16,8 +16,8 @@ from kestrelctl.core.model.neighbour import is_neighbour, stays_home
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.share_change import GroupChange, ShareChange
-from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.ad_rules import problem_with_ad
 from kestrelctl.errors import UsageError
 
 STARVING = Config(starving_seconds=10.0)

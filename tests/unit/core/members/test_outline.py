@@ -16,8 +16,8 @@ from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.core.model.worker.ad import AssetChange, WorkerAd, bookable, changed
+from kestrelctl.core.model.worker.ad_rules import problem_with_ad
 
 UNKNOWN = WorkerAd(assets={"cpus": 100.0}, unknown={"db": 75})
 

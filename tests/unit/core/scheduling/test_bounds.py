@@ -13,8 +13,9 @@ from kestrelctl.core.jobs.job import MOST_REFUSED
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.validate import problem_with_ad, problem_with_job
+from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.ad_rules import problem_with_ad
 from kestrelctl.core.scheduling.demand import SPARE_SHAPES
 from kestrelctl.core.scheduling.supply import SPARE_CLASSES
 from kestrelctl.protocol import codec, directions, workers

@@ -6,8 +6,7 @@ from typing import cast
 
 from kestrelctl.core.agent.agent import Agent, LocalAttempt
 from kestrelctl.core.model.files.stored_file import StoredFile
-from kestrelctl.core.model.job.checkpoint import MadeCheckpoint
-from kestrelctl.core.model.job.checkpoint_rules import DEFAULT_SECONDS
+from kestrelctl.core.model.job.checkpoint import DEFAULT_SECONDS, MadeCheckpoint
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.template import Template
 from kestrelctl.protocol import workers
