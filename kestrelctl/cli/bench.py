@@ -24,6 +24,7 @@ from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.until_signal import SIGNAL_STATUS, until_a_signal
 from kestrelctl.core.model.worker.isolation import RUNGS
 from kestrelctl.errors import KestrelError, MissingTool, UsageError
+from kestrelctl.grammar.click_files import FilePath
 from kestrelctl.grammar.click_numbers import Number, WholeNumber
 from kestrelctl.grammar.quantities import parse_digits, parse_percent, split_words
 
@@ -121,7 +122,7 @@ class Bench(Noun):
 @click.option("--metrics/--no-metrics", default=None, hidden=True, help="To see what they cost.")
 @click.option(
     "--report",
-    type=Path,
+    type=FilePath(),
     metavar="DIR",
     help="Directory for the page with the curves and their images.  "
     "[default: a page in Kestrel's state]",
@@ -142,7 +143,7 @@ def bench(ctx: click.Context, invocation: Invocation, /, **options: Any) -> int:
 
 
 @bench.command("compare", talks=False)
-@click.argument("results", nargs=-1, required=True, type=Path, metavar="A B [MORE]...")
+@click.argument("results", nargs=-1, required=True, type=FilePath(), metavar="A B [MORE]...")
 @click.option(
     "--threshold",
     metavar="PERCENT",
@@ -181,11 +182,11 @@ def compare_results(
 
 
 @bench.command("report", talks=False)
-@click.argument("results", nargs=-1, required=True, type=Path, metavar="RESULT...")
+@click.argument("results", nargs=-1, required=True, type=FilePath(), metavar="RESULT...")
 @click.option(
     "--to",
     "file",
-    type=Path,
+    type=FilePath(),
     default=Path("report.html"),
     show_default=True,
     metavar="FILE",

@@ -15,6 +15,7 @@ from kestrelctl.cli.show.command_output import CommandOutput, Listing
 from kestrelctl.cli.show.grid import Column
 from kestrelctl.cli.show.screen import BOLD, CYAN, GREEN, RED, Screen
 from kestrelctl.core.model.plural import plural
+from kestrelctl.grammar.click_files import FilePath
 from kestrelctl.grammar.deadline_words import Since, parse_since
 from kestrelctl.grammar.one_line import one_line
 from kestrelctl.grammar.quantities import parse_duration
@@ -86,7 +87,7 @@ def _server_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--token-file",
-            type=Path,
+            type=FilePath(),
             metavar="FILE",
             help="File whose first line is a token of a service account. [env: GRAFANA_TOKEN, the "
             "token]",
@@ -105,7 +106,7 @@ def _server_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 _directory_option = click.option(
     "--directory",
-    type=Path,
+    type=FilePath(),
     metavar="DIR",
     help="Directory of the files.  [default: the dashboards that came with kestrelctl]",
 )

@@ -17,6 +17,7 @@ from kestrelctl.cli.show.command_output import Record
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.worker.isolation import RUNGS
 from kestrelctl.errors import KestrelError, UsageError
+from kestrelctl.grammar.click_files import FilePath
 from kestrelctl.grammar.click_numbers import WholeNumber
 
 if TYPE_CHECKING:
@@ -92,11 +93,11 @@ FIRST_JOB = (
 )
 @click.option(
     "--certificate",
-    type=Path,
+    type=FilePath(),
     metavar="FILE",
     help="Certificate of the domain, which other servers verify.",
 )
-@click.option("--key", type=Path, metavar="FILE", help="Private key of the certificate.")
+@click.option("--key", type=FilePath(), metavar="FILE", help="Private key of the certificate.")
 @click.option(
     "--federation-listen",
     default="",
@@ -112,35 +113,35 @@ FIRST_JOB = (
 )
 @click.option(
     "--environments",
-    type=Path,
+    type=FilePath(),
     multiple=True,
     metavar="FILE",
     help="File of environments that are started here when work needs them; repeatable.",
 )
 @click.option(
     "--properties",
-    type=Path,
+    type=FilePath(),
     multiple=True,
     metavar="FILE",
     help="File of properties that workers read of this machine, and how often; repeatable.",
 )
 @click.option(
     "--commands",
-    type=Path,
+    type=FilePath(),
     multiple=True,
     metavar="FILE",
     help="File of commands that you can run with `worker run-command`; repeatable.",
 )
 @click.option(
     "--handlers",
-    type=Path,
+    type=FilePath(),
     multiple=True,
     metavar="FILE",
     help="File of handlers, which run when workers come, go or change; repeatable.",
 )
 @click.option(
     "--triggers",
-    type=Path,
+    type=FilePath(),
     multiple=True,
     metavar="FILE",
     help="File of triggers, which act when the pool is in a given state; repeatable.",

@@ -16,6 +16,7 @@ from kestrelctl.cli.show.grid import Column
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.triggers.definition import read_triggers
 from kestrelctl.errors import UsageError, why
+from kestrelctl.grammar.click_files import FilePath
 from kestrelctl.grammar.quantities import ago, duration
 from kestrelctl.protocol.triggers import (
     EnableTrigger,
@@ -83,7 +84,7 @@ def log(invocation: Invocation, name: str) -> None:
 @click.argument("name")
 @click.option(
     "--file",
-    type=Path,
+    type=FilePath(),
     metavar="FILE",
     help="File that holds the trigger, instead of the pool's own.",
 )

@@ -108,7 +108,7 @@ def find_files(inputs: Iterable[str], stdin: str | None) -> JobFiles:
         UsageError: there is no such file, or it cannot be sent like this.
     """
     found = find_inputs(inputs)
-    if not stdin:
+    if stdin is None:
         return JobFiles(found, None)
     if is_address(stdin):
         return JobFiles(found, _find_address(stdin, default_name="stdin"))

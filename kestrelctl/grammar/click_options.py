@@ -7,10 +7,12 @@ from typing import Any, TypeVar
 
 import click
 
+from kestrelctl.grammar.click_files import FileName
 from kestrelctl.grammar.click_numbers import Number, WholeNumber
 from kestrelctl.grammar.option import (
     Choice,
     Decimal,
+    File,
     Flag,
     JobNames,
     Option,
@@ -84,6 +86,8 @@ def _type(value: Value) -> Any:
             return _ChoiceType(value)
         case Parsed():
             return value.parse
+        case File():
+            return FileName()
     return str
 
 

@@ -459,16 +459,14 @@ FILES = Section(
         ),
         Option(
             name="stdout",
-            value=Text(metavar="PATTERN"),
-            default="",
+            value=File(metavar="PATTERN"),
             text="Wait, then write the standard output of tasks to files here: out-{n}.txt.",
             in_file=False,
             not_in_chat=_NO_ITEMS,
         ),
         Option(
             name="stderr",
-            value=Text(metavar="PATTERN"),
-            default="",
+            value=File(metavar="PATTERN"),
             text="Wait, then write the standard error of tasks to files here: err-{n}.txt.",
             in_file=False,
             not_in_chat=_NO_ITEMS,

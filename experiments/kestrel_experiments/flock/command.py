@@ -19,6 +19,7 @@ from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.until_signal import SIGNAL_STATUS, until_a_signal
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError, UsageError
+from kestrelctl.grammar.click_files import FilePath
 from kestrelctl.grammar.click_numbers import Number, WholeNumber
 from kestrelctl.grammar.quantities import split_words
 
@@ -85,12 +86,12 @@ if TYPE_CHECKING:
     "--compare",
     "earlier",
     multiple=True,
-    type=Path,
+    type=FilePath(),
     metavar="RESULT",
     help="Ratios to an earlier result: of -o json, or a directory of --report.",
 )
 @click.option(
-    "--report", type=Path, metavar="DIR", help="Write a page with plots into this directory."
+    "--report", type=FilePath(), metavar="DIR", help="Write a page with plots into this directory."
 )
 @pass_invocation
 def flock(invocation: Invocation, /, **options: Any) -> int:

@@ -12,6 +12,7 @@ import msgspec
 
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.show.command_output import Record, Table
+from kestrelctl.grammar.click_files import FilePath
 from kestrelctl.grammar.click_numbers import Number, WholeNumber
 from kestrelctl.grammar.quantities import parse_percent
 
@@ -70,7 +71,7 @@ from kestrelctl.grammar.quantities import parse_percent
     "--compiled", is_flag=True, help="Compile it to C first, with mypyc; for a thousand pools."
 )
 @click.option(
-    "--report", type=Path, metavar="DIR", help="Write a page with plots into this directory."
+    "--report", type=FilePath(), metavar="DIR", help="Write a page with plots into this directory."
 )
 @pass_invocation
 def simulate_flocks(

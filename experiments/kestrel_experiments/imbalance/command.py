@@ -15,6 +15,7 @@ from kestrelctl.cli.show.command_output import Record, Table
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.until_signal import SIGNAL_STATUS, until_a_signal
 from kestrelctl.errors import KestrelError, UsageError
+from kestrelctl.grammar.click_files import FilePath
 from kestrelctl.grammar.click_numbers import Number, WholeNumber
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ _START = "0.3-0.6"
     help=f"Seconds that a simulated environment takes to come up.  [default: {_START}]",
 )
 @click.option(
-    "--report", type=Path, metavar="DIR", help="Write a page with plots into this directory."
+    "--report", type=FilePath(), metavar="DIR", help="Write a page with plots into this directory."
 )
 @pass_invocation
 def bench_environments(

@@ -12,6 +12,7 @@ import click
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.show.command_output import Record, Table
 from kestrelctl.errors import UsageError
+from kestrelctl.grammar.click_files import FilePath
 from kestrelctl.grammar.click_numbers import Number, WholeNumber
 from kestrelctl.grammar.quantities import parse_digits, split_words
 
@@ -51,7 +52,7 @@ from kestrelctl.grammar.quantities import parse_digits, split_words
     help="Seconds that each run is watched.",
 )  # fmt: skip
 @click.option(
-    "--report", type=Path, metavar="DIR", help="Write the data and plots into this directory."
+    "--report", type=FilePath(), metavar="DIR", help="Write the data and plots into this directory."
 )
 @pass_invocation
 def bench_properties(

@@ -14,6 +14,7 @@ from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.fleet.hosts import choose, host_options
 from kestrelctl.cli.show.command_output import Record
 from kestrelctl.core.model.plural import plural
+from kestrelctl.grammar.click_files import FilePath
 from kestrelctl.grammar.deadline_words import Since, parse_since
 from kestrelctl.grammar.quantities import parse_size, size
 
@@ -23,7 +24,7 @@ from kestrelctl.grammar.quantities import parse_size, size
 @click.option(
     "-d",
     "--destination",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     metavar="FILE.tar.gz",
     help="Archive to write.  [default: kestrel-bundle-TIME.tar.gz here]",
 )

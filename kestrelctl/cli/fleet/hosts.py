@@ -13,6 +13,7 @@ from kestrelctl.cli.command import Invocation
 from kestrelctl.cli.show.screen import Mode
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import HostsFailed, KestrelError, Unreachable, Untrusted
+from kestrelctl.grammar.click_files import FilePath
 from kestrelctl.grammar.click_numbers import WholeNumber
 from kestrelctl.missing_package import missing_package
 
@@ -33,7 +34,7 @@ def host_options(command: F) -> F:
         click.option(
             "-i",
             "--inventory",
-            type=click.Path(path_type=Path),
+            type=FilePath(),
             metavar="PATH",
             help="Inventory of Ansible.  [default: the one that Ansible would use here]",
         ),

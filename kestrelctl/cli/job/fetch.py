@@ -14,6 +14,7 @@ from kestrelctl.cli.job.view import one_job
 from kestrelctl.cli.show.command_output import Record, one_or_several
 from kestrelctl.client.fetch import fetch_files, fetch_tar
 from kestrelctl.errors import UsageError
+from kestrelctl.grammar.click_files import FilePath
 from kestrelctl.grammar.id_ranges import LAST, parse_tasks
 
 
@@ -28,13 +29,13 @@ from kestrelctl.grammar.id_ranges import LAST, parse_tasks
 )
 @click.option(
     "--to",
-    type=Path,
+    type=FilePath(),
     metavar="DIR",
     help="Directory for the files, as DIR/TASK/.  [default: job-JOB]",
 )
 @click.option(
     "--tar",
-    type=Path,
+    type=FilePath(),
     metavar="FILE",
     help="Write one tar archive instead, with names TASK/…; - is standard output.",
 )

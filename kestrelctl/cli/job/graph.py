@@ -15,6 +15,7 @@ from kestrelctl.cli.show.command_output import CommandOutput, Record, Table
 from kestrelctl.cli.show.lines import cut
 from kestrelctl.core.model.job.after import WantedEnd
 from kestrelctl.errors import KestrelError, UsageError
+from kestrelctl.grammar.click_files import FilePath
 from kestrelctl.grammar.id_ranges import LAST
 from kestrelctl.protocol.job_answers import GraphEdge, GraphNode, JobGraph
 from kestrelctl.protocol.job_requests import DrawGraph
@@ -38,7 +39,7 @@ _COLOURS = {
 @click.option("--dot", is_flag=True, help="Print the graph as text for Graphviz.")
 @click.option(
     "--svg",
-    type=Path,
+    type=FilePath(),
     metavar="FILE",
     help="Draw the graph into this file; needs `dot` of Graphviz.",
 )

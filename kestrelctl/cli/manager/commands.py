@@ -25,6 +25,7 @@ from kestrelctl.core.model.neighbour import RECLAIM_MINUTES
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.worker.isolation import RUNGS
 from kestrelctl.errors import NotFound, UsageError
+from kestrelctl.grammar.click_files import FilePath
 from kestrelctl.grammar.click_numbers import Number, WholeNumber
 from kestrelctl.grammar.quantities import parse_digits, parse_duration
 
@@ -37,7 +38,7 @@ SHORTEST_KEEP_SECONDS = 60.0
 
 _copied_data_dir = click.option(
     "--data-dir",
-    type=Path,
+    type=FilePath(),
     metavar="DIR",
     help="Directory of the manager.  [default: that of the pool of `up`, or "
     "$XDG_STATE_HOME/kestrel/manager]",
@@ -45,7 +46,7 @@ _copied_data_dir = click.option(
 
 _postgresql_password_file = click.option(
     "--postgresql-password-file",
-    type=Path,
+    type=FilePath(),
     metavar="FILE",
     help="File with the password of that role.  [default: PostgreSQL's own, as ~/.pgpass]",
 )
@@ -140,7 +141,7 @@ def manager() -> None:
 @click.option("--domain", required=True, help="XMPP domain of the pool: that of the component.")
 @click.option(
     "--secret-file",
-    type=Path,
+    type=FilePath(),
     required=True,
     metavar="FILE",
     help="File with the secret that component and server share; - is standard input.",
@@ -166,13 +167,13 @@ def manager() -> None:
 )
 @click.option(
     "--ca-file",
-    type=Path,
+    type=FilePath(),
     metavar="FILE",
     help="Certificate of the pool's authority.  [default: the system's authorities]",
 )
 @click.option(
     "--data-dir",
-    type=Path,
+    type=FilePath(),
     metavar="DIR",
     help="Directory of the store.  [default: $XDG_STATE_HOME/kestrel/manager]",
 )
@@ -366,14 +367,14 @@ def manager() -> None:
 )
 @click.option(
     "--environments",
-    type=Path,
+    type=FilePath(),
     multiple=True,
     metavar="FILE",
     help="File of environments that are started when work needs them; repeatable.",
 )
 @click.option(
     "--handlers",
-    type=Path,
+    type=FilePath(),
     multiple=True,
     metavar="FILE",
     help="File of handlers, which run when workers come, go or change; repeatable.  [default: "
@@ -381,7 +382,7 @@ def manager() -> None:
 )
 @click.option(
     "--triggers",
-    type=Path,
+    type=FilePath(),
     multiple=True,
     metavar="FILE",
     help="File of triggers, which act when the pool is in a given state; repeatable.  [default: "
@@ -428,7 +429,7 @@ def handover(invocation: Invocation) -> None:
 
 
 @manager.command("backup", cls=CliCommand)
-@click.argument("file", type=Path)
+@click.argument("file", type=FilePath())
 @_copied_data_dir
 @pass_invocation
 def backup(invocation: Invocation, file: Path, data_dir: Path | None) -> None:
@@ -440,7 +441,7 @@ def backup(invocation: Invocation, file: Path, data_dir: Path | None) -> None:
 
 
 @manager.command("restore", cls=CliCommand)
-@click.argument("file", type=Path)
+@click.argument("file", type=FilePath())
 @_copied_data_dir
 @click.option(
     "--dry-run", is_flag=True, help="Check that FILE can be restored, and change nothing."

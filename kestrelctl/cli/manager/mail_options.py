@@ -10,6 +10,7 @@ import click
 
 from kestrelctl.core.model.mail_address import problem_with_mail
 from kestrelctl.errors import UsageError
+from kestrelctl.grammar.click_files import FilePath
 
 if TYPE_CHECKING:
     from kestrelctl.manager.mail.server import MailServer
@@ -23,7 +24,7 @@ def mail_options(command: F) -> F:
         click.option("--mail-from", default="", metavar="ADDRESS", help="Sender of the mail."),
         click.option(
             "--smtp-password-file",
-            type=Path,
+            type=FilePath(),
             metavar="FILE",
             help="File with that user's password.",
         ),

@@ -229,8 +229,8 @@ def _said(path: Path, option: Option, value: object) -> Any:
             return _command(path, key, value)
         case File(stays=stays):
             named = [_typed(path, key, each, str) for each in _as_list(value)]
-            found = [each if each and each == stays else _beside(path, each) for each in named]
-            return found if option.repeats else found[0]
+            found = [each if each in ("", stays) else _beside(path, each) for each in named]
+            return found if option.repeats else _only(path, key, found)
         case Words() if isinstance(value, str):
             return value.split()
         case Pairs():
@@ -238,12 +238,18 @@ def _said(path: Path, option: Option, value: object) -> Any:
             return [f"{name}={_scalar(path, name, each)}" for name, each in table.items()]
         case JobNames():
             words = _words(path, key, value)
-            return words if option.repeats else words[0]
+            return words if option.repeats else _only(path, key, words)
         case Ranges():
             return [str(_scalar(path, key, each)) for each in _as_list(value)]
     if not option.repeats:
         return _scalar(path, key, value)
     return [_scalar(path, key, each) for each in _as_list(value)]
+
+
+def _only(path: Path, key: str, found: Sequence[str]) -> str:
+    if len(found) != 1:
+        raise UsageError(f"{path}: {key} takes one value, not {len(found)}")
+    return found[0]
 
 
 def _beside(path: Path, word: str) -> str:

@@ -56,7 +56,7 @@ def submit_job(
     last_job.refuse_key(key)
     spec = _with_surroundings(invocation, _job_of(words, job_file, options), options)
     files: JobFiles | None = None
-    if options["input"] or options["stdin"]:
+    if options["input"] or options["stdin"] is not None:
         spec, files = _with_files(spec, options, last_job)
     checked_job(spec)
     fetch_to = None if options["fetch"] is None else Path(options["fetch"])
@@ -165,7 +165,7 @@ def _with_files(
 
 def _streams(options: Mapping[str, Any]) -> dict[str, str]:
     """The local files for the output of tasks, by the options that name them."""
-    return {f"--{stream}": options[stream] for stream in ("stdout", "stderr")}
+    return {f"--{stream}": options[stream] or "" for stream in ("stdout", "stderr")}
 
 
 def _waits(options: Mapping[str, Any]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -16,6 +15,7 @@ from kestrelctl.core.model.worker.significance import problem_with_expression
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.asset_words import offered_assets
 from kestrelctl.grammar.attributes import parse_attribute
+from kestrelctl.grammar.click_files import FilePath
 from kestrelctl.grammar.click_numbers import Number, WholeNumber
 from kestrelctl.grammar.quantities import parse_capacity, split_words
 
@@ -138,7 +138,7 @@ _OPTIONS = (
         "--share",
         "shares",
         multiple=True,
-        type=click.Path(path_type=Path),
+        type=FilePath(),
         metavar="DIR",
         help="Directory or device that tasks may write in spite of the isolation bubblewrap or "
         "systemd; repeatable.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -30,6 +29,7 @@ from kestrelctl.core.model.worker import isolation
 from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.grammar.asset_words import offered_assets
 from kestrelctl.grammar.attributes import plain_value
+from kestrelctl.grammar.click_files import FilePath
 from kestrelctl.grammar.click_numbers import WholeNumber
 from kestrelctl.grammar.quantities import (
     ago,
@@ -189,7 +189,7 @@ def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
 )
 @click.option(
     "--credentials",
-    type=Path,
+    type=FilePath(),
     metavar="FILE",
     help="File of accounts, a `JID PASSWORD` on each line; - is standard input.  [default: the "
     "account of `worker join`]",
@@ -215,13 +215,13 @@ def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
 )
 @click.option(
     "--ca-file",
-    type=Path,
+    type=FilePath(),
     metavar="FILE",
     help="Certificate of the pool's authority.  [default: the system's authorities]",
 )
 @click.option(
     "--data-dir",
-    type=Path,
+    type=FilePath(),
     metavar="DIR",
     help="Directory for scratch directories and results.  [default: "
     "$XDG_STATE_HOME/kestrel/worker]",
@@ -237,7 +237,7 @@ def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
 @click.option(
     "--shared-files",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     metavar="DIR",
     help="Directory from which tasks may have inputs by file: address; repeatable.  [default: "
     "none]",
@@ -245,7 +245,7 @@ def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
 @click.option(
     "--shared-outputs",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     metavar="DIR",
     help="Directory below which, in DIR/OWNER, tasks may leave files by file: address; "
     "repeatable.  [default: none]",
@@ -267,14 +267,14 @@ def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
 @click.option(
     "--properties",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     metavar="FILE",
     help="File of properties to read of this machine, and how often; repeatable.  [default: none]",
 )
 @click.option(
     "--commands",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     metavar="FILE",
     help="File of commands that admins may run on this machine; repeatable.  [default: none]",
 )

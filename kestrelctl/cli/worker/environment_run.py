@@ -18,6 +18,7 @@ from kestrelctl.core.environments.class_files import read_classes
 from kestrelctl.core.environments.environment_class import EnvironmentClass
 from kestrelctl.core.model.worker import isolation
 from kestrelctl.errors import KestrelError, NotFound, UsageError
+from kestrelctl.grammar.click_files import FilePath
 from kestrelctl.grammar.quantities import parse_capacity
 from kestrelctl.protocol.workers import decode_token
 
@@ -25,7 +26,7 @@ _LOOK_SECONDS = 0.5
 
 
 @click.command("environment", cls=CliCommand, talks=False)
-@click.argument("file", type=Path)
+@click.argument("file", type=FilePath())
 @click.argument("name", metavar="CLASS")
 @click.argument("token")
 @click.option(

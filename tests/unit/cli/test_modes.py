@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import sys
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ import msgspec
 import pytest
 from benchkit import MACHINE, a_result, a_run, a_sweep
 from cli_fake_pool import EXPLANATION, JOB, FakePool, run
-from commandlines import COMMAND_LINES, LEAVES, WITHOUT_POOL
+from commandlines import COMMAND_LINES, EVERYTHING, LEAVES, WITHOUT_POOL
 
 from kestrelctl.bench.bounds import Sleep
 from kestrelctl.bench.collected_runs import CollectedRuns
@@ -151,6 +152,17 @@ def _with(**environment: str) -> object:
 
 
 # -- help ------------------------------------------------------------------------------------------
+
+
+def test_no_empty_name_means_the_current_directory() -> None:
+    """A shell makes one of a variable that is not set."""
+    taken = []
+    for name, context in EVERYTHING.items():
+        for param in context.command.get_params(context):
+            with suppress(click.UsageError, KestrelError, ValueError):
+                if isinstance(param.type.convert("", param, context), Path):
+                    taken.append(f"{name} {param.name}")
+    assert taken == []
 
 
 def test_help_works_everywhere() -> None:

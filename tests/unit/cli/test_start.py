@@ -18,13 +18,13 @@ CHECKOUT = Path(__file__).parents[3]
 HEAVY = {"asyncio", "msgspec", "rich", "psutil", "sqlite3", "matplotlib"}
 #: What commands of a moment are made of, and the most modules of ours that this may load.
 OF_A_MOMENT = {
-    "job list": ("kestrelctl.cli.job.commands", 98),
-    "job logs": ("kestrelctl.cli.job.commands, kestrelctl.cli.job.logs", 106),
-    "submit": ("kestrelctl.cli.submit.commands, kestrelctl.cli.submit.submission", 105),
+    "job list": ("kestrelctl.cli.job.commands", 99),
+    "job logs": ("kestrelctl.cli.job.commands, kestrelctl.cli.job.logs", 107),
+    "submit": ("kestrelctl.cli.submit.commands, kestrelctl.cli.submit.submission", 106),
     "map": (
         "kestrelctl.cli.map.commands, kestrelctl.cli.map.output, kestrelctl.cli.map.reading, "
         "kestrelctl.cli.until_signal",
-        117,
+        118,
     ),
 }
 ALWAYS = ("kestrelctl.cli.main", "kestrelctl.access.connection", "kestrelctl.xmpp.user")

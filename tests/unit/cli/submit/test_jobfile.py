@@ -130,6 +130,9 @@ def test_a_job_file_of_2009_needs_no_more_than_a_command(tmp_path: Path) -> None
         ("j.toml", "command = 'x'\npriority = true", "priority is neither", None),
         ("j.toml", "command = 'x'\nenv = 'A=1'", "env is not a table", None),
         ("j.toml", "command = 'x'\neach-line = 3", "each-line is not text", None),
+        ("j.toml", "command = 'x'\nstdin = []", "stdin takes one value, not 0", None),
+        ("j.toml", "command = 'x'\nstdin = ['a', 'b']", "stdin takes one value, not 2", None),
+        ("j.toml", "command = 'x'\nafter-each = []", "after-each takes one value", None),
         ("j.job", "[job]\ncommand=x\nrequire=A", "unknown key require", "requires"),
         ("j.job", "[job]\nqueue=0\ncommand=x", "queue = 0", "queue=5"),
         ("j.job", f"[job]\nqueue={'9' * 5000}\ncommand=x", "is no number of tasks", "queue=5"),
@@ -154,6 +157,13 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     result = run(FakePool(), "submit", str(tmp_path / "none.toml"))
     assert result.exit_code == 2
     assert "cannot be read" in result.stderr
+
+
+def test_a_file_without_a_name_is_refused_in_a_job_file_too(tmp_path: Path) -> None:
+    file = written(tmp_path, "j.toml", 'command = ["x"]\ninput = [""]')
+    result = run(FakePool(), "submit", str(file))
+    assert result.exit_code == 2
+    assert "it is empty, and names no file" in result.stderr
 
 
 def test_wrong_values_are_refused_as_on_the_command_line(tmp_path: Path) -> None:

@@ -130,6 +130,15 @@ def test_what_is_wrong_is_refused_before_it_is_sent(args: tuple[str, ...], error
     assert error in refused(*args)
 
 
+@pytest.mark.parametrize(
+    "option",
+    ["input", "stdin", "each-line", "from-json", "fetch", "stdout", "stderr", "workdir"],
+)
+def test_a_file_without_a_name_is_refused_and_not_passed_over(option: str) -> None:
+    """`--input ""` would send the whole current directory, and `--stdin ""` would send nothing."""
+    assert "it is empty, and names no file" in refused(f"--{option}", "", "--", "x")
+
+
 # -- items -----------------------------------------------------------------------------------------
 
 
