@@ -81,6 +81,8 @@ def use(invocation: Invocation, name: str) -> None:
 
     `--pool NAME` and KESTREL_POOL go before it.
     """
+    if not name:  # a variable of a shell that is not set: it would mean what is meant already
+        raise UsageError("a context has a name", hint="kestrelctl context list")
     find_context(name)
     use_context(name)
     invocation.screen.say(f"commands talk to {name} from now on")

@@ -13,6 +13,7 @@ from kestrelctl.cli.show.command_output import Record
 from kestrelctl.cli.show.follow import MOST_FOLLOWED, follow
 from kestrelctl.client.stored_logs import StoredLogs
 from kestrelctl.errors import UsageError
+from kestrelctl.grammar.click_files import FileName
 from kestrelctl.grammar.id_ranges import parse_tasks
 from kestrelctl.grammar.task_ranges import parse_array
 from kestrelctl.protocol.job_answers import JobView, Log
@@ -39,7 +40,7 @@ from kestrelctl.protocol.job_requests import Logs
 @click.option(
     "--to",
     "pattern",
-    default="",
+    type=FileName(),
     metavar="PATTERN",
     help="Write the output of each task to a file here: 'out-{n}.txt'; {n} is the task's id.",
 )
@@ -57,7 +58,7 @@ def logs(
     task_ids: list[int] | None,
     stream: str,
     every: bool,
-    pattern: str,
+    pattern: str | None,
     follows: bool,
 ) -> None:
     """Print what tasks wrote, unchanged.

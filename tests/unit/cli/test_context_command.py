@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import stat
 from pathlib import Path
 
@@ -77,13 +78,14 @@ def test_lines_written_by_hand_stay(config: Path) -> None:
         (ADD.format("a/b"), "cannot be the name of a context"),
         ("context remove none", "has no context none"),
         ("context use none", "no pool 'none' is known"),
+        ("context use ''", "a context has a name"),
         ("context show none", "no pool 'none' is known"),
     ],
 )
 def test_what_makes_no_sense_changes_nothing(config: Path, line: str, says: str) -> None:
     types(ADD.format("lab"))
     before = config.read_text()
-    done = CliRunner().invoke(kestrelctl, line.split(), input="x\n")
+    done = CliRunner().invoke(kestrelctl, shlex.split(line), input="x\n")
     assert done.exit_code != 0
     assert says in done.output
     assert config.read_text() == before

@@ -259,6 +259,7 @@ def test_an_error_in_json_is_one_object() -> None:
             "map --tag=x echo",
             "error: option '--tag' does not take a value\nhint: write --tag\n",
         ),
+        ("job logs 7 --to=", "error: invalid value for '--to': it is empty, and names no file\n"),
         ("job list --nmae x", "error: no such option '--nmae'\nhint: did you mean --name?\n"),
         (
             "submit --limit 3 -- x",
