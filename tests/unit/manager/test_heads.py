@@ -41,7 +41,9 @@ async def test_a_job_that_has_ended_is_retried_with_all_that_it_had(
     manager: PlayedManager,
 ) -> None:
     await manager.ask(ADA, requests.RetryJobs(id="r", jobs="1"))
-    assert manager.service.pool.job(1) is not None
+    job = manager.service.pool.job(1)
+    assert job is not None
+    assert job.spec.requires == LONG.requires, "by these it is decided where it runs"
     stored = manager.store.job(1)
     assert stored.state == "active"
     assert stored.spec == LONG
