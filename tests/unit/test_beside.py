@@ -34,7 +34,7 @@ async def ends() -> None:
 
 async def test_works_end_with_the_body() -> None:
     work = Work()
-    async with beside(work.run(), ends()):
+    async with asyncio.timeout(5.0), beside(work.run(), ends()):
         await asyncio.sleep(0)
         assert not work.was_cancelled
     assert work.was_cancelled

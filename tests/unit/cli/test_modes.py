@@ -18,6 +18,7 @@ import msgspec
 import pytest
 from benchkit import MACHINE, a_result, a_run, a_sweep
 from cli_fake_pool import EXPLANATION, JOB, FakePool, run
+from click.testing import CliRunner
 from commandlines import COMMAND_LINES, EVERYTHING, LEAVES, WITHOUT_POOL
 
 from kestrelctl.bench.bounds import Sleep
@@ -27,7 +28,7 @@ from kestrelctl.bench.pool_size import PoolSize
 from kestrelctl.bench.reference import SLEEPS_2009
 from kestrelctl.bench.result import to_json
 from kestrelctl.bench.run import BenchPlan
-from kestrelctl.cli.command import CommonOption
+from kestrelctl.cli.command import CommonOption, Noun
 from kestrelctl.cli.job.commands import MODULES, job
 from kestrelctl.cli.main import COMMANDS, kestrelctl
 from kestrelctl.cli.show.screen import Mode
@@ -281,6 +282,14 @@ def test_a_wrong_command_line_is_an_error_like_any_other(line: str, error: str) 
 def test_a_command_that_another_package_adds_is_found_and_proposed() -> None:
     assert run(FakePool(), "bench", "flock-sim", "--help").exit_code == 0
     assert run(FakePool(), "bench", "flock-smi").stderr.endswith("did you mean flock-sim?\n")
+
+
+def test_a_command_that_is_only_found_when_it_is_wanted_runs() -> None:
+    class Later(Noun):
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+            return click.Command(cmd_name) if cmd_name == "later" else None
+
+    assert CliRunner().invoke(Later("some"), ["later"]).exit_code == 0
 
 
 @pytest.mark.parametrize(
