@@ -30,6 +30,8 @@ PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 
 _MARK = f"{ATTEMPT_VARIABLE}=".encode()
+_MOST_DIGITS = 20
+"""Of an attempt number: a task can write any text in the place of it."""
 _MOST_BELOW = 10_000
 """Below one orphan, that are looked at for their group."""
 
@@ -193,8 +195,9 @@ def attempt_of(pid: int) -> int | None:
     except OSError:
         return None
     for entry in environment.split(b"\0"):
-        if entry.startswith(_MARK) and entry[len(_MARK) :].isdigit():
-            return int(entry[len(_MARK) :])
+        digits = entry.removeprefix(_MARK)
+        if digits != entry and digits.isdigit() and len(digits) <= _MOST_DIGITS:
+            return int(digits)
     return None
 
 
