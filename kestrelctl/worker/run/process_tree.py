@@ -79,7 +79,7 @@ def held_bytes(pids: Sequence[int]) -> int:
     for pid in pids:
         try:
             with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
-                lines = file.read().splitlines()
+                lines = file.read().split(b"\n")  # a name may hold any other end of a line
         except OSError:
             continue
         total += sum(

@@ -17,7 +17,8 @@ def sample(pid: int) -> int:
     """
     try:
         with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
-            _, _, rest = file.read().partition(b"VmHWM:")
+            # The name of the process, which may hold anything, stands before it in one line.
+            _, _, rest = file.read().partition(b"\nVmHWM:")
     except OSError:
         return 0
     return int(rest.split(maxsplit=1)[0]) * 1024 if rest else 0
