@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shlex
 import signal
@@ -15,9 +16,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import rungs
 from test_execution import Machine, until
 
 from kestrelctl.errors import NotFound
+from kestrelctl.worker.launch.native_program import LAUNCHER, build
 
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount or mark files")
 
@@ -129,6 +132,43 @@ async def test_the_output_of_a_task_is_never_another_file(
         machine.executor.kill(number)
         await machine.exit_of(number)
     await trash_is_empty(machine)  # until then the file also has the name that the task gave it
+
+
+@pytest.mark.parametrize("launcher", ["python", "native"])
+@pytest.mark.parametrize(
+    "attack", ["ln -s {foreign}/thesis", "ln {foreign}/thesis", "mkdir", "mkfifo"]
+)
+async def test_what_a_sandbox_tells_is_never_told_to_another_file(
+    tmp_path: Path, foreign: Foreign, attack: str, launcher: str
+) -> None:
+    if "namespace" not in rungs.available():
+        pytest.skip(rungs.why_not("namespace"))
+    machine = Machine(
+        tmp_path / "work",
+        rung=rungs.make_rung("namespace", tmp_path / "work"),
+        native=build(LAUNCHER, os.uname().machine) if launcher == "native" else None,
+    )
+    status = machine.directory / "sandboxes" / "0" / "sandbox-status"
+    with _opened_again_and_again(status):
+        script = attack.format(foreign=foreign)
+        ended = await machine.sh(f"rm ../sandbox-status; {script} ../sandbox-status; exit 3")
+        assert ended.exit_code == 3
+        ended = await machine.sh("echo next; exit 4", cleanup=("/bin/true",))
+        assert (ended.stdout, ended.reason) == (b"next\n", "")
+        assert stat.S_ISREG(status.lstat().st_mode)
+        foreign.check()
+    await machine.executor.close()
+
+
+@contextlib.contextmanager
+def _opened_again_and_again(fifo: Path) -> Iterator[None]:
+    """A worker that waits for somebody at a FIFO could not tell: another process has to."""
+    script = 'while sleep 2; do [ -p "$0" ] && : <>"$0"; done'
+    with subprocess.Popen(["sh", "-c", script, fifo]) as rescue:
+        try:
+            yield
+        finally:
+            rescue.kill()
 
 
 def _is_theirs(file: Path) -> bool:

@@ -20,6 +20,8 @@ from kestrelctl.worker.run.process_tree import descendants, init_of
 MOST_PROCESSES = 4096
 """Of one task, threads included."""
 _STANDARD_SIGNALS = range(1, 32)
+_MOST_DIGITS = 4
+"""Of an exit code, a signal or an errno: some tasks can write what a sandbox tells."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +130,7 @@ class InitReport(NamedTuple):
             return None
         what, _, detail = told.partition(b" ")
         number, _, rest = detail.partition(b"\n" if what != b"failed" else b" ")
-        if not number.isdigit():
+        if not number.isdigit() or len(number) > _MOST_DIGITS:
             return cls()
         if what == b"failed":
             return cls(error=int(number), program=os.fsdecode(rest.rpartition(b"\nexited ")[0]))

@@ -403,7 +403,9 @@ OWN_STACK static long begin(struct starting *it) {
     if (it->flags & JOINS && (failed = put(1, 2)) < 0) return failed;
     if (it->options >= 0 && (failed = put(it->options, OPTIONS_DESCRIPTOR)) < 0) return failed;
     if (it->flags & HAS_STATUS) {
-        long status = opened("../sandbox-status", O_WRONLY | O_CREAT | O_TRUNC);
+        /* A new one each time: a task may have put something else in the place of the last. */
+        call(SYS_unlinkat, AT_FDCWD, (long)"../sandbox-status", 0, 0);
+        long status = opened("../sandbox-status", O_WRONLY | O_CREAT | O_EXCL);
         if ((failed = put(status, STATUS_DESCRIPTOR)) < 0) return failed;
     }
     if (it->init[0] && (failed = put(opened(it->init, O_RDONLY), INIT_DESCRIPTOR)) < 0) return failed;

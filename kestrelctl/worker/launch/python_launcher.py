@@ -437,7 +437,10 @@ def options_of(launch: Launch, place: str) -> Iterator[FileActions]:
     """
     actions: FileActions = ()
     if launch.has_status:
-        status, writes = f"{place}/{STATUS_FILE}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        # A new one each time: a task may have put something else in the place of the last.
+        status, writes = f"{place}/{STATUS_FILE}", os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with contextlib.suppress(OSError):
+            os.unlink(status)
         actions += ((os.POSIX_SPAWN_OPEN, STATUS_DESCRIPTOR, status, writes, 0o600),)
     if launch.init:
         actions += ((os.POSIX_SPAWN_OPEN, INIT_DESCRIPTOR, launch.init, os.O_RDONLY, 0),)

@@ -402,6 +402,7 @@ _SPOILED = {
     errno.ELOOP,
     errno.ENXIO,
     errno.EBUSY,
+    errno.EEXIST,
 }
 
 

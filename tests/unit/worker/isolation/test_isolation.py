@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -72,6 +75,9 @@ def test_our_program_is_the_first_of_a_namespace_where_it_was_built(tmp_path: Pa
         ),
         (b"began\nkilled -9\n", InitReport()),
         (b"began\nrubbish", InitReport()),
+        (b"began\nexited " + b"1" * 5000 + b"\n", InitReport()),
+        (b"began\nfailed 99999999999 /a\nexited 127\n", InitReport()),
+        (b"began\nexited 0\n" + b" " * 9000, None),
     ],
 )
 def test_what_the_first_of_a_namespace_tells(
@@ -79,6 +85,35 @@ def test_what_the_first_of_a_namespace_tells(
 ) -> None:
     (tmp_path / "sandbox-status").write_bytes(told)
     assert InitReport.read(str(tmp_path)) == report
+
+
+def _link(status: Path, told: Path) -> None:
+    status.symlink_to(told)
+
+
+def _name_again(status: Path, told: Path) -> None:
+    status.hardlink_to(told)
+
+
+def _make_fifo(status: Path, told: Path) -> None:
+    """Makes one from which whoever waits for something reads what another one tells."""
+
+    def tell() -> None:
+        with contextlib.suppress(OSError):  # nobody waits
+            status.write_bytes(told.read_bytes())
+
+    os.mkfifo(status)
+    threading.Thread(target=tell, daemon=True).start()
+
+
+@pytest.mark.parametrize("put", [_link, _name_again, _make_fifo])
+def test_what_a_task_puts_in_the_place_of_what_its_sandbox_tells_is_not_read(
+    tmp_path: Path, put: Callable[[Path, Path], None]
+) -> None:
+    told, status = tmp_path / "told", tmp_path / "sandbox-status"
+    told.write_bytes(b"began\nexited 5\n")
+    put(status, told)
+    assert InitReport.read(str(tmp_path)) is None
 
 
 @pytest.mark.parametrize("env", [{"A": "x\0--bind\0/\0/"}, {"A\0--bind\0/\0/": "x"}, {"A=B": ""}])
