@@ -596,7 +596,7 @@ class WorkerSession:
         self._environments.offer(ad)
         if self.session.online:  # also before a welcome: the hello under way has the ad of before
             self._send(workers.Resized(ad=ad, request=request))
-            self._return(returned, is_answer=False)
+        self._return(returned, is_answer=False)
         self._go_on()
 
     # -- reports -----------------------------------------------------------------------------------
@@ -670,7 +670,7 @@ class WorkerSession:
         returned = self.agent.drain()
         if self.session.online:
             self._send(workers.Leaving())
-            self._return(returned, is_answer=False)
+        self._return(returned, is_answer=False)
 
     def announce_end(self) -> None:
         """Says that this worker is about to stop, so that it does not count as lost to a fault."""

@@ -474,6 +474,26 @@ async def test_a_drain_gives_back_what_waits_at_the_executor() -> None:
     assert worker.process.sessions[0].agent.running == {}
 
 
+async def test_a_drain_without_a_connection_leaves_nothing_at_the_executor() -> None:
+    worker = await ahead()
+    worker.connection.online = False
+    worker.process.drain()
+    assert worker.executor.withdrawn == [3, 2, 1]
+    for number in (3, 2, 1):
+        worker.process.on_withdrawn(number)
+    session = worker.process.sessions[0]
+    assert (list(session.agent.running), session.agent.waiting) == ([0], 0)
+    assert worker.said == [], "the next hello names what is left"
+
+
+async def test_a_resize_without_a_connection_leaves_nothing_at_the_executor() -> None:
+    worker = await ahead()
+    worker.connection.online = False
+    worker.process.sessions[0].resize(WorkerAd(assets={"cpus": 2.0}))
+    assert worker.executor.withdrawn == [3, 2, 1]
+    assert worker.said == []
+
+
 async def test_a_resize_has_what_waits_at_the_executor_wait_at_the_worker_again() -> None:
     worker = await ahead()
     session = worker.process.sessions[0]
