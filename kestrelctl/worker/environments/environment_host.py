@@ -289,7 +289,8 @@ class EnvironmentHost:
                         here.stops = True
                         said = status.said[-SAID_CHARACTERS:] if status is not None else ""
                         what = "program" if here.order.runs else "worker"
-                        await self._end(here, f"its {what} has ended{': ' + said if said else ''}")
+                        why = f"its {what} has ended{': ' + said if said else ''}"
+                        here.work = asyncio.get_running_loop().create_task(self._end(here, why))
 
     # -- what this machine's worker offers ---------------------------------------------------------
 

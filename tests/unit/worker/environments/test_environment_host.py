@@ -236,6 +236,23 @@ async def test_one_that_does_not_stop_keeps_what_it_has_until_it_does(tmp_path: 
 
 
 @on_its_own_clock
+async def test_one_that_does_not_stop_hides_no_end_of_another(tmp_path: Path) -> None:
+    made, machine, driver = host(tmp_path)
+    for number in (1, 2):
+        made.on_start(order(number))
+    await asyncio.sleep(0.5)
+    first, second = driver.there
+    driver.stop_problems = 1
+    driver.there[first] = EnvironmentStatus(False)
+    await asyncio.sleep(2.0)
+    driver.there[second] = EnvironmentStatus(False)
+    await asyncio.sleep(2.0)
+    assert [number for number, _ in machine.ended()] == [2]
+    await made.close()
+    assert driver.there == {}, "the first is stopped again"
+
+
+@on_its_own_clock
 async def test_of_one_that_is_not_here_it_is_said_that_it_has_gone(tmp_path: Path) -> None:
     made, machine, _ = host(tmp_path)
     made.on_stop(StopEnvironment(number=7))
