@@ -9,8 +9,10 @@ input it ends, and leaves the environments to whoever looks for them next.
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,14 +61,20 @@ class DriverAnswer(msgspec.Struct, omit_defaults=True):
     cause: str = ""
 
 
-async def answer(call: DriverCall, driver: EnvironmentDriver) -> DriverAnswer:
-    """Does what a call asks for, and answers it."""
+async def answer(call: DriverCall, driver: Callable[[str], EnvironmentDriver]) -> DriverAnswer:
+    """Does what a call asks for, and answers it.
+
+    Args:
+        driver: returns the driver of a kind.
+    """
     try:
-        return DriverAnswer(call.number, await _done(call, driver))
+        return DriverAnswer(call.number, await _done(call, driver(call.kind)))
     except KestrelError as error:
         return DriverAnswer(call.number, error=error.message, cause=error.cause or "")
     except OSError as error:
         return DriverAnswer(call.number, error="the driver failed", cause=str(error))
+    except Exception as error:  # whatever it is, the worker waits for an answer
+        return DriverAnswer(call.number, error="the driver failed", cause=repr(error))
 
 
 async def _done(call: DriverCall, driver: EnvironmentDriver) -> Any:
@@ -87,16 +95,14 @@ async def _done(call: DriverCall, driver: EnvironmentDriver) -> Any:
 
 async def serve(root: Path, owner: EnvironmentOwner) -> None:
     """Answers calls from standard input until that ends."""
-    drivers: dict[str, EnvironmentDriver] = {}
+    driver = functools.cache(lambda kind: driver_of(kind, root, owner))
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=MOST_LINE_BYTES)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     under_way: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     async def work(call: DriverCall) -> None:
-        if call.kind not in drivers:
-            drivers[call.kind] = driver_of(call.kind, root, owner)
-        found = await answer(call, drivers[call.kind])
+        found = await answer(call, driver)
         os.write(1, msgspec.json.encode(found) + b"\n")
 
     while line := await reader.readline():
