@@ -130,7 +130,8 @@ class FlockService:
         self._asked_around_at = 0.0
         self._pace_seconds = max(LEAST_LOOK_SECONDS, settings.look_seconds)
         self._timer = Timer(self._look)
-        self._pings: dict[int, asyncio.Future[None]] = {}
+        #: By the pool that is to answer, and the token.
+        self._pings: dict[tuple[str, int], asyncio.Future[None]] = {}
         self._next_token = _FIRST_TOKEN
         self._restored = False
         self._has_left = False
@@ -184,14 +185,14 @@ class FlockService:
         self._next_token += 1
         token = self._next_token
         answered: asyncio.Future[None] = self._loop.create_future()
-        self._pings[token] = answered
+        self._pings[domain, token] = answered
         began = self._service.now()
         try:
             self._send(domain, PoolPing(token=token))
             await answered
             return self._service.now() - began
         finally:
-            del self._pings[token]
+            del self._pings[domain, token]
 
     async def close(self) -> None:
         """Stops, because the manager does."""
@@ -304,8 +305,8 @@ class FlockService:
 
     def _hear(self, pool: str, message: FlockMessage) -> None:
         moment = self._service.now()
-        if isinstance(message, PoolPong) and message.token in self._pings:
-            answered = self._pings[message.token]
+        if isinstance(message, PoolPong) and (pool, message.token) in self._pings:
+            answered = self._pings[pool, message.token]
             if not answered.done():
                 answered.set_result(None)
         elif isinstance(message, PoolPing) and message.token >= _FIRST_TOKEN and not self.member:

@@ -31,6 +31,7 @@ from kestrelctl.protocol.pools import (
     LentClass,
     NotLent,
     PoolAnnouncement,
+    PoolPong,
     Repay,
     WantSlot,
 )
@@ -702,6 +703,17 @@ async def test_a_ping_is_answered_also_by_a_pool_that_is_in_no_flock(tmp_path: P
     await lender.standing.leave("root")
     await pass_by(1)
     assert await home.standing.ping("b.test") == pytest.approx(0.002, abs=1e-4)
+
+
+@on_its_own_clock
+async def test_a_ping_is_answered_by_nobody_but_the_pool(tmp_path: Path) -> None:
+    around, _, home = await two(tmp_path)
+    liar = around.open("c.test", cpus=0)
+    pinging = asyncio.ensure_future(home.standing.ping("b.test"))
+    await pass_by(0.0005)
+    for guess in range(3):
+        liar.says("a.test", PoolPong(token=(1 << 47) + guess))
+    assert await pinging == pytest.approx(0.002, abs=1e-4)
 
 
 @on_its_own_clock
