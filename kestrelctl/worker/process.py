@@ -169,7 +169,7 @@ class WorkerProcess:
             try:
                 result, seal, account = _decode(payload)
                 left.setdefault(account, []).append((result, seal))
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, UnicodeError):
                 log.warning("spool: the result of attempt %d is of another version", number)
                 self._spool.forget([number])
         return left

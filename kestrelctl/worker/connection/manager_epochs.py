@@ -45,7 +45,7 @@ class ManagerEpochs:
                 self._epochs = _decode(opened.read(_MOST_BYTES))
         except FileNotFoundError:
             pass
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, msgspec.MsgspecError, UnicodeError) as error:
             log.warning("%s: what managers told of themselves cannot be read: %s", directory, error)
 
     def of(self, pool: str) -> ShownEpoch | None:

@@ -404,7 +404,7 @@ class InputCache:
     def _load(self) -> None:
         """Reads the index; what it does not name is removed."""
         kept: list[Kept] = []
-        with contextlib.suppress(OSError, msgspec.DecodeError):
+        with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeError):
             text = (self._directory.path / _INDEX).read_bytes()
             kept = msgspec.json.decode(text, type=list[Kept])
         there = {f"{owner}/{name}" for owner in self._folders() for name in self._names(owner)}

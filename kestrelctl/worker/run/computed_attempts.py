@@ -72,7 +72,7 @@ class ComputedAttempts:
         try:
             with open(open_file(name, os.O_RDONLY, self._directory.fd), "rb") as file:
                 found = _decode(file.read())
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, msgspec.MsgspecError, UnicodeError) as error:
             if name != _NEW:
                 log.warning("what attempt %s has computed cannot be used: %s", name, error)
             return None

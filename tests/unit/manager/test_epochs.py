@@ -26,12 +26,14 @@ def test_what_a_manager_told_last_outlives_the_process(tmp_path: Path) -> None:
     again.close()
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"pool": [1, 2]}', '{"pool": [1, 2, -1]}', "[]"])
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b'{"pool": [1, 2]}', b'{"pool": [1, 2, -1]}', b"[]", b'{"\xff": [1, 2, 3]}']
+)
 def test_what_cannot_be_read_is_told_anew(
-    tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, text: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "epochs").mkdir()
-    (tmp_path / "epochs" / "epochs").write_text(text)
+    (tmp_path / "epochs" / "epochs").write_bytes(text)
     epochs = ManagerEpochs(tmp_path / "epochs")
     assert epochs.of("pool") is None
     assert "cannot be read" in caplog.text

@@ -266,13 +266,14 @@ async def test_it_is_kept_over_a_restart_and_what_is_in_no_index_goes(
     assert share.gets == ["b"]
 
 
+@pytest.mark.parametrize("index", [b"[[", b'[["\xff",""]]'])
 async def test_an_index_that_cannot_be_read_is_as_none(
-    caches: Caches, share: Share, tmp_path: Path
+    caches: Caches, share: Share, tmp_path: Path, index: bytes
 ) -> None:
     first = caches()
     await used(first, an_input("alpha"))
     await first.close()
-    (tmp_path / "inputs" / "index.json").write_text("[[")
+    (tmp_path / "inputs" / "index.json").write_bytes(index)
     assert await used(caches(), an_input("alpha")) == "alpha"
     assert share.gets == ["a", "a"]
 

@@ -201,7 +201,8 @@ async def test_a_drain_without_a_connection_says_nothing() -> None:
 async def test_a_result_that_cannot_be_read_keeps_no_worker_from_starting() -> None:
     sound = b'[[2,1,0,0,1000.0,1.0],[2,1,0,1,77],"w0"]'
     without_seal = b"[1,1,0,0,1000.0,1.0]"
-    left = {1: b"nonsense", 2: sound, 3: b"[3]", 4: b'["4",{}]', 5: without_seal}
+    no_text = sound.replace(b"w0", b"\xff")
+    left = {1: b"nonsense", 2: sound, 3: b"[3]", 4: b'["4",{}]', 5: without_seal, 6: no_text}
     worker = Worker(sessions=1, left=left)
     assert list(worker.process.sessions[0].agent.unacknowledged) == [2]
     assert worker.spool.records == {2: sound}
