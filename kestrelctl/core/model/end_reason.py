@@ -115,9 +115,11 @@ class EndKind(enum.StrEnum):
         """A reason of this kind, but for a stage and for lent time, which have functions.
 
         Args:
-            detail: more about it, for people; may be empty.
+            detail: more about it, for people; may be empty. What cannot travel is escaped: file
+                names, and what servers say, may hold bytes that are no text (surrogates).
         """
-        return ReasonText(f"{self.value}: {detail}" if detail else self.value)
+        told = detail.encode("utf-8", "backslashreplace").decode()
+        return ReasonText(f"{self.value}: {told}" if told else self.value)
 
 
 _REMARKS = frozenset((EndKind.CLEANUP_FAILED, EndKind.OUTPUTS_INCOMPLETE))

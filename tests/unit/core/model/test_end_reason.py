@@ -35,6 +35,12 @@ def test_each_kind_is_read_from_its_own_text(kind: EndKind) -> None:
     assert EndReason.of(kind.text("why: so")) == EndReason(kind, "why: so")
 
 
+def test_a_reason_travels_whatever_its_detail_is_made_of() -> None:
+    """A result with a text that is none could not be written, nor could any after it."""
+    reason = EndKind.NO_INPUT.text("caf\xe9 \udcff \ud800")
+    assert msgspec.json.decode(msgspec.json.encode(reason)) == "no-input: caf\xe9 \\udcff \\ud800"
+
+
 def test_no_reason_is_an_exit() -> None:
     assert EndReason.of("").kind is EndKind.NONE
 

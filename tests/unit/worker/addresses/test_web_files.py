@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from kestrelctl.core.model.end_reason import EndKind
 from kestrelctl.core.model.files.inputs import Input
 from kestrelctl.errors import (
     FileChanged,
@@ -184,6 +185,18 @@ async def test_what_comes_must_have_the_hash(site: Site, desk: Desk) -> None:
     assert await desk.get(f"{site.address}/x", sha256=hashlib.sha256(b"x").hexdigest()) == b"x"
     with pytest.raises(FileDamaged):
         await desk.get(f"{site.address}/x", sha256="ab" * 32)
+
+
+async def test_a_reason_tells_what_a_server_says_though_that_is_no_text(
+    site: Site, desk: Desk
+) -> None:
+    async def answer(request: Request) -> None:
+        request.writer.write(b"HTTP/1.1 400 \xff\r\nContent-Length: 0\r\n\r\n")
+
+    site.pages["/x"] = answer
+    with pytest.raises(KestrelError) as refused:
+        await desk.get(f"{site.address}/x")
+    assert EndKind.NO_INPUT.text(refused.value.cause or "").encode() == b"no-input: 400 \\udcff"
 
 
 @pytest.mark.parametrize(
