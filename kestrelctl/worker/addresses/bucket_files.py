@@ -87,11 +87,24 @@ class BucketFiles:
                 raise FileNotFoundError
             if len(infos) > MOST_FILES:
                 raise too_many()
-            return sorted(
+            found = sorted(
                 (self._names(name), info)
                 for name, info in infos.items()
                 if info["type"] == "file" and name != f"{self._path}/"
             )
+            self._check_directories({names for names, _ in found})
+            return found
+
+    def _check_directories(self, files: set[tuple[bytes, ...]]) -> None:
+        """Refuses keys of which one is a directory of another: no file system can hold both."""
+        for names in files:
+            for depth in range(1, len(names)):
+                if names[:depth] in files:
+                    key = b"/".join(names[:depth]).decode()
+                    raise KestrelError(
+                        f"a key at {self._shown} is both a file and a directory",
+                        cause=repr(key[:200]),
+                    )
 
     def _names(self, key: str) -> tuple[bytes, ...]:
         """Returns the path of an object below the directory."""

@@ -187,6 +187,16 @@ async def test_a_key_that_is_no_path_is_refused(
         await desk.get("s3://bucket/model/")
 
 
+@pytest.mark.parametrize("key", ["weights", "weights/deep/er"])
+async def test_keys_that_no_directory_can_hold_are_refused(
+    buckets: type[Buckets], desk: Desk, key: str
+) -> None:
+    """The worker was blamed for it, which it is not: each would fail at it."""
+    buckets.objects |= {f"bucket/made/{key}": b"x", f"bucket/made/{key}/x": b"x"}
+    with pytest.raises(KestrelError, match="both a file and a directory"):
+        await desk.get("s3://bucket/made/")
+
+
 async def test_what_is_cut_off_is_not_taken_for_the_whole(
     buckets: type[Buckets], desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
