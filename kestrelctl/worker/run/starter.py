@@ -226,11 +226,8 @@ def _is_there(name: str, directory: int) -> bool:
 
 def _write_hosts(lines: tuple[str, ...], scratch: int) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINKS
-    file = os.open(HOST_FILE, flags, 0o644, dir_fd=scratch)
-    try:
-        os.write(file, "".join(f"{line}\n" for line in lines).encode())
-    finally:
-        os.close(file)
+    with open(os.open(HOST_FILE, flags, 0o644, dir_fd=scratch), "w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)  # a full disk may take a part of it
 
 
 @functools.lru_cache(maxsize=1000)
