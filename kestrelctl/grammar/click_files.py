@@ -1,6 +1,7 @@
-"""Names of files as click parses them: an empty one is refused.
+"""Names of files as click parses them: an empty one is refused, and one with a null byte.
 
-A shell makes one of a variable that is not set, and to Python it means the current directory.
+A shell makes an empty one of a variable that is not set, and to Python it means the current
+directory. A null byte comes from job files.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ class FileName(click.ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not str(value):
             self.fail("it is empty, and names no file", param, ctx)
+        if "\0" in str(value):
+            self.fail("it has a null byte, and no file can have such a name", param, ctx)
         return str(value)
 
 

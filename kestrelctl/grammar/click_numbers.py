@@ -30,12 +30,15 @@ class Number(click.FloatRange):
 class WholeNumber(click.IntRange):
     """A whole number from a range; click calls it an "integer range" to users.
 
-    A number that no message can hold is refused here, in words about the option.
+    A number that no message can hold is refused here, in words about the option, and so is one with
+    a fraction, which job files can have and click would cut off.
     """
 
     name = "whole number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, float):
+            self.fail(f"{value!r} is no whole number", param, ctx)
         number = int(super().convert(value, param, ctx))
         if number > MOST_WHOLE:
             self.fail(f"{number} is more than {MOST_WHOLE:,}, the largest number", param, ctx)

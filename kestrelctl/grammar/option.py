@@ -14,6 +14,7 @@ import msgspec
 
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.errors import UsageError
 
 #: Asks for the id of the latest job of whoever writes an option.
 LastJob: TypeAlias = Callable[[], int]
@@ -85,6 +86,17 @@ class Words(Value, frozen=True, kw_only=True):
 
 class Pairs(Value, frozen=True, kw_only=True):
     """Some `NAME=VALUE`; in a job file a table."""
+
+    @staticmethod
+    def pair(name: object, value: object) -> str:
+        """Writes an entry of a table as on a command line.
+
+        Raises:
+            UsageError: the name has an equals sign, which would end it.
+        """
+        if "=" in str(name):
+            raise UsageError(f"the name {str(name)[:80]!r} has an equals sign")
+        return f"{name}={value}"
 
 
 class File(Value, frozen=True, kw_only=True):

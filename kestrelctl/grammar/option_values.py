@@ -77,7 +77,7 @@ def _value(option: Option, given: Any, last: LastJob) -> Any:
             return parse(given if isinstance(given, str) else _joined(given))
         case Pairs():
             pairs = given.items() if isinstance(given, Mapping) else None
-            return tuple(f"{k}={v}" for k, v in pairs) if pairs is not None else _words(given)
+            return tuple(kind.pair(*each) for each in pairs) if pairs is not None else _words(given)
     return _words(given) if option.repeats else _is(option, given, str)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ def read_job_file(path: Path, hint: str | None = None) -> JobFile | GraphFile:
         UsageError: it cannot be read, or says something unknown or wrong.
     """
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise UsageError(f"{path} cannot be read", cause=error.strerror) from None
     except UnicodeDecodeError:
@@ -223,8 +224,8 @@ def _said(path: Path, option: Option, value: object) -> Any:
     """Converts a file's value of an option into what a command line would give."""
     key = option.name
     match option.value:
-        case Flag() if isinstance(value, bool):
-            return value
+        case Flag() if not isinstance(value, str):
+            return _typed(path, key, value, bool)
         case Command():
             return _command(path, key, value)
         case File(stays=stays):
@@ -235,7 +236,7 @@ def _said(path: Path, option: Option, value: object) -> Any:
             return value.split()
         case Pairs():
             table = _typed(path, key, value, dict)
-            return [f"{name}={_scalar(path, name, each)}" for name, each in table.items()]
+            return [Pairs.pair(name, _scalar(path, name, each)) for name, each in table.items()]
         case JobNames():
             words = _words(path, key, value)
             return words if option.repeats else _only(path, key, words)
@@ -316,6 +317,9 @@ def _command(path: Path, key: str, value: object) -> tuple[str, ...]:
 
 
 def _scalar(path: Path, key: str, value: object) -> object:
+    """Returns a text or a number; a moment, which TOML has without quotes, as text."""
+    if isinstance(value, date):
+        return value.isoformat()
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise UsageError(f"{path}: {key} is neither text nor a number")
     return value
@@ -324,7 +328,12 @@ def _scalar(path: Path, key: str, value: object) -> object:
 def _typed(path: Path, key: str, value: object, kind: type[Any]) -> Any:
     if not isinstance(value, kind):
         names: dict[type[Any], str]
-        names = {str: "text", list: "a list of words", dict: "a table"}
+        names = {
+            str: "text",
+            list: "a list of words",
+            dict: "a table",
+            bool: "true or false",
+        }
         raise UsageError(f"{path}: {key} is not {names[kind]}")
     return value
 

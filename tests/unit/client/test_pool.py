@@ -97,6 +97,7 @@ def test_a_job_waits_for_another_by_itself_or_its_number() -> None:
         ({"memory": "2 apples"}, "not a size"),
         ({"isolation": "prison"}, "isolation cannot be 'prison'"),
         ({"array": "1:10"}, "no range"),
+        ({"env": {"A=B": "c"}}, "'A=B' has an equals sign"),
         ({"each_line": "x"}, "each_line is for the command line"),
         ({"items": ["x"], "array": "1-3"}, "items and array exclude each other"),
         ({"max_failures": 1, "retry_on": "75"}, "would not take this job"),

@@ -15,7 +15,7 @@ from cli_fake_pool import FakePool, FakeShare, run
 from kestrelctl.cli.submit.job_file import JobFile, looks_like_job_file, read_job_file
 from kestrelctl.core.model.job.placeholders import Placeholders
 from kestrelctl.core.model.job.program import Program
-from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.job.spec import Begin, JobSpec
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol.requests import SubmitJob
 
@@ -130,6 +130,8 @@ def test_a_job_file_of_2009_needs_no_more_than_a_command(tmp_path: Path) -> None
         ("j.toml", "command = 'x'\npriority = true", "priority is neither", None),
         ("j.toml", "command = 'x'\nenv = 'A=1'", "env is not a table", None),
         ("j.toml", "command = 'x'\neach-line = 3", "each-line is not text", None),
+        ("j.toml", "command = 'x'\nhold = 1", "hold is not true or false", None),
+        ("j.toml", "command = 'x'\nenv = {'A=B' = 'c'}", "'A=B' has an equals sign", None),
         ("j.toml", "command = 'x'\nstdin = []", "stdin takes one value, not 0", None),
         ("j.toml", "command = 'x'\nstdin = ['a', 'b']", "stdin takes one value, not 2", None),
         ("j.toml", "command = 'x'\nafter-each = []", "after-each takes one value", None),
@@ -164,6 +166,37 @@ def test_a_file_without_a_name_is_refused_in_a_job_file_too(tmp_path: Path) -> N
     result = run(FakePool(), "submit", str(file))
     assert result.exit_code == 2
     assert "it is empty, and names no file" in result.stderr
+
+
+@pytest.mark.parametrize("key", ["workdir", "stdin", "from-json", "each-line", "input"])
+def test_a_name_with_a_null_byte_is_refused_in_words(tmp_path: Path, key: str) -> None:
+    file = written(tmp_path, "j.toml", f'command = ["x"]\n{key} = "a\\u0000b"')
+    result = run(FakePool(), "submit", str(file))
+    assert result.exit_code == 2
+    assert "it has a null byte" in result.stderr
+
+
+@pytest.mark.parametrize("key", ["priority", "max-failures", "stop-after"])
+def test_a_fraction_is_no_whole_number(tmp_path: Path, key: str) -> None:
+    file = written(tmp_path, "j.toml", f'command = ["x"]\n{key} = 2.7')
+    result = run(FakePool(), "submit", str(file))
+    assert result.exit_code == 2
+    assert f"invalid value for '--{key}': 2.7 is no whole number" in result.stderr
+
+
+def test_a_moment_may_be_written_as_toml_has_it(tmp_path: Path) -> None:
+    text = 'command = ["x"]\nbegin = 2030-12-24T18:00:00Z\ndeadline = 2030-12-25T00:00:00+01:00'
+    pool = FakePool()
+    result = run(pool, "submit", str(written(tmp_path, "j.toml", text)))
+    assert result.exit_code == 0, result.stderr
+    spec = pool.last(SubmitJob).spec
+    assert spec.begin == Begin(at=1924365600.0)
+    assert spec.deadline_at == 1924383600.0
+
+
+def test_a_job_file_may_begin_with_the_mark_of_windows(tmp_path: Path) -> None:
+    for name, text in (("j.toml", "command = ['x']"), ("j.job", "[job]\ncommand = x")):
+        read_job_file(written(tmp_path, name, f"\ufeff{text}"))
 
 
 def test_wrong_values_are_refused_as_on_the_command_line(tmp_path: Path) -> None:
