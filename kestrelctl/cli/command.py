@@ -183,6 +183,14 @@ def _on_pool(ctx: click.Context, _param: click.Parameter, value: str | None) -> 
         invocation.pool = invocation.screen.pool = value
 
 
+class _MayBeEmpty(click.ParamType):
+    name = "text"
+
+
+#: The type of options for which an empty text means something.
+MAY_BE_EMPTY = _MayBeEmpty()
+
+
 class CommonOption(click.Option):
     """An option that many commands have; it sets something of the invocation.
 
@@ -265,6 +273,28 @@ class _Helped(click.Command):
         except click.BadOptionUsage as error:
             error.ctx = error.ctx or click.Context(self, info_name=info_name, parent=parent)
             raise
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        self._refuse_empty(ctx, list(args))
+        return super().parse_args(ctx, args)
+
+    def _refuse_empty(self, ctx: click.Context, args: list[str]) -> None:
+        """Refuses an option with nothing in it, which would be passed over: for what `--pool ""`
+        or `--requirements ""` leave out, the usual pool and any worker would do.
+        """
+        if ctx.resilient_parsing or not ("" in args or any(word.endswith("=") for word in args)):
+            return
+        found, _, _ = self.make_parser(ctx).parse_args(args)
+        for param in self.params:
+            value = found.get(param.name or "")
+            is_empty = value == "" or (isinstance(value, list) and "" in value)
+            if is_empty and isinstance(param, click.Option) and param.type is not MAY_BE_EMPTY:
+                name = next((n for n in param.opts if n.startswith("--")), param.opts[0])
+                raise UsageError(
+                    f"{name} is empty",
+                    cause="a shell makes that of a variable that is not set",
+                    hint="leave the option out if nothing is meant",
+                )
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from kestrelctl.cli.command import MAY_BE_EMPTY
 from kestrelctl.grammar.quantities import split_words
 
 
@@ -30,6 +31,7 @@ def _address(_ctx: click.Context, _option: click.Parameter, text: str) -> str:
 #: For daemons: nothing is served unless it is given.
 metrics_address = click.option(
     "--metrics",
+    type=MAY_BE_EMPTY,
     default="",
     metavar="HOST:PORT",
     callback=_address,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kestrelctl.access.connection import Connection, ask
-from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
+from kestrelctl.cli.command import MAY_BE_EMPTY, CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.manager.metrics_options import metrics_allow
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.show.changed import Changes
@@ -125,6 +125,7 @@ def revoke(invocation: Invocation, names: tuple[str, ...]) -> None:
 )
 @click.option(
     "--metrics",
+    type=MAY_BE_EMPTY,
     default=None,
     metavar="HOST:PORT",
     help="Serve metrics for Prometheus at this address; '' for none.  [default: 127.0.0.1:9438 "

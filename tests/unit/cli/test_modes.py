@@ -28,12 +28,12 @@ from kestrelctl.bench.pool_size import PoolSize
 from kestrelctl.bench.reference import SLEEPS_2009
 from kestrelctl.bench.result import to_json
 from kestrelctl.bench.run import BenchPlan
-from kestrelctl.cli.command import CommonOption, Noun
+from kestrelctl.cli.command import CommonOption, Invocation, Noun
 from kestrelctl.cli.job.commands import MODULES, job
 from kestrelctl.cli.main import COMMANDS, kestrelctl
 from kestrelctl.cli.show.screen import Mode
 from kestrelctl.core.model.job.task_state import TaskState
-from kestrelctl.errors import BY_CODE, KestrelError, NotAllowed
+from kestrelctl.errors import BY_CODE, KestrelError, NotAllowed, UsageError
 from kestrelctl.protocol import answers as an
 
 
@@ -166,6 +166,40 @@ def test_no_empty_name_means_the_current_directory() -> None:
     assert taken == []
 
 
+def test_an_option_with_nothing_in_it_is_passed_over_nowhere() -> None:
+    """It would mean another pool, any worker or every user: `down --name "$UNSET" --delete`."""
+    taken = []
+    for name, context in EVERYTHING.items():
+        for param in context.command.get_params(context):
+            if isinstance(param, click.Option) and not param.is_flag:
+                option = param.opts[-1]
+                try:
+                    context.command.make_context(name, [option, ""], obj=Invocation())
+                except UsageError as error:
+                    if error.message.endswith(" is empty"):
+                        continue
+                except (click.ClickException, KestrelError):
+                    pass
+                taken.append(f"{name} {option}")
+    assert [each for each in taken if not each.endswith(" --metrics")] == []
+    assert taken, "an empty address of metrics is none at all"
+
+
+@pytest.mark.parametrize(
+    "line", [["--pool", "", "job", "list"], ["job", "list", "--pool="], ["job", "list", "--owner="]]
+)
+def test_an_empty_option_is_refused_wherever_it_stands(line: list[str]) -> None:
+    pool = FakePool()
+    result = run(pool, *line)
+    assert (result.exit_code, pool.asked) == (2, [])
+    assert "is empty\ncause: a shell makes that of a variable that is not set" in result.stderr
+
+
+def test_an_empty_word_of_a_command_is_its_own_matter() -> None:
+    assert run(FakePool(), "submit", "--", "echo", "--name", "", "--x=").exit_code == 0
+    assert run(FakePool(), "submit", "echo", "--name", "").exit_code == 0
+
+
 def test_help_works_everywhere() -> None:
     for name in ("", *COMMANDS, *LEAVES):
         result = run(FakePool(), *name.split(), "--help")
@@ -260,7 +294,7 @@ def test_an_error_in_json_is_one_object() -> None:
             "map --tag=x echo",
             "error: option '--tag' does not take a value\nhint: write --tag\n",
         ),
-        ("job logs 7 --to=", "error: invalid value for '--to': it is empty, and names no file\n"),
+        ("job logs 7 --to=", "error: --to is empty\n"),
         ("job list --nmae x", "error: no such option '--nmae'\nhint: did you mean --name?\n"),
         (
             "submit --limit 3 -- x",

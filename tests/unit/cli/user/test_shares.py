@@ -253,7 +253,7 @@ def test_an_admin_says_where_somebody_is_mailed() -> None:
 
 
 @pytest.mark.parametrize("words", [("mail",), ("set", "ada", "--mail")])
-@pytest.mark.parametrize("address", ["", "ada", "ada@example.org\nBcc: eve@example.org"])
+@pytest.mark.parametrize("address", [" ", "ada", "ada@example.org\nBcc: eve@example.org"])
 def test_what_is_no_address_is_not_sent(words: tuple[str, ...], address: str) -> None:
     pool = FakePool()
     found = run(pool, "user", *words, address)
