@@ -5,6 +5,7 @@ Modules are imported when their command runs: `kestrelctl --help` and `--version
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ import click
 from kestrelctl import garbage
 from kestrelctl.cli.command import Invocation, Noun, common_options
 from kestrelctl.cli.show.screen import PROGRAM, Mode, NobodyReads, Screen
-from kestrelctl.errors import KestrelError, UsageError
+from kestrelctl.errors import KestrelError, NoSpace, UsageError
 
 #: Command -> (its module and name, what it does).
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -167,6 +168,12 @@ def _unexpected(error: Exception) -> KestrelError:
         return no_classads()
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return KestrelError(f"{os.fsdecode(error.filename)} cannot be used", cause=error.strerror)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return NoSpace(
+            "there is no room for what is to be written",
+            cause=error.strerror,
+            hint="it is the disk of the output, or that of temporary files, which TMPDIR names",
+        )
     return KestrelError(
         "this should not have happened",
         cause=f"{type(error).__name__}: {error}",

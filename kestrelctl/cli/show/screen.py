@@ -211,10 +211,11 @@ class Screen:
         """
         with contextlib.suppress(OSError):  # the error is reported when the command ends
             sys.stdout.flush()
-        if self._is_mid_line and _are_one_file():
-            sys.stderr.write("\n")
-            self._is_mid_line = False
-        sys.stderr.write(f"{text}\n")
+        with contextlib.suppress(OSError):  # nobody reads it
+            if self._is_mid_line and _are_one_file():
+                sys.stderr.write("\n")
+                self._is_mid_line = False
+            sys.stderr.write(f"{text}\n")
 
 
 def _are_one_file() -> bool:

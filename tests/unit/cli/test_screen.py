@@ -40,6 +40,31 @@ def test_data_that_go_elsewhere_stay_as_they_are() -> None:
     assert printed(program, apart=True) == "hello"
 
 
+def test_a_full_disk_is_told_of_as_that() -> None:
+    """Whatever was to be written: standard output, or an archive in the directory for such files."""
+    for words in (["--version"], ["--help"], ["context", "list", "-o", "json"]):
+        with open("/dev/full", "wb") as full:
+            found = subprocess.run(
+                [sys.executable, "-m", "kestrelctl", *words],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        assert found.returncode == 1
+        assert "this should not have happened" not in found.stderr
+        assert "No space left on device" in found.stderr
+
+
+def test_remarks_that_nobody_can_read_stop_nothing() -> None:
+    program = "from kestrelctl.cli.show.screen import Screen\nscreen = Screen()\n"
+    program += 'screen.say("sending")\nscreen.warn("slow")\nscreen.write("7\\n")\n'
+    with open("/dev/full", "wb") as full:
+        found = subprocess.run(
+            [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=full, text=True
+        )
+    assert found.stdout == "7\n"
+
+
 def test_the_output_of_each_task_begins_a_line() -> None:
     outputs = [TaskOutput(task_id=n, data=b"hello", size_bytes=5) for n in (1, 2)]
     pool = FakePool(AllLogs=an.LogPage(id="", outputs=outputs))
