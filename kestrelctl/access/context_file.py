@@ -17,7 +17,7 @@ FIELDS = (
     "jid", "password_file", "keyring", "pool", "host", "port", "tls", "ca_file", "admin_jid",
     "admin_password_file",
 )  # fmt: skip
-_DEFAULT = re.compile(r"^default\s*=.*$", re.MULTILINE)
+_DEFAULT = re.compile(r"""^[ \t]*(["']?)default\1[ \t]*=.*$""", re.MULTILINE)
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _TABLE = re.compile(r"^\s*\[", re.MULTILINE)
 
@@ -70,9 +70,9 @@ def use_context(name: str) -> None:
         UsageError: the configuration is wrong.
     """
     file = own_config()
-    text = file.read_text() if file.exists() else ""
+    text = _with_default(file.read_text() if file.exists() else "", name)
     check_config(text, file)
-    _write(file, _with_default(text, name))
+    _write(file, text)
 
 
 def remove_context(name: str) -> None:
@@ -114,7 +114,7 @@ def _with_default(text: str, name: str) -> str:
     table = _TABLE.search(text)
     head, rest = (text[: table.start()], text[table.start() :]) if table else (text, "")
     if _DEFAULT.search(head):
-        return _DEFAULT.sub(line, head, count=1) + rest
+        return _DEFAULT.sub(lambda _: line, head, count=1) + rest
     head = head.strip("\n")
     return "\n".join(part for part in (head, line) if part) + "\n\n" + rest.lstrip("\n")
 

@@ -71,6 +71,29 @@ def test_lines_written_by_hand_stay(config: Path) -> None:
     assert find_context("old").user.jid == "a@b.org"
 
 
+@pytest.mark.parametrize("written", ['  default = "old"', '"default" = "old"', "default='old'"])
+def test_a_default_is_replaced_however_it_was_written(config: Path, written: str) -> None:
+    """A second one would make a file of it that no command can read."""
+    config.parent.mkdir(parents=True)
+    config.write_text(
+        f'{written}\n[context.old]\njid = "a@b.org"\npassword_file = "p"\npool = "pool.b.org"\n'
+    )
+    types(ADD.format("lab"))
+    types("context use lab")
+    assert find_context("").name == "lab"
+    types("context use old")
+    types("context remove old")
+    assert find_context("").name == "lab"
+
+
+def test_a_name_with_a_backslash_is_a_default_like_any_other(config: Path) -> None:
+    config.parent.mkdir(parents=True)
+    table = 'jid = "a@b.org"\npassword_file = "p"\npool = "pool.b.org"\n'
+    config.write_text(f"default = 'x'\n[context.'a\\b']\n{table}[context.x]\n{table}")
+    types("context use a\\b")
+    assert find_context("").name == "a\\b"
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [

@@ -41,7 +41,7 @@ def test_data_that_go_elsewhere_stay_as_they_are() -> None:
 
 
 def test_a_full_disk_is_told_of_as_that() -> None:
-    """Whatever was to be written: standard output, or an archive in the directory for such files."""
+    """Whatever was to be written: the output, or a file among temporary ones."""
     for words in (["--version"], ["--help"], ["context", "list", "-o", "json"]):
         with open("/dev/full", "wb") as full:
             found = subprocess.run(
