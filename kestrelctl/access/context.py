@@ -22,7 +22,14 @@ from typing import Any
 import msgspec
 
 from kestrelctl.errors import Unreachable, UsageError
-from kestrelctl.local.pool_state import PoolState, known_pools, pool_directories, read_state
+from kestrelctl.local.pool_state import (
+    PoolState,
+    known_pools,
+    pool_directories,
+    pool_directory,
+    read_state,
+    user_directory,
+)
 
 DEFAULT_LOCAL_POOL = "default"
 #: The configuration for all users of this machine.
@@ -126,7 +133,7 @@ def find_context(wanted: str) -> Context:
             cause=f"known: {', '.join(known)}"
             if known
             else f"nothing is configured in {own_config()} or {SYSTEM_CONFIG}",
-            hint=did_you_mean(wanted, known) or f"kestrelctl up --name {wanted}",
+            hint=did_you_mean(wanted, known) or _how_to_begin(wanted),
         )
     if configured:
         names = ", ".join(sorted(configured))
@@ -146,6 +153,15 @@ def find_context(wanted: str) -> Context:
             "no pool runs on this machine, and none is configured", hint="kestrelctl up"
         )
     return _local(local.get(DEFAULT_LOCAL_POOL) or next(iter(local.values())))
+
+
+def _how_to_begin(wanted: str) -> str:
+    """The command that makes a pool of that name, or shows those there are if it can have none."""
+    try:
+        pool_directory(wanted)
+    except UsageError:
+        return "kestrelctl context list"
+    return f"kestrelctl up --name {wanted}"
 
 
 def named_local_pool(wanted: str) -> str:
@@ -255,8 +271,7 @@ def _local(pool: PoolState) -> Context:
 
 def own_config() -> Path:
     """The user's own configuration."""
-    home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
-    return Path(home) / "kestrel" / "config.toml"
+    return user_directory("XDG_CONFIG_HOME", ".config") / "kestrel" / "config.toml"
 
 
 def known_contexts() -> list[Context]:

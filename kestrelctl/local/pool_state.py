@@ -38,10 +38,33 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True):
     own_directories: bool = False  #: its workers run tasks in the directory that a job names
 
 
+def user_directory(variable: str, below_home: str) -> Path:
+    """A directory of the user by the XDG Base Directory Specification, for which a relative one is
+    as good as none.
+
+    Args:
+        variable: of the environment, which names it.
+        below_home: its usual place.
+
+    Raises:
+        UsageError: nothing says where it is.
+    """
+    named = os.environ.get(variable, "")
+    if os.path.isabs(named):
+        return Path(named)
+    try:
+        return Path.home() / below_home
+    except RuntimeError:
+        raise UsageError(
+            "it is not known where your files are",
+            cause="HOME is not set, and this user has no account on this machine",
+            hint="export HOME=DIR",
+        ) from None
+
+
 def pools_directory() -> Path:
-    """The directory of local pools (XDG Base Directory Specification)."""
-    home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(home) / "kestrel" / "pools"
+    """The directory of local pools."""
+    return user_directory("XDG_STATE_HOME", ".local/state") / "kestrel" / "pools"
 
 
 def workers_directory() -> Path:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from cli_fake_pool import FakePool
@@ -21,7 +22,13 @@ from kestrelctl.cli.main import kestrelctl
 from kestrelctl.cli.pool import traffic
 from kestrelctl.errors import KestrelError, NotFound, UsageError
 from kestrelctl.local import control
-from kestrelctl.local.pool_state import PoolState, manager_directory, pool_directory, write_state
+from kestrelctl.local.pool_state import (
+    PoolState,
+    manager_directory,
+    pool_directory,
+    pools_directory,
+    write_state,
+)
 from kestrelctl.store import backup
 from kestrelctl.store.postgresql import moving
 
@@ -328,3 +335,40 @@ def test_a_pool_that_is_started_with_the_option_of_all_commands_is_that_pool(des
         assert desk.reached == {"new"}, words
         assert "pool new is up" in result.stdout
         assert "next: kestrelctl --pool new submit" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("labb", "kestrelctl up --name labb"), ("a b", "kestrelctl context list"),
+     ("; reboot", "kestrelctl context list"), ("x" * 64, "kestrelctl context list")],
+)  # fmt: skip
+def test_a_pool_is_begun_only_under_a_name_that_it_can_have(
+    desk: Desk, name: str, hint: str
+) -> None:
+    assert desk.run("--pool", name, "job", "list").stderr.endswith(f"hint: {hint}\n")
+
+
+def test_a_directory_of_the_user_is_no_relative_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pool that was started in one directory would not be found from another."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for variable, found, usual in (
+        ("XDG_STATE_HOME", pools_directory, tmp_path / ".local/state/kestrel/pools"),
+        ("XDG_CONFIG_HOME", context.own_config, tmp_path / ".config/kestrel/config.toml"),
+    ):
+        monkeypatch.setenv(variable, "here")
+        assert found() == usual
+
+
+def test_who_has_no_home_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(uid: int) -> NoReturn:
+        raise KeyError(uid)
+
+    for variable in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    for words in (["context", "list"], ["job", "list"], ["down"]):
+        found = CliRunner().invoke(kestrelctl, words)
+        assert found.exit_code == 2
+        assert "hint: export HOME=DIR" in found.stderr
