@@ -18,7 +18,9 @@ _SHORT = {
     "-1": "soon,success=1",
     "-2": "now,success=1",
 }
-_FORM = re.compile(r"(?P<when>now|soon),(?P<what>fail|success|done)=(?P<number>\d+)(?P<percent>%?)")
+_FORM = re.compile(
+    r"(?P<when>now|soon),(?P<what>fail|success|done)=(?P<number>\d{1,18})(?P<percent>%?)"
+)
 
 
 class Halting:

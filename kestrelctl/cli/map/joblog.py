@@ -10,7 +10,7 @@ from kestrelctl.errors import UsageError
 
 #: The columns, which tabs divide.
 HEADER = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n"
-_LINE = re.compile(r"(\d+)(?:\t[^\t]*){5}\t(-?\d+)\t(\d+)\t")
+_LINE = re.compile(r"(\d{1,18})(?:\t[^\t]*){5}\t(-?\d+)\t(\d+)\t")
 
 
 class LogLine(NamedTuple):

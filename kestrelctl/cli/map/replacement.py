@@ -19,7 +19,7 @@ from kestrelctl.errors import UsageError
 
 #: What is taken of an argument; the longest first.
 _PARTS = r"//|/\.|/|\.|"
-_REPLACED = re.compile(rf"\{{(?:(?P<number>#)|(?P<place>-?\d+)?(?P<part>{_PARTS}))\}}")
+_REPLACED = re.compile(rf"\{{(?:(?P<number>#)|(?P<place>-?\d{{1,18}})?(?P<part>{_PARTS}))\}}")
 #: Replacement strings that are refused, and why.
 _REFUSED = (
     (

@@ -51,7 +51,7 @@ def split_line(words: Sequence[str]) -> tuple[tuple[str, ...], list[InputSource]
         if not are_files:
             sources.append(InputSource(values, linked=linked))
             continue
-        if not values:
+        if not values or "" in values:
             raise UsageError(
                 f"{words[start]} is followed by no file", hint=f"{words[start]} names.txt"
             )

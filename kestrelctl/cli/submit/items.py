@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 from pathlib import Path
 
 import msgspec
 
 from kestrelctl.errors import UsageError
+
+#: A null byte, as JSON alone can write it: after an even number of backslashes.
+_NULL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def read_lines(file: Path) -> tuple[str, ...]:
@@ -32,12 +37,15 @@ def read_elements(file: Path) -> tuple[str, ...]:
     Raises:
         UsageError: the file cannot be read, or is no JSON array with elements.
     """
+    text = _text_of(file)
     try:
-        elements = msgspec.json.decode(_text_of(file))
+        elements = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
         raise UsageError(f"{file} is not JSON", cause=str(error)) from None
     except RecursionError:
         raise UsageError(f"{file} cannot be read", cause="it nests too deeply") from None
+    if (null := _NULL.search(text)) is not None:
+        raise _has_null(file, text, null.start())
     if not isinstance(elements, list) or not elements:
         kind = "an empty array" if elements == [] else f"one {_kind(elements)}"
         raise UsageError(
@@ -65,11 +73,14 @@ def _text_of(file: Path) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UsageError(
-            f"line {line} of {file} is not UTF-8", hint=f"iconv -f LATIN1 -t UTF-8 {file}"
+            f"line {line} of {file} is not UTF-8",
+            hint=f"iconv -f LATIN1 -t UTF-8 {shlex.quote(str(file))}",
         ) from None
     if "\0" in text:
-        line = text.count("\n", 0, text.index("\0")) + 1
-        raise UsageError(
-            f"line {line} of {file} has a null byte", cause="no command can be given one"
-        )
+        raise _has_null(file, text, text.index("\0"))
     return text.removeprefix("\ufeff")
+
+
+def _has_null(file: Path, text: str, place: int) -> UsageError:
+    line = text.count("\n", 0, place) + 1
+    return UsageError(f"line {line} of {file} has a null byte", cause="no command can be given one")

@@ -63,7 +63,9 @@ def test_what_an_earlier_run_has_done_counts_as_ended() -> None:
     assert halting.add(0, 0)
 
 
-@pytest.mark.parametrize("text", ["sometimes", "now", "now,fail", "later,fail=1", "now,fail=x"])
+@pytest.mark.parametrize(
+    "text", ["sometimes", "now", "now,fail", "later,fail=1", "now,fail=x", f"now,fail={'9' * 5000}"]
+)
 def test_what_is_no_condition_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--halt cannot be"):
         Halting(text)

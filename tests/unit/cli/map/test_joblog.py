@@ -38,6 +38,7 @@ def test_a_line_that_was_cut_off_is_none() -> None:
     assert numbers_in([HEADER, LINE.text()[:-1]], only_done=False) == set()
 
 
-def test_what_is_no_log_is_refused() -> None:
+@pytest.mark.parametrize("line", ["hello\n", LINE.text().replace("3", "9" * 5000, 1)])
+def test_what_is_no_log_is_refused(line: str) -> None:
     with pytest.raises(UsageError, match="line 2 of --joblog"):
-        numbers_in([HEADER, "hello\n"], only_done=False)
+        numbers_in([HEADER, line], only_done=False)

@@ -53,6 +53,10 @@ def test_a_command_without_replacement_strings_ends_with_all_arguments() -> None
     assert runs(["echo"], "a b", "c") == ["echo", "a b", "c"]
 
 
+def test_a_number_that_no_input_can_have_is_no_place() -> None:
+    assert runs(["echo", "{1}", f"{{{'9' * 5000}}}"], "a") == ["echo", "a", f"{{{'9' * 5000}}}"]
+
+
 def test_each_string_is_replaced_wherever_it_stands() -> None:
     words = ["fit", "{}", "--out={/.}.csv", "{//}", "{#}", "{{}}", "{1}{-1}"]
     assert runs(words, "d/a.txt", number=7) == [

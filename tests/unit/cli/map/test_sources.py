@@ -35,9 +35,10 @@ def test_what_follows_the_command_are_words_and_files_linked_or_not() -> None:
     ]
 
 
-def test_files_are_named() -> None:
+@pytest.mark.parametrize("words", [["::::", ":::", "a"], ["::::", ""], ["::::", "f", ""]])
+def test_files_are_named(words: list[str]) -> None:
     with pytest.raises(UsageError, match="is followed by no file"):
-        split_line(["echo", "::::", ":::", "a"])
+        split_line(["echo", *words])
 
 
 def words(arguments: list[list[str]], linked: list[bool] | None = None) -> list[str]:

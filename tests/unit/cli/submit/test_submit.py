@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -196,6 +198,7 @@ def test_each_element_of_a_json_array_is_a_task(tmp_path: Path) -> None:
         ("3", "one number"),
         ("nope", "is not JSON"),
         ("[" * 100_000, "items.json cannot be read"),
+        ('["ok",\n{"a": "x\\u0000"}]', "line 2 of .*items.json has a null byte"),
     ],
 )
 def test_json_that_is_no_array_is_refused(tmp_path: Path, text: str, error: str) -> None:
@@ -203,6 +206,21 @@ def test_json_that_is_no_array_is_refused(tmp_path: Path, text: str, error: str)
     file.write_text(text)
     with pytest.raises(UsageError, match=error):
         read_elements(file)
+
+
+def test_a_backslash_before_a_number_is_no_null_byte(tmp_path: Path) -> None:
+    file = tmp_path / "items.json"
+    file.write_text('["C:\\\\u0000"]')
+    assert read_elements(file) == ("C:\\u0000",)
+
+
+def test_a_file_that_is_not_utf_8_is_made_so_by_the_line_that_is_hinted(tmp_path: Path) -> None:
+    file = tmp_path / "my lines"
+    file.write_bytes("ä\n".encode("latin-1"))
+    with pytest.raises(UsageError, match="is not UTF-8") as found:
+        read_lines(file)
+    made = subprocess.run(shlex.split(found.value.hint or ""), capture_output=True, check=True)
+    assert made.stdout.decode() == "ä\n"
 
 
 def test_many_items_go_ahead_of_the_job_in_pieces(tmp_path: Path) -> None:
