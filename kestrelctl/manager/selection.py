@@ -189,9 +189,6 @@ class Selection:
         """
         found: set[str] = set()
         for name in names:
-            if not name:
-                hint = "name the workers; `@` is a part of all their addresses"
-                raise UsageError("an empty name would mean every worker", hint=hint)
             matches = workers_named(name, self._pool.workers)
             if not matches:
                 raise NotFound(
@@ -204,7 +201,13 @@ class Selection:
 def workers_named(name: str, jids: Iterable[str]) -> list[str]:
     """The workers of that address, account or machine; if there is none, those with it in their
     address.
+
+    Raises:
+        UsageError: the name is empty.
     """
+    if not name:
+        hint = "name the workers; `@` is a part of all their addresses"
+        raise UsageError("an empty name would mean every worker", hint=hint)
     known = list(jids)
     exact = [jid for jid in known if name in _names_of(jid)]
     return exact or [jid for jid in known if name in jid]

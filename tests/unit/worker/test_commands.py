@@ -112,6 +112,7 @@ async def test_it_runs_where_it_is_wanted(pool: Pool) -> None:
         (RunAtWorkers(name="clean", values={"days": "3", "rm": "x"}), "usage"),
         (RunAtWorkers(name="reboot"), "not-found"),
         (RunAtWorkers(name="clean", values={"days": "3"}, workers=["w3"]), "not-found"),
+        (RunAtWorkers(name="clean", values={"days": "3"}, workers=[""]), "usage"),
         (RunAtWorkers(name="clean", values={"days": "3"}, workers=["none"]), "not-found"),
         (RunAtWorkers(name="clean", values={"days": "3"}, group="none"), "not-found"),
     ],
