@@ -34,6 +34,7 @@ from kestrelctl.local.pool_state import (
 DEFAULT_LOCAL_POOL = "default"
 #: The configuration for all users of this machine.
 SYSTEM_CONFIG = Path("/etc/kestrel/config.toml")
+_MOST_PORT = 65_535
 
 
 class Account(msgspec.Struct, frozen=True):
@@ -320,24 +321,40 @@ def _read_configs() -> tuple[str, dict[str, Context]]:
     return default, contexts
 
 
+def _problem_with(found: _Configured) -> str | None:
+    """Says what a context has that cannot be; None if all is well."""
+    if bool(found.password_file) == found.keyring:
+        return f"{'both' if found.keyring else 'none'} of password_file and keyring = true"
+    if bool(found.admin_jid) != bool(found.admin_password_file) and not found.keyring:
+        return "only one of admin_jid and admin_password_file"
+    for jid in (found.jid, found.admin_jid or found.jid):
+        name, _, domain = jid.partition("/")[0].partition("@")
+        if not (_is_plain(name) and _is_plain(domain)) or "@" in domain:
+            return f"an account that is none: {jid[:80]!r}; it is written ada@example.org"
+    for domain in (found.pool, found.host or found.pool):
+        if not _is_plain(domain):
+            return f"a name of a server that is none: {domain[:80]!r}"
+    if not 0 < found.port <= _MOST_PORT:
+        return f"the port {found.port}, and ports go from 1 to {_MOST_PORT}"
+    if "\0" in f"{found.password_file}{found.admin_password_file}{found.ca_file}":
+        return "a name of a file with a null byte"
+    return None
+
+
+def _is_plain(text: str) -> bool:
+    return bool(text) and text.isprintable() and " " not in text
+
+
 def _configured(name: str, found: _Configured, file: Path) -> Context:
     def path(text: str) -> Path:
-        return file.parent / Path(text).expanduser()
+        return file.parent / os.path.expanduser(text)
 
     def account(jid: str, password_file: str) -> Account:
         return Account(jid, path(password_file) if password_file else None)
 
-    if bool(found.password_file) == found.keyring:
-        raise UsageError(
-            f"{file} is wrong",
-            cause=f"context.{name} has {'both' if found.keyring else 'none'} of password_file and "
-            "keyring = true",
-        )
-    if bool(found.admin_jid) != bool(found.admin_password_file) and not found.keyring:
-        raise UsageError(
-            f"{file} is wrong",
-            cause=f"context.{name} has only one of admin_jid and admin_password_file",
-        )
+    problem = _problem_with(found)
+    if problem is not None:
+        raise UsageError(f"{file} is wrong", cause=f"context.{name} has {problem}")
     return Context(
         name=name,
         pool=found.pool,

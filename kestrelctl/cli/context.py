@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ def add(invocation: Invocation, name: str, no_tls: bool, keyring: bool, **given:
     fields: dict[str, str | int | bool] = {k: v for k, v in given.items() if v is not None}
     for key in ("password_file", "ca_file"):
         if key in fields:
-            fields[key] = str(Path(str(fields[key])).expanduser().absolute())
+            fields[key] = str(Path(os.path.expanduser(str(fields[key]))).absolute())
     if no_tls:
         fields["tls"] = False
     if keyring and "password_file" in fields:

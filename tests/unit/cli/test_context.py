@@ -12,7 +12,7 @@ import pytest
 
 from kestrelctl.access import context
 from kestrelctl.access.connection import ask, open_pool
-from kestrelctl.access.context import find_context
+from kestrelctl.access.context import find_context, read_password
 from kestrelctl.errors import KestrelError, Unreachable, Untrusted, UsageError
 from kestrelctl.local.pool_state import PoolState, pool_directory, write_state
 from kestrelctl.protocol import answers as an
@@ -196,6 +196,12 @@ def test_a_name_that_nobody_knows_is_refused_with_the_nearest(config: Config) ->
         ('[context.x]\njid = "a@b"', "is wrong", None),
         (LAB + 'port = "x"', "is wrong", None),
         (LAB + 'admin_jid = "root@example.org"', "is wrong", None),
+        (LAB + "port = 99999", "is wrong", None),
+        (LAB + "port = -1", "is wrong", None),
+        (LAB + 'host = "a b"', "is wrong", None),
+        (LAB + 'ca_file = "a\\u0000b"', "is wrong", None),
+        (LAB.replace("pool.example.org", ""), "is wrong", None),
+        *((LAB.replace("ada@", name), "is wrong", None) for name in ("", "@", "a d@", "a@b@")),
     ],
 )
 def test_a_wrong_configuration_is_refused(
@@ -339,6 +345,14 @@ async def test_elsewhere_it_uses_the_account_that_there_is(config: Config, login
     async with open_pool("", as_admin=True):
         pass
     assert logins.seen[0][0] == "ada@example.org"
+
+
+def test_a_file_of_somebody_who_is_unknown_is_a_name_like_any_other(config: Config) -> None:
+    """Nobody is `~nobody-here`, so it is no place for a file of his."""
+    config.write(LAB.replace("lab.password", "~nobody-here/lab"), None)
+    with pytest.raises(UsageError, match="cannot be read") as found:
+        read_password(find_context("").user)
+    assert "~nobody-here/lab: No such file" in (found.value.cause or "")
 
 
 @pytest.mark.parametrize("text", [None, "", "\n"])
