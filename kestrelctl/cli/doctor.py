@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import socket
 import stat
@@ -121,7 +122,9 @@ def password(account: Account) -> Check:
     if not readable:
         return Check("password", BAD, f"{file} is empty", "its first line is the password")
     if state.st_mode & (stat.S_IRGRP | stat.S_IROTH) and not file.is_relative_to("/etc/kestrel"):
-        return Check("password", DOUBTFUL, f"others can read {file}", f"chmod 600 {file}")
+        return Check(
+            "password", DOUBTFUL, f"others can read {file}", f"chmod 600 {shlex.quote(str(file))}"
+        )
     return Check("password", GOOD, str(file))
 
 
