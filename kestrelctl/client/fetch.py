@@ -389,6 +389,8 @@ def _opened(target: Path) -> Iterator[tarfile.TarFile]:
         return
     new = target.with_name(f"{target.name}.part")
     try:
+        if target.exists() and not target.is_file():  # root would replace a device
+            raise KestrelError(f"{target} cannot be written", cause="it is no ordinary file")
         with new.open("wb") as file, _archive(file) as out:
             yield out
         os.replace(new, target)

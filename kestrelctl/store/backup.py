@@ -341,6 +341,8 @@ def _written(
 ) -> Iterator[None]:
     """Gives `unfinished` its name once the block has written all of it; otherwise removes it."""
     try:
+        if target.exists() and not target.is_file():  # root would replace a device
+            raise KestrelError(f"{target} cannot be written", cause="it is no ordinary file")
         unfinished.unlink(missing_ok=True)
         yield
         _sync(unfinished)

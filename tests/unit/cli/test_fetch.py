@@ -277,6 +277,14 @@ def test_one_archive_instead(home: Home) -> None:
     assert set(os.listdir(home.path)) == {"all.tar"}
 
 
+def test_an_archive_takes_the_place_of_no_device(home: Home) -> None:
+    os.mkfifo(home.path / "pipe")
+    result = home.fetch("--tar", "pipe")
+    assert result.exit_code == 1
+    assert "it is no ordinary file" in result.stderr
+    assert (home.path / "pipe").is_fifo()
+
+
 def test_an_archive_on_stdout_is_nothing_but_that(home: Home) -> None:
     del home.stored[5]
     result = home.fetch("--tar", "-")

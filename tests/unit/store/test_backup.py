@@ -381,3 +381,10 @@ class TestRestore:
             restore(file, data_dir, aside)
         assert caught.value.cause is not None
         assert {path.name for path in data_dir.iterdir()} == {DATABASE, MARK, "manager.lock"}
+
+
+def test_a_backup_takes_the_place_of_no_device(store: SqliteStore, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(KestrelError, match="cannot be written"):
+        back_up(tmp_path / "manager", tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
