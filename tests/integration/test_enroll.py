@@ -311,7 +311,7 @@ async def test_with_a_token_one_can_join_and_do_nothing_else(
     local_pool: PoolState, admin: UserConnection, user: UserConnection
 ) -> None:
     token = await enrolled(admin, local_pool)
-    before = len(await workers_called(user, ""))
+    before = len(await workers_called(user, "@"))
     async with Puppet(local_pool, token.jid.partition("@")[0], "workers") as stranger:
         hello = '{"type":"hello","version":2,"incarnation":"x","ad":{"assets":{"cpus":64}}}'
         stranger.session.send(hello, f"pool@{local_pool.domain}")
@@ -322,7 +322,7 @@ async def test_with_a_token_one_can_join_and_do_nothing_else(
         stranger.session.send(encode(submit), f"jobs@{local_pool.domain}")
         answer = await stranger.answer()
         assert (answer["type"], answer["code"]) == ("error", "not-allowed")
-    assert len(await workers_called(user, "")) == before
+    assert len(await workers_called(user, "@")) == before
     await admin.ask(requests.RevokeWorkers(names=[token.jid]))
 
 

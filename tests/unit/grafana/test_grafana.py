@@ -458,7 +458,7 @@ def test_what_is_no_token_is_not_sent(call: Call, grafana: GrafanaDouble, token:
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("", "which Grafana server?"),
+        ("", "--url is empty"),
         ("grafana.example.org", "not an address of a web server"),
         ("ftp://grafana.example.org", "not an address of a web server"),
         ("http://grafana.example.org", "without encryption"),

@@ -60,7 +60,7 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("words", "says"),
         [
-            (("--smtp", ""), "'' is no server"),
+            (("--smtp", ""), "--smtp is empty"),
             (("--smtp", "mail"), "mail comes from somebody"),
             (("--smtp", "mail", "--mail-from", "a@b.org\nBcc: c@d.org"), "no plain address"),
             (("--mail-from", "a@b.org"), "there is no server for mail"),
