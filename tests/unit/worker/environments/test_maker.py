@@ -12,7 +12,8 @@ import pytest
 
 from kestrelctl.errors import KestrelError
 from kestrelctl.worker.environments.driver_process import DistantDriver, DriverProcess
-from kestrelctl.worker.environments.maker import DriverCall
+from kestrelctl.worker.environments.environment_driver import EnvironmentDriver
+from kestrelctl.worker.environments.maker import DriverCall, answer
 
 
 @contextmanager
@@ -38,3 +39,12 @@ async def test_whatever_fails_in_a_driver_is_answered(tmp_path: Path) -> None:
         async with asyncio.timeout(20):
             with pytest.raises(KestrelError, match="the driver failed"):
                 await process.ask(DriverCall(0, "chroot", "prepare"))  # without a class
+
+
+async def test_a_failure_that_nobody_has_foreseen_is_an_answer() -> None:
+    def cannot_be_made(kind: str) -> EnvironmentDriver:
+        raise ValueError(f"{kind}: odd")
+
+    found = await answer(DriverCall(7, "chroot", "prepare"), cannot_be_made)
+    assert (found.number, found.error) == (7, "the driver failed")
+    assert "odd" in found.cause
