@@ -80,7 +80,7 @@ class FetchDirectory:
                 return
         except OSError as error:
             raise UsageError(f"{path} cannot be used", cause=error.strerror) from None
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeError):
             pass
         raise UsageError(
             f"{path} has the files of another job", hint=f"--to DIR, with another one for {job_id}"
@@ -98,7 +98,7 @@ class FetchDirectory:
                 return False
             place = self.path / str(task_id)
             return all(_marks(place / _name(name)) == (size, at) for name, size, at in note.files)
-        except (OSError, msgspec.MsgspecError):
+        except (OSError, msgspec.MsgspecError, UnicodeError):
             return False
 
     def take(self, task_id: int, stored: StoredFile) -> None:

@@ -70,7 +70,7 @@ class UploadRecord:
     def _read(self) -> list[Upload]:
         try:
             return msgspec.json.decode(self._file.read_bytes(), type=list[Upload])
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeError):
             return []
 
 

@@ -117,7 +117,7 @@ def parse_amd(text: str) -> list[tuple[str, AssetUnit]]:
     """
     try:
         cards = msgspec.json.decode(text[text.find("{") :], type=dict[str, dict[str, object]])
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
         return []
     found = []
     for name, facts in cards.items():

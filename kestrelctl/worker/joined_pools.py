@@ -142,7 +142,7 @@ class Membership:
         file = self.directory / "worker.json"
         try:
             return msgspec.json.decode(file.read_bytes(), type=Settings)
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, msgspec.DecodeError, UnicodeError) as error:
             raise KestrelError(f"{file} cannot be read", cause=why(error)) from error
 
     def options(self) -> dict[str, Any]:

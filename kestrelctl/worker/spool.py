@@ -142,7 +142,7 @@ class DiskSpool:
                     continue
                 try:
                     self._remember(_decode(line))
-                except msgspec.MsgspecError:
+                except (msgspec.MsgspecError, UnicodeError):
                     log.warning("%s: skipped a broken line, %d bytes", self._path, len(line))
 
     def _remember(self, records: Iterable[Record]) -> None:

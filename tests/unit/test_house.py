@@ -107,6 +107,32 @@ def test_a_wait_with_a_limit_can_be_cancelled() -> None:
     assert found == []
 
 
+DECODE_ERRORS = {"msgspec.DecodeError", "msgspec.MsgspecError"}
+
+
+def expected_errors(node: ast.AST) -> set[str]:
+    """The errors that a handler, or a `contextlib.suppress`, expects."""
+    if isinstance(node, ast.ExceptHandler) and node.type is not None:
+        types = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+    elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress"):
+        types = node.args
+    else:
+        return set()
+    return {ast.unparse(each) for each in types}
+
+
+def test_who_decodes_expects_bytes_that_are_no_text() -> None:
+    """For these msgspec 0.22.0 raises a UnicodeDecodeError, which is no DecodeError."""
+    found = [
+        f"{name(module)}:{node.lineno}"
+        for module in MODULES
+        for node in ast.walk(parsed(module))
+        if (errors := expected_errors(node)) & DECODE_ERRORS
+        and not errors & {"ValueError", "UnicodeError", "UnicodeDecodeError", "UnicodeEncodeError"}
+    ]
+    assert found == []
+
+
 def test_modules_start_with_a_docstring() -> None:
     assert [name(module) for module in MODULES if not ast.get_docstring(parsed(module))] == []
 

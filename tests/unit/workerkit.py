@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
 
 from kestrel_worlds.simulated_spool import SimulatedSpool
@@ -209,3 +211,14 @@ class Worker:
         before = len(self.executor.started)
         await asyncio.sleep(0)
         return self.executor.started[before:]
+
+
+@contextmanager
+def files_limited_to(size_bytes: int) -> Iterator[None]:
+    """As on a full disk: a write that crosses the limit is cut short, the next one fails."""
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, old[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)

@@ -40,7 +40,7 @@ def read_elements(file: Path) -> tuple[str, ...]:
     text = _text_of(file)
     try:
         elements = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeError) as error:
         raise UsageError(f"{file} is not JSON", cause=str(error)) from None
     except RecursionError:
         raise UsageError(f"{file} cannot be read", cause="it nests too deeply") from None

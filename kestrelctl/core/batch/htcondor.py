@@ -77,5 +77,5 @@ def _ads(text: str) -> list[dict[str, Any]]:
         return []
     try:
         return msgspec.json.decode(text, type=list[dict[str, Any]])
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         raise UnreadableOutput(f"it is no list of ads in JSON: {error}") from None

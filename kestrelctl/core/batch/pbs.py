@@ -110,7 +110,7 @@ def _table(text: str, key: str) -> list[dict[str, Any]]:
     """The jobs or nodes; none if the document has none."""
     try:
         found = msgspec.json.decode(text, type=dict[str, Any])
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         raise UnreadableOutput(f"it is no object of JSON: {error}") from None
     if "pbs_version" not in found:
         raise UnreadableOutput("it is not of PBS: it has no pbs_version")

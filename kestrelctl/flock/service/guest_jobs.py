@@ -144,7 +144,7 @@ def held_of(spec: JobSpec) -> HeldAttempt | None:
         return None
     try:
         return _decode(spec.guest.memo)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError):
         return None
 
 

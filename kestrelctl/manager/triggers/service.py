@@ -197,7 +197,7 @@ class TriggerService:
     def _disabled(self) -> list[str]:
         try:
             return msgspec.json.decode(self._kept.read() or "[]", type=list[str])
-        except (KestrelError, msgspec.DecodeError) as error:
+        except (KestrelError, msgspec.DecodeError, UnicodeError) as error:
             log.error("what was disabled cannot be read, so %s enabled: %s", _all(self), error)
             return []
 

@@ -31,7 +31,7 @@ def with_program(spec: bytes | str) -> bytes | str:
     """
     try:
         fields = _nested(_decode(spec))
-    except (msgspec.DecodeError, TypeError):  # it is no JSON, or no text at all
+    except (msgspec.DecodeError, TypeError, UnicodeError):  # it is no JSON, or no text at all
         return spec
     if "guest" in fields:
         fields["guest"] = _guest_with_program(fields["guest"])
@@ -51,7 +51,8 @@ def _guest_with_program(guest: msgspec.Raw) -> msgspec.Raw:
         fields = _decode(guest)
         memo = _decode(msgspec.json.decode(fields["memo"], type=bytes))
         memo["template"] = msgspec.Raw(_encode(_nested(_decode(memo["template"]))))
-    except (msgspec.DecodeError, KeyError):  # the guest ends here, and its home hears nothing of it
+    except (msgspec.DecodeError, KeyError, UnicodeError):
+        # The guest ends here, and its home hears nothing of it.
         return guest
     fields["memo"] = msgspec.Raw(_encode(_encode(memo)))
     return msgspec.Raw(_encode(fields))

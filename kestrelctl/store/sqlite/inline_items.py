@@ -28,7 +28,7 @@ def take_items_out(connection: sqlite3.Connection) -> None:
         try:
             fields = _decode(spec)
             items = _decode_items(fields.pop("items"))
-        except (msgspec.DecodeError, TypeError, KeyError):
+        except (msgspec.DecodeError, TypeError, KeyError, UnicodeError):
             continue
         if items:
             size_bytes = len(spec.encode() if isinstance(spec, str) else spec)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from workerkit import files_limited_to
 
 from kestrelctl.errors import KestrelError
 from kestrelctl.worker import spool as spool_module
@@ -27,17 +26,6 @@ spool.append([(3, b"three")])
 spool.forget([2])
 os.kill(os.getpid(), signal.SIGKILL)
 """
-
-
-@contextmanager
-def files_limited_to(size_bytes: int) -> Iterator[None]:
-    """As on a full disk: a write that crosses the limit is cut short, the next one fails."""
-    old = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, old[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
 
 
 def reopened(spool: DiskSpool, path: Path) -> DiskSpool:

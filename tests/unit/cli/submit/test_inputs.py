@@ -146,10 +146,13 @@ def test_the_record_of_a_pool_of_up_goes_with_the_pool(desk: Desk, tmp_path: Pat
     assert len(desk.share.sent) == 2
 
 
-def test_a_record_that_cannot_be_read_costs_a_second_sending(desk: Desk, tmp_path: Path) -> None:
+@pytest.mark.parametrize("damaged", [b"[", b'[{"at": 1, "stored": {"sha256": "\xff"}}]'])
+def test_a_record_that_cannot_be_read_costs_a_second_sending(
+    desk: Desk, tmp_path: Path, damaged: bytes
+) -> None:
     desk.sends("--input", "big.bin")
     [file] = (tmp_path / "state").rglob("*.json")
-    file.write_text("[")
+    file.write_bytes(damaged)
     desk.sends("--input", "big.bin")
     assert len(desk.share.sent) == 2
 

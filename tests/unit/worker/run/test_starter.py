@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import os
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from workerkit import files_limited_to
 
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.worker.run.executor import CommandSpec
 from kestrelctl.worker.run.starter import HOST_FILE, _furnish
-
-
-@contextmanager
-def files_limited_to(size_bytes: int) -> Iterator[None]:
-    """As on a full disk: a write that crosses the limit is cut short, the next one fails."""
-    old = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, old[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
 
 
 def test_a_task_finds_all_hosts_or_does_not_start(tmp_path: Path) -> None:
