@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -34,7 +34,6 @@ from kestrelctl.local.pool_state import (
 DEFAULT_LOCAL_POOL = "default"
 #: The configuration for all users of this machine.
 SYSTEM_CONFIG = Path("/etc/kestrel/config.toml")
-_MOST_PORT = 65_535
 
 
 class Account(msgspec.Struct, frozen=True):
@@ -83,7 +82,7 @@ class _Configured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     keyring: bool = False
     pool: str
     host: str = ""
-    port: int = 5222
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 5222
     tls: bool = True
     ca_file: str = ""
     admin_jid: str = ""
@@ -327,15 +326,16 @@ def _problem_with(found: _Configured) -> str | None:
         return f"{'both' if found.keyring else 'none'} of password_file and keyring = true"
     if bool(found.admin_jid) != bool(found.admin_password_file) and not found.keyring:
         return "only one of admin_jid and admin_password_file"
+    from kestrelctl.core.model.names import problem_with_domain  # most have no configuration
+
     for jid in (found.jid, found.admin_jid or found.jid):
         name, _, domain = jid.partition("/")[0].partition("@")
-        if not (_is_plain(name) and _is_plain(domain)) or "@" in domain:
+        if not _is_plain(name) or problem_with_domain(domain.lower()):
             return f"an account that is none: {jid[:80]!r}; it is written ada@example.org"
-    for domain in (found.pool, found.host or found.pool):
-        if not _is_plain(domain):
-            return f"a name of a server that is none: {domain[:80]!r}"
-    if not 0 < found.port <= _MOST_PORT:
-        return f"the port {found.port}, and ports go from 1 to {_MOST_PORT}"
+    if problem_with_domain(found.pool.lower()):
+        return f"a domain that is none: {found.pool[:80]!r}"
+    if not _is_plain(found.host or found.pool):  # or an address of IPv6
+        return f"a name of a server that is none: {found.host[:80]!r}"
     if "\0" in f"{found.password_file}{found.admin_password_file}{found.ca_file}":
         return "a name of a file with a null byte"
     return None
