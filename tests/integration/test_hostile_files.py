@@ -160,10 +160,25 @@ async def test_what_a_sandbox_tells_is_never_told_to_another_file(
     await machine.executor.close()
 
 
+@pytest.mark.parametrize("launcher", ["python", "native"])
+async def test_a_fifo_in_the_place_of_an_input_keeps_no_worker_waiting(
+    tmp_path: Path, launcher: str
+) -> None:
+    """Between its fetch and its use, a task of the same user may have put it there."""
+    native = build(LAUNCHER, os.uname().machine) if launcher == "native" else None
+    machine = Machine(tmp_path / "work", native=native)
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with _opened_again_and_again(fifo):
+        ended = await machine.run("cat", stdin_path=str(fifo))
+    assert (ended.exit_code, ended.stdout) == (0, b"")
+    await machine.executor.close()
+
+
 @contextlib.contextmanager
 def _opened_again_and_again(fifo: Path) -> Iterator[None]:
     """A worker that waits for somebody at a FIFO could not tell: another process has to."""
-    script = 'while sleep 2; do [ -p "$0" ] && : <>"$0"; done'
+    script = 'while sleep 2; do [ -p "$0" ] && echo late 1<>"$0"; done'
     with subprocess.Popen(["sh", "-c", script, fifo]) as rescue:
         try:
             yield

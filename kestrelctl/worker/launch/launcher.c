@@ -397,7 +397,9 @@ OWN_STACK static long begin(struct starting *it) {
     it->step = SCRATCH;
     if ((failed = call(SYS_fchdir, it->scratch, 0, 0, 0)) < 0) return failed;
     it->step = STREAMS;
-    if ((failed = put(it->input[0] ? opened(it->input, O_RDONLY) : self.null, 0)) < 0) return failed;
+    /* Whoever waited for a writer of a FIFO would start nothing any more. */
+    long reads = O_RDONLY | O_NONBLOCK;
+    if ((failed = put(it->input[0] ? opened(it->input, reads) : self.null, 0)) < 0) return failed;
     if ((failed = put(opened("../stdout", writes | empties), 1)) < 0) return failed;
     if ((failed = put(opened("../stderr", writes | empties), 2)) < 0) return failed;
     if (it->flags & JOINS && (failed = put(1, 2)) < 0) return failed;

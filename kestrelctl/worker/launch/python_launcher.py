@@ -233,7 +233,8 @@ class PythonLauncher:
         joined = [(os.POSIX_SPAWN_DUP2, 1, 2)] if order.joins else []
         if not order.stdin_path:
             return ((os.POSIX_SPAWN_DUP2, self._null, 0), *opened, *joined)
-        reads = os.O_RDONLY | os.O_NOFOLLOW
+        # Whoever waited for a writer of a FIFO would start nothing any more.
+        reads = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
         return ((os.POSIX_SPAWN_OPEN, 0, order.stdin_path, reads, 0), *opened, *joined)
 
     def _tell_soon(self, event: Callable[[], None]) -> None:
