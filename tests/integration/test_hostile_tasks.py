@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -175,3 +176,13 @@ async def test_an_environment_beyond_what_the_kernel_takes_is_the_task_s_fault(
     assert ended.reason.startswith("cannot-start: "), ended.reason
     ended = await machine.run("/bin/echo", *(["x" * 1000] * 3000))
     assert ended.reason.startswith("cannot-start: "), ended.reason
+
+
+async def test_limits_of_others_hold_whatever_a_task_calls_itself(tmp_path: Path) -> None:
+    """A name that looks like a figure ended the look at all tasks, and no limit held any more."""
+    machine = Machine(tmp_path / "tasks")
+    named = "import time; open('/proc/self/comm', 'w').write('VmHWM:'); time.sleep(60)"
+    machine.start(sys.executable, "-Sc", named)
+    ended = await machine.run("sleep", "60", limit=1.0)
+    assert ended.reason.startswith("time-limit")
+    await machine.executor.close()
