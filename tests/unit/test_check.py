@@ -471,3 +471,17 @@ def test_the_whole_pool_stands_on_all_roles() -> None:
     assert {
         name for place, name, *_ in (p for p in parts if len(p) > 1) if place == "roles"
     } == roles
+
+
+@pytest.mark.timeout(20)
+def test_a_difference_of_megabytes_is_told_at_once(
+    pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where `CI` is set, pytest would write down each of their bytes."""
+    monkeypatch.setenv("CI", "true")
+    conftest = pytestconfig.pluginmanager.get_plugin(str(CHECKOUT / "tests/conftest.py"))
+    assert conftest is not None
+    conftest.pytest_configure()
+    written = bytes(range(256)) * 20_000
+    with pytest.raises(AssertionError):
+        assert written == written[1:]
