@@ -19,7 +19,7 @@ from kestrelctl.access.context import Context, find_context
 from kestrelctl.access.share import Share, open_share
 from kestrelctl.client.directory import start_directory
 from kestrelctl.client.given import line_of, plain, words_of
-from kestrelctl.client.stored_logs import StoredLogs
+from kestrelctl.client.logs import StoredLogs
 from kestrelctl.client.submissions import Submissions
 from kestrelctl.client.upload import submission_of
 from kestrelctl.core.model.job.spec import JobSpec

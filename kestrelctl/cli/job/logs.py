@@ -11,7 +11,7 @@ from kestrelctl.cli.job.output_files import OutputFiles, check_pattern
 from kestrelctl.cli.job.task_logs import ASK_SECONDS, Missing, TaskLog, TaskLogs, pieces, why_empty
 from kestrelctl.cli.show.command_output import Record
 from kestrelctl.cli.show.follow import MOST_FOLLOWED, follow
-from kestrelctl.client.stored_logs import StoredLogs
+from kestrelctl.client.logs import StoredLogs
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.click_files import FileName
 from kestrelctl.grammar.id_ranges import parse_tasks

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kestrelctl.access.connection import Connection
 from kestrelctl.cli.job.task_logs import TaskLogs
-from kestrelctl.client.stored_logs import StoredLogs
+from kestrelctl.client.logs import StoredLogs
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.grammar.file_patterns import IN_FILE_NAMES

@@ -15,7 +15,7 @@ from kestrelctl.cli.job.view import why_ended
 from kestrelctl.cli.show.command_output import CommandOutput
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.show.terminal_text import TerminalText
-from kestrelctl.client.stored_logs import StoredLogs
+from kestrelctl.client.logs import StoredLogs
 from kestrelctl.core.model.job.task_state import FINAL_STATES, TaskState
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import FileDamaged, FileExpired, Incomplete, NotFound, Unreachable

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.show.terminal_text import TerminalText
-from kestrelctl.client.stored_logs import StoredLogs
+from kestrelctl.client.logs import StoredLogs
 from kestrelctl.core.model.job.task_state import FINAL_STATES
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import Busy, Incomplete, KestrelError, TimedOut, Unreachable

@@ -220,7 +220,7 @@ def _files_of(
     if not any(patterns.values()):
         return []
     from kestrelctl.cli.job.output_files import OutputFiles, check_pattern
-    from kestrelctl.client.stored_logs import StoredLogs
+    from kestrelctl.client.logs import StoredLogs
 
     for pattern in filter(None, patterns.values()):
         check_pattern(pattern, spec.count)

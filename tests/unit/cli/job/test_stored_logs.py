@@ -11,7 +11,7 @@ from click.testing import Result
 from msgspec.structs import replace
 from store_samples import STORED
 
-from kestrelctl.client.stored_logs import StoredLogs
+from kestrelctl.client.logs import StoredLogs
 from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.errors import FileDamaged, FileExpired, KestrelError, NotAllowed, Unreachable
