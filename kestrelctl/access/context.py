@@ -60,6 +60,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         hint: what to do if it cannot be reached.
         own_directories: whether its workers run tasks in a directory that the job names, on this
             machine.
+        directory: that of a local pool; None for others.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     server_metrics: str = ""
     hint: str
     own_directories: bool = False
+    directory: Path | None = None
 
 
 class _Configured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -266,6 +268,7 @@ def _local(pool: PoolState) -> Context:
         hint="its supervisor starts again what has ended: try again. If that does not help, "
         f"`kestrelctl down --name {pool.name}; kestrelctl up --name {pool.name}` keeps its jobs",
         own_directories=pool.own_directories,
+        directory=pool_directory(pool.name),
     )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kestrelctl.access.share import Share
     from kestrelctl.cli.redial import Redial
     from kestrelctl.cli.show.command_output import CommandOutput
+    from kestrelctl.client.logs import LogReader
     from kestrelctl.protocol.request import Changed
     from kestrelctl.protocol.requests import AnyRequest
 
@@ -68,6 +69,12 @@ class Invocation:
     def downloads(self) -> Share:
         """Opens the share that the files of the pool come from."""
         return self.open_share(None, self.find_context(self.pool))
+
+    def log_reader(self) -> LogReader:
+        """Makes what reads outputs of the pool's tasks."""
+        from kestrelctl.client.logs import LogReader
+
+        return LogReader(self.downloads, lambda: self.find_context(self.pool).directory)
 
     def talk(
         self,

@@ -19,14 +19,12 @@ from kestrelctl.access.context import Context, find_context
 from kestrelctl.access.share import Share, open_share
 from kestrelctl.client.directory import start_directory
 from kestrelctl.client.given import line_of, plain, words_of
-from kestrelctl.client.logs import StoredLogs
+from kestrelctl.client.logs import LogReader
 from kestrelctl.client.submissions import Submissions
 from kestrelctl.client.upload import submission_of
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.errors import (
-    FileDamaged,
-    FileExpired,
     NotFound,
     TimedOut,
     Undelivered,
@@ -243,22 +241,14 @@ class AsyncJob:
             task_id: may be left out if the job has one task.
             stream: `stdout` or `stderr`.
         """
-        found, offset, stored = bytearray(), 0, True
-        while True:
-            request = rq.Logs(
-                job=str(self.id), task_id=task_id, stream=stream, offset=offset, stored=stored
-            )
-            piece = await self._client.ask_patiently(request, an.Log)
-            stored = False
-            if piece.stored is not None:
-                with suppress(FileExpired, FileDamaged, Unreachable):
-                    pieces = StoredLogs(lambda: self._client.share).pieces(piece.stored)
-                    return b"".join([each async for each in pieces])
-                continue  # the manager and the worker may have some of it
-            found += piece.data
-            if piece.next_offset is None:
-                return bytes(found)
-            offset = piece.next_offset
+        client = self._client
+
+        def ask(request: rq.Logs) -> Awaitable[an.Log]:
+            return client.ask_patiently(request, an.Log)
+
+        request = rq.Logs(job=str(self.id), task_id=task_id, stream=stream, stored=True)
+        pieces = client.log_reader.whole(await ask(request), stream, ask)
+        return b"".join([each.data async for each in pieces])
 
     async def fetch(
         self, directory: str | os.PathLike[str] | None = None, task_ids: Iterable[int] = ()
@@ -558,6 +548,11 @@ class AsyncClient:
             self._share = self._opens_share(self.connection, self.context)
             self._stack.callback(self._share.close)
         return self._share
+
+    @property
+    def log_reader(self) -> LogReader:
+        """The reader of what tasks of the pool print."""
+        return LogReader(lambda: self.share, lambda: self.context.directory)
 
     async def place_in_share(self, size_bytes: int) -> Slot:
         """Asks for a place for one upload to the pool's file share, by whoever is told of it.

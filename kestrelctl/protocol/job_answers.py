@@ -430,6 +430,7 @@ class Log(Reply, frozen=True, kw_only=True, tag="log"):
         cut_bytes: how much after the last piece was never kept.
         why_missing: why that is so.
         stored: where all of it is in the file share, if that was asked for; then there is no data.
+        attempt: the one that wrote it, if its worker sent the piece; 0 otherwise.
     """
 
     data: bytes
@@ -442,6 +443,7 @@ class Log(Reply, frozen=True, kw_only=True, tag="log"):
     job_id: int = 0
     name: str = ""
     task_id: int = 0
+    attempt: int = 0
 
 
 class LogPage(Reply, frozen=True, kw_only=True, tag="log_page"):

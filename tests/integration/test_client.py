@@ -8,16 +8,20 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 import pytest
 from test_local_pool import Home, home  # noqa: F401  (a fixture)
 
+from kestrelctl.access import connection
 from kestrelctl.client.blocking import Client
 from kestrelctl.client.pool import AsyncClient
 from kestrelctl.local.pool_state import pool_directory, read_state
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
+
+T = TypeVar("T")
 
 pytestmark = pytest.mark.timeout(180)
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
@@ -108,6 +112,26 @@ def test_several_threads_share_a_client(home: Home) -> None:  # noqa: F811
         for thread in threads:
             thread.join()
     assert ended == ["done True"] * 20
+
+
+async def test_of_a_long_output_messages_bring_the_beginning_and_the_end(
+    home: Home,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The rest is read from the file of its worker, which is on this machine."""
+    home.run("up")
+    asked: list[str] = []
+
+    async def ask(pool: AsyncClient, request: rq.AnyRequest, kind: type[T]) -> T:
+        asked.append(type(request).__name__)
+        return await connection.ask(pool.connection, request, kind)
+
+    async with AsyncClient() as pool:
+        job = await pool.submit(["seq", "500000"])
+        assert (await job.wait()).state == "done"
+        monkeypatch.setattr(AsyncClient, "ask", ask)
+        assert await job.logs() == b"".join(b"%d\n" % number for number in range(1, 500_001))
+    assert asked == ["Logs", "Logs"]
 
 
 def test_a_thousand_files_go_out_and_come_home(home: Home) -> None:  # noqa: F811

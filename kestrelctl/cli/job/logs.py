@@ -11,7 +11,6 @@ from kestrelctl.cli.job.output_files import OutputFiles, check_pattern
 from kestrelctl.cli.job.task_logs import ASK_SECONDS, Missing, TaskLog, TaskLogs, pieces, why_empty
 from kestrelctl.cli.show.command_output import Record
 from kestrelctl.cli.show.follow import MOST_FOLLOWED, follow
-from kestrelctl.client.logs import StoredLogs
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.click_files import FileName
 from kestrelctl.grammar.id_ranges import parse_tasks
@@ -75,7 +74,7 @@ def logs(
     if task_ids and len(task_ids) > 1 and not follows:
         raise UsageError("the output of one task at a time", hint="-f for several, or --all")
 
-    stored = StoredLogs(invocation.downloads)
+    reader = invocation.log_reader()
 
     async def work(connection: Connection) -> None:
         if not (follows or pattern or every):
@@ -89,16 +88,16 @@ def logs(
                     f"-f is for at most {MOST_FOLLOWED} tasks at once",
                     hint=f"kestrelctl job logs -f {view.job_id} {chosen[0]}",
                 )
-            await follow(connection, stored, invocation.screen, view.job_id, chosen, stream)
+            await follow(connection, reader, invocation.screen, view.job_id, chosen, stream)
             return
         if pattern:
             check_pattern(pattern, view.tasks)
-            files = OutputFiles(stored, stream, pattern)
+            files = OutputFiles(reader, stream, pattern)
             await files.write(connection, view)
             data = {"job_id": view.job_id, "tasks": files.tasks, "to": pattern}
             await invocation.show(Record(pattern, data, [files.sentence(view.job_id)]))
             return
-        found = TaskLogs(connection, stored, view.job_id, stream)
+        found = TaskLogs(connection, reader, view.job_id, stream)
         await invocation.show(found)
         if not found.shown and invocation.screen.is_table:
             invocation.screen.say(f"no task of job {view.job_id} wrote anything to {stream}")
@@ -110,7 +109,7 @@ def logs(
         first = await ask(connection, request, Log, ASK_SECONDS)
         tell_which(invocation, first.job_id, first.name)
         missing = Missing()
-        found = pieces(connection, stored, first, stream, missing)
+        found = pieces(connection, reader, first, stream, missing)
         log = TaskLog(first.job_id, first.task_id, stream, found)
         await invocation.show(log)
         if log.is_empty:

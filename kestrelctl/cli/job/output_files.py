@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kestrelctl.access.connection import Connection
 from kestrelctl.cli.job.task_logs import TaskLogs
-from kestrelctl.client.logs import StoredLogs
+from kestrelctl.client.logs import LogReader
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.grammar.file_patterns import IN_FILE_NAMES
@@ -40,7 +40,7 @@ class OutputFiles:
     """Writes the output of tasks to files.
 
     Args:
-        stored: reads the output that is in the file share.
+        reader: reads outputs.
 
     Attributes:
         stream: `stdout` or `stderr`.
@@ -48,8 +48,8 @@ class OutputFiles:
         tasks: the number of files: one for each task that has started.
     """
 
-    def __init__(self, stored: StoredLogs, stream: str, pattern: str) -> None:
-        self._stored = stored
+    def __init__(self, reader: LogReader, stream: str, pattern: str) -> None:
+        self._reader = reader
         self.stream = stream
         self.pattern = pattern
         self.tasks = 0
@@ -61,7 +61,7 @@ class OutputFiles:
             KestrelError: a file cannot be written.
             Incomplete: some of the output cannot be had any more; the rest is written.
         """
-        logs = TaskLogs(connection, self._stored, view.job_id, self.stream)
+        logs = TaskLogs(connection, self._reader, view.job_id, self.stream)
         async for task_id, log in logs.each():
             path = Path(self.pattern.replace(NUMBER, str(task_id)))
             try:

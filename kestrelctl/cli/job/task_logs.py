@@ -5,20 +5,17 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections import deque
-from collections.abc import AsyncIterator
-from typing import NamedTuple
-
-from msgspec.structs import replace
+from collections.abc import AsyncIterator, Awaitable
 
 from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.job.view import why_ended
 from kestrelctl.cli.show.command_output import CommandOutput
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.show.terminal_text import TerminalText
-from kestrelctl.client.logs import StoredLogs
+from kestrelctl.client.logs import LogReader
 from kestrelctl.core.model.job.task_state import FINAL_STATES, TaskState
 from kestrelctl.core.model.plural import plural
-from kestrelctl.errors import FileDamaged, FileExpired, Incomplete, NotFound, Unreachable
+from kestrelctl.errors import Incomplete, NotFound
 from kestrelctl.protocol.job_answers import Log, LogPage, TaskOutput, Tasks
 from kestrelctl.protocol.job_requests import AllLogs, ListTasks, Logs
 
@@ -75,13 +72,6 @@ class Missing:
         )
 
 
-class LogPiece(NamedTuple):
-    """A piece of output, and the answer that describes it."""
-
-    data: bytes
-    log: Log
-
-
 class TaskLog(CommandOutput):
     """A stream of one task.
 
@@ -97,7 +87,7 @@ class TaskLog(CommandOutput):
         job_id: int,
         task_id: int,
         stream: str,
-        pieces: AsyncIterator[LogPiece],
+        pieces: AsyncIterator[Log],
         *,
         alone: bool = True,
     ) -> None:
@@ -110,8 +100,8 @@ class TaskLog(CommandOutput):
 
     async def entries(self) -> AsyncIterator[tuple[str, object]]:
         data, skipped, cut, why, size = b"", 0, 0, "", 0
-        async for piece, log in self._pieces:
-            data += piece
+        async for log in self._pieces:
+            data += log.data
             skipped += log.skipped_bytes
             cut += log.cut_bytes
             why = why or log.why_missing
@@ -134,22 +124,22 @@ class TaskLog(CommandOutput):
 
     async def data(self) -> AsyncIterator[bytes]:
         """Yields the output of the task, as far as it can be had, in pieces."""
-        async for piece in self._pieces:
-            yield piece.data
+        async for log in self._pieces:
+            yield log.data
 
     async def tabulate(self, screen: Screen) -> None:
         size = 0
         text = TerminalText() if screen.is_terminal else None
-        async for data, log in self._pieces:
+        async for log in self._pieces:
             size = log.size_bytes
             if log.skipped_bytes and self._alone:
                 screen.warn(
                     f"{plural(log.skipped_bytes, 'byte')} of task {self._task_id} are missing here"
                 )
             if text is None:
-                screen.write_bytes(data)
+                screen.write_bytes(log.data)
             else:
-                screen.write(text.add(data))
+                screen.write(text.add(log.data))
         if text is not None:
             screen.write(text.end())
         self.is_empty = not size
@@ -167,11 +157,9 @@ class TaskLogs(CommandOutput):
 
     many = True
 
-    def __init__(
-        self, connection: Connection, stored: StoredLogs, job_id: int, stream: str
-    ) -> None:
+    def __init__(self, connection: Connection, reader: LogReader, job_id: int, stream: str) -> None:
         self._connection = connection
-        self._stored = stored
+        self._reader = reader
         self._job_id = job_id
         self._stream = stream
         self.missing = Missing()
@@ -245,21 +233,25 @@ class TaskLogs(CommandOutput):
             if coming is not None:
                 coming.cancel()
 
-    async def _whole(self, output: TaskOutput) -> AsyncIterator[LogPiece]:
+    async def _whole(self, output: TaskOutput) -> AsyncIterator[Log]:
         if output.why_missing:
             self.missing.add_all_of(output.task_id, output.why_missing)
-        log = Log(id="", data=b"", size_bytes=output.size_bytes, why_missing=output.why_missing)
-        yield LogPiece(output.data, log)
+        yield Log(
+            id="",
+            data=output.data,
+            size_bytes=output.size_bytes,
+            why_missing=output.why_missing,
+        )
 
-    async def _rest(self, task_id: int, first: asyncio.Task[Log]) -> AsyncIterator[LogPiece]:
+    async def _rest(self, task_id: int, first: asyncio.Task[Log]) -> AsyncIterator[Log]:
         try:
-            found = pieces(self._connection, self._stored, await first, self._stream, self.missing)
-            async for piece in found:
-                yield piece
+            found = pieces(self._connection, self._reader, await first, self._stream, self.missing)
+            async for log in found:
+                yield log
         except NotFound as error:  # the task has just begun, or its worker went away
             why = error.cause or error.message
             self.missing.add_all_of(task_id, why)
-            yield LogPiece(b"", Log(id="", data=b"", size_bytes=0, why_missing=why))
+            yield Log(id="", data=b"", size_bytes=0, why_missing=why)
 
 
 async def why_empty(connection: Connection, job_id: int, task_id: int, stream: str) -> str:
@@ -279,27 +271,18 @@ async def why_empty(connection: Connection, job_id: int, task_id: int, stream: s
 
 
 async def pieces(
-    connection: Connection, share: StoredLogs, first: Log, stream: str, missing: Missing
-) -> AsyncIterator[LogPiece]:
-    """Yields a task's output, from its start to its end: from the share, or what else has it.
+    connection: Connection, reader: LogReader, first: Log, stream: str, missing: Missing
+) -> AsyncIterator[Log]:
+    """Yields a task's output, from its start to its end.
 
     Args:
-        first: the first piece of it.
+        first: the answer to a request for its start.
         missing: is told which parts of it are missing.
     """
-    request = Logs(job=str(first.job_id), task_id=first.task_id, stream=stream)
-    log = first
-    if log.stored is not None:
-        try:
-            async for data in share.pieces(log.stored):
-                yield LogPiece(data, Log(id="", data=data, size_bytes=log.size_bytes))
-        except (FileExpired, FileDamaged, Unreachable) as error:  # before the first piece
-            log = await ask(connection, request, Log, ASK_SECONDS)
-            if log.skipped_bytes:
-                log = replace(log, why_missing=f"{error.message}; {log.why_missing}")
-    while True:
+
+    def further(request: Logs) -> Awaitable[Log]:
+        return ask(connection, request, Log, ASK_SECONDS)
+
+    async for log in reader.whole(first, stream, further):
         missing.add(first.task_id, log)
-        yield LogPiece(log.data, log)
-        if log.next_offset is None:
-            return
-        log = await ask(connection, replace(request, offset=log.next_offset), Log, ASK_SECONDS)
+        yield log

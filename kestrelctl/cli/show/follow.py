@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.show.terminal_text import TerminalText
-from kestrelctl.client.logs import StoredLogs
+from kestrelctl.client.logs import LogReader
 from kestrelctl.core.model.job.task_state import FINAL_STATES
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import Busy, Incomplete, KestrelError, TimedOut, Unreachable
@@ -32,7 +32,7 @@ _LONGEST_LINE_BYTES = 65_536
 
 async def follow(
     connection: Connection,
-    stored: StoredLogs,
+    reader: LogReader,
     screen: Screen,
     job_id: int,
     task_ids: Sequence[int],
@@ -41,7 +41,7 @@ async def follow(
     """Writes the output of tasks until all of them have ended; line by line if there are several.
 
     Args:
-        stored: reads the output that their workers do not give any more.
+        reader: reads the output that their workers do not give any more.
 
     Raises:
         Incomplete: some of it could not be had.
@@ -52,7 +52,7 @@ async def follow(
     followed = [
         _Followed(
             connection,
-            stored,
+            reader,
             screen,
             FollowLogs(job=str(job_id), task_id=task_id, stream=stream),
             _Sheet(screen, f"[{task_id}] " if several else ""),
@@ -128,14 +128,14 @@ class _Followed:
     def __init__(
         self,
         connection: Connection,
-        stored: StoredLogs,
+        reader: LogReader,
         screen: Screen,
         first: FollowLogs,
         sheet: _Sheet,
         pause_seconds: float,
     ) -> None:
         self._connection = connection
-        self._stored = stored
+        self._reader = reader
         self._screen = screen
         self._first = first
         self._sheet = sheet
@@ -162,6 +162,7 @@ class _Followed:
             if piece is not None:
                 self._read(await self._with_what_is_stored(piece))
                 if piece.more:
+                    await self._read_on_this_machine(piece)
                     continue
                 if piece.over:
                     self._close(piece, answer.state)
@@ -194,7 +195,7 @@ class _Followed:
         try:
             log = await ask(self._connection, request, Log, _ASK_SECONDS)
             if log.stored is not None:
-                async for data in self._stored.pieces(log.stored):
+                async for data in self._reader.stored(log.stored):
                     wanted = data[to_pass : to_pass + left_bytes]
                     to_pass = max(0, to_pass - len(data))
                     left_bytes -= len(wanted)
@@ -203,6 +204,15 @@ class _Followed:
             return replace(piece, why_missing=f"{error.message}; {piece.why_missing}")
         self._offsets[piece.attempt] += piece.skipped_bytes - left_bytes
         return replace(piece, skipped_bytes=left_bytes)
+
+    async def _read_on_this_machine(self, piece: AttemptOutput) -> None:
+        """Writes what follows the first piece of an attempt that is over, if its file is here."""
+        number = piece.attempt
+        if self._offsets[number] != len(piece.data):
+            return
+        async for data in self._reader.after_first(number, self._first.stream, piece.data):
+            self._offsets[number] += len(data)
+            self._sheet.add(data)
 
     def _read(self, piece: AttemptOutput) -> None:
         missing_bytes = piece.skipped_bytes + piece.cut_bytes

@@ -220,13 +220,12 @@ def _files_of(
     if not any(patterns.values()):
         return []
     from kestrelctl.cli.job.output_files import OutputFiles, check_pattern
-    from kestrelctl.client.logs import StoredLogs
 
     for pattern in filter(None, patterns.values()):
         check_pattern(pattern, spec.count)
-    stored = StoredLogs(invocation.downloads)
+    reader = invocation.log_reader()
     return [
-        OutputFiles(stored, option[2:], pattern) for option, pattern in patterns.items() if pattern
+        OutputFiles(reader, option[2:], pattern) for option, pattern in patterns.items() if pattern
     ]
 
 

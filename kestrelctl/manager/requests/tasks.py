@@ -381,6 +381,7 @@ class TaskRequests:
             data=output.data,
             size_bytes=output.size_bytes,
             next_offset=end if request.offset < end < output.size_bytes else None,
+            attempt=number,
         )
 
 

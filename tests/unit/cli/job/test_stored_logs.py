@@ -11,7 +11,7 @@ from click.testing import Result
 from msgspec.structs import replace
 from store_samples import STORED
 
-from kestrelctl.client.logs import StoredLogs
+from kestrelctl.client.logs import LogReader
 from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.errors import FileDamaged, FileExpired, KestrelError, NotAllowed, Unreachable
@@ -123,7 +123,7 @@ async def test_little_of_a_log_is_in_memory_at_a_time_and_nothing_stays_on_disk(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     sizes = []
-    async for piece in StoredLogs(Share).pieces(STORED):
+    async for piece in LogReader(Share, lambda: None).stored(STORED):
         sizes.append(len(piece))
         await asyncio.sleep(0)
     assert max(sizes) <= 1 << 20
