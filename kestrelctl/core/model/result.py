@@ -101,6 +101,8 @@ def bounded(result: Result, submitted_at: float, now: float) -> Result:
         submitted_at: when the job was submitted: no attempt began before, or has run for longer.
         now: seconds since the epoch.
     """
+    if not Outcome.DONE <= result.outcome <= Outcome.GOES_ON:  # not every store has room for it
+        result = msgspec.structs.replace(result, outcome=Outcome.FAILED)
     latest_start = now + CLOCK_SLACK_SECONDS
     earliest_start = min(submitted_at, now) - CLOCK_SLACK_SECONDS
     longest_seconds = latest_start - min(submitted_at, now)

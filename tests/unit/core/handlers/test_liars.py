@@ -179,6 +179,16 @@ def test_what_an_attempt_is_said_to_have_used_is_not_more_than_can_be(
     assert kept.peak_bytes == MOST_BYTES
 
 
+@pytest.mark.parametrize("outcome", [-1, 5, 40_000, (1 << 63) - 1, -(1 << 63)])
+def test_an_outcome_that_there_is_not_is_kept_as_a_failure(outcome: int) -> None:
+    """A store that has no room for the number would end the pool with the commit."""
+    pool, attempt = pool_with_liar()
+    pool.report(LIAR, attempt, outcome=outcome)
+    [kept] = [r.result for r in pool.records if isinstance(r, TaskRecord) and r.result is not None]
+    assert kept.outcome == Outcome.FAILED
+    assert pool.ended == [1]
+
+
 @pytest.mark.parametrize("off", [-1e12, 1e12])
 def test_a_start_far_from_the_present_is_not_kept(off: float) -> None:
     pool, (number, job_id, index) = pool_with_liar()
