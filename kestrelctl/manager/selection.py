@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 from kestrelctl.core.jobs.job import Job
@@ -188,8 +188,7 @@ class Selection:
             UsageError: a name is empty.
         """
         found: set[str] = set()
-        for name in names:
-            matches = workers_named(name, self._pool.workers)
+        for name, matches in workers_named(names, self._pool.workers):
             if not matches:
                 raise NotFound(
                     f"there is no worker {name}", hint="`kestrelctl worker list` shows all workers"
@@ -198,19 +197,23 @@ class Selection:
         return sorted(found)
 
 
-def workers_named(name: str, jids: Iterable[str]) -> list[str]:
-    """The workers of that address, account or machine; if there is none, those with it in their
-    address.
+def workers_named(names: Iterable[str], jids: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """Finds for each name the workers of that address, account or machine; if there is none, those
+    with it in their address.
 
     Raises:
-        UsageError: the name is empty.
+        UsageError: a name is empty.
     """
-    if not name:
-        hint = "name the workers; `@` is a part of all their addresses"
-        raise UsageError("an empty name would mean every worker", hint=hint)
     known = list(jids)
-    exact = [jid for jid in known if name in _names_of(jid)]
-    return exact or [jid for jid in known if name in jid]
+    called: dict[str, list[str]] = {}
+    for jid in known:
+        for name in dict.fromkeys(_names_of(jid)):
+            called.setdefault(name, []).append(jid)
+    for name in names:
+        if not name:
+            hint = "name the workers; `@` is a part of all their addresses"
+            raise UsageError("an empty name would mean every worker", hint=hint)
+        yield name, called.get(name) or [jid for jid in known if name in jid]
 
 
 def _names_of(jid: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import msgspec
 from kestrelctl.core.membership.event import must_be_kind
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.rights import Handlers
+from kestrelctl.manager.selection import check_glob
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.views import first_that_fit
 from kestrelctl.protocol.answers import EventPage, WorkerGroupList, WorkerGroupView
@@ -34,6 +35,7 @@ class MemberService:
         query = msgspec.structs.replace(request.query, since=since)
         if query.kind:
             must_be_kind(query.kind)
+        check_glob(query.worker)
         if request.after < 0:
             last = await self._service.store.ask(lambda read: read.last_member_event())
             caller.reply(EventPage(id=request.id, events=[], after=last))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -13,6 +13,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.members.availability import worker_state
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.neighbour import is_neighbour
+from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.worker.assets import natural, without_units
 from kestrelctl.core.properties.readings import Readings
 from kestrelctl.errors import Busy, KestrelError, SteppedBack, UsageError
@@ -30,6 +31,8 @@ from kestrelctl.protocol.views import QuarantineView
 
 #: The most workers in one answer; fewer if their tags take much room.
 MAX_WORKERS = 500
+#: The most names of workers in one request of any user: each may be looked for in all addresses.
+MOST_NAMES = 1_000
 #: The most workers of which the summary of the pool says why they are in quarantine.
 MOST_QUARANTINED = 20
 
@@ -76,8 +79,15 @@ class PoolRequests:
         moment = self._service.now()
         limit = max(1, min(request.limit, MAX_WORKERS))
         workers = self._service.pool.workers
-        named = [jid for name in request.names for jid in workers_named(name, workers)]
-        found = sorted(jid for jid in (named if request.names else workers) if jid > request.after)
+        if len(request.names) > MOST_NAMES:
+            raise UsageError(
+                f"{plural(len(request.names), 'name')} are too many at once",
+                hint=f"name at most {MOST_NAMES:,}, or a part that their addresses have in common",
+            )
+        meant: Iterable[str] = workers
+        if request.names:
+            meant = {jid for _, named in workers_named(request.names, workers) for jid in named}
+        found = sorted(jid for jid in meant if jid > request.after)
         if request.where:
             where = where_workers(request.where, workers)
             looked_at = found[:MOST_LOOKED_AT]

@@ -141,8 +141,7 @@ class WorkerCommands:
                 f"there is no group of workers {group!r}", hint="kestrelctl worker group list"
             )
         found: dict[str, None] = {} if names else dict.fromkeys(workers)
-        for name in names:
-            named = workers_named(name, workers)
+        for name, named in workers_named(names, workers):
             if not named:
                 raise NotFound(f"there is no worker {name[:80]}", hint="kestrelctl worker list")
             found.update(dict.fromkeys(named))

@@ -68,6 +68,31 @@ async def test_who_wants_only_what_comes_is_told_where_that_begins(played: Playe
     assert (page.events, page.after) == ([], 1)
 
 
+async def test_a_glob_that_takes_long_to_read_is_refused(played: PlayedManager) -> None:
+    """Half a megabyte of one kept everybody waiting for half a minute."""
+    await joins(played)
+    refused = await asked(played, ListEvents(query=EventQuery(worker="*" * 1_001)))
+    assert (refused.code, len(refused.message) < 100) == ("usage", True)
+    page = await asked(played, ListEvents(query=EventQuery(worker="*" * 1_000)))
+    assert [e.number for e in page.events] == [1]
+
+
+async def test_a_worker_that_two_names_fit_is_listed_once(played: PlayedManager) -> None:
+    for n in (1, 2, 11):
+        await joins(played, f"w{n}@hosts.pool/a")
+    page = await asked(played, ListWorkers(names=["w1", "w1@hosts.pool", "w1@", "@hosts"]))
+    assert [w.worker for w in page.workers] == [f"w{n}@hosts.pool/a" for n in (11, 1, 2)]
+
+
+async def test_nobody_asks_for_more_names_than_are_looked_up_at_once(played: PlayedManager) -> None:
+    """Each is looked for in all addresses, and everybody else waits."""
+    await joins(played)
+    refused = await asked(played, ListWorkers(names=["w"] * 1_001))
+    assert (refused.code, refused.message) == ("usage", "1,001 names are too many at once")
+    page = await asked(played, ListWorkers(names=["w"] * 1_000))
+    assert len(page.workers) == 1
+
+
 async def test_only_admins_change_groups(played: PlayedManager) -> None:
     group = WorkerGroup(name="linux", tags=("linux",))
     for request in (SetWorkerGroup(group=group), RemoveWorkerGroup(name="linux")):
