@@ -45,7 +45,8 @@ from kestrelctl.protocol.handout import problem_with_size
 from kestrelctl.protocol.job_answers import NeighbourAnswer, StageSum
 from kestrelctl.store.sums import Used
 
-#: The most tasks of which stages are summed up: those of one page.
+#: The most tasks of which stages are summed up, those of one page; and the most that are looked up
+#: in several jobs.
 MOST_TASKS = 1000
 
 
@@ -407,17 +408,23 @@ class JobRequests:
         done: list[str] = []
         tasks = 0
         records = await self._selection.records(selected, request.jobs)
+        task_ids = list(dict.fromkeys(request.task_ids))
+        if len(records) > 1 and len(task_ids) > MOST_TASKS:
+            raise UsageError(
+                f"{plural(len(task_ids), 'task')} are too many of several jobs",
+                hint=f"name one job, or at most {MOST_TASKS:,} tasks",
+            )
         ids = {record.job_id for record in records}
         for record in records:
             if record.spec.after_each not in ids:  # otherwise its tasks come back with those
-                self._bad_of(record, request.task_ids)
+                self._bad_of(record, task_ids)
         for record in records:
             job_id = record.job_id
             if job_id in self._retrying:
                 raise KestrelError(f"job {job_id} is being retried just now", hint="try again")
             self._retrying.add(job_id)
             try:
-                tasks += await self._retry(caller, job_id, request.task_ids)
+                tasks += await self._retry(caller, job_id, task_ids)
             except UsageError:
                 if str(record.spec.after_each) not in done:
                     raise

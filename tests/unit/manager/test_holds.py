@@ -147,6 +147,19 @@ async def test_nothing_is_retried_where_one_of_the_jobs_has_nothing_to_retry(
     assert [job.job_id for job in manager.store.jobs(states=["cancelled"])] == [1, 2]
 
 
+async def test_not_any_number_of_tasks_is_looked_up_in_several_jobs(manager: PlayedManager) -> None:
+    """Half a megabyte of ids in 500 jobs would keep everybody waiting for minutes."""
+    refused = await asked(manager, rq.RetryJobs(jobs="1-3", task_ids=list(range(1_001))))
+    assert isinstance(refused, an.Failed)
+    assert (refused.code, refused.message) == ("usage", "1,001 tasks are too many of several jobs")
+    same = await asked(manager, rq.RetryJobs(jobs="1-3", task_ids=[0] * 1_001))
+    assert isinstance(same, an.Failed)
+    assert same.message == "job 1 has no such task that failed, was lost or cancelled"
+    alone = await asked(manager, rq.RetryJobs(jobs="1", task_ids=list(range(1_001))))
+    assert isinstance(alone, an.Failed)
+    assert alone.code == "not-found", "it has fewer"
+
+
 async def test_a_job_that_is_being_cancelled_is_not_among_those_to_hold(
     manager: PlayedManager,
 ) -> None:
