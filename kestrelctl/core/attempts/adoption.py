@@ -13,6 +13,8 @@ from kestrelctl.core.jobs.job import Job, Task
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import Progress
+from kestrelctl.core.model.worker.ad import unit_ids
+from kestrelctl.core.model.worker.assets import with_units
 from kestrelctl.core.model.worker.claim import Claim
 from kestrelctl.core.model.worker.unit_claim import claim_of
 from kestrelctl.core.state import State
@@ -50,6 +52,7 @@ def adopt(state: State, worker: Worker, event: Joined) -> list[int]:
     claims = [
         claim_of({name: n for name, n in told.items() if n > 0}, indexed) for told in event.claims
     ]
+    whole = with_units(worker.cls.capacity, unit_ids(worker.ad))
     proof = state.seals.proven(event.worker, event.seals)
     unproven = 0
     for number, job_id, index, place in event.holds:
@@ -65,6 +68,8 @@ def adopt(state: State, worker: Worker, event: Joined) -> list[int]:
             reach(state, job, index)
         found = job.live.get(index)
         claim = claims[place] if 0 <= place < len(claims) else Claim(job.shape.request)
+        if not claim.fits(whole):  # nobody charged it that: its user would have too much
+            claim = Claim(job.shape.request)
         if found is None or not _keep(state, worker, number, found, claim):
             kill.append(number)
         jobs[job] = None

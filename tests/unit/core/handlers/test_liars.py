@@ -20,6 +20,8 @@ from kestrelctl.core.model.result import (
     Outcome,
     Result,
 )
+from kestrelctl.core.model.share_change import ShareChange
+from kestrelctl.core.model.worker.ad import WorkerAd
 
 LIAR = "liar@workers/1"
 HONEST = "honest@workers/1"
@@ -197,6 +199,32 @@ def test_a_start_far_from_the_present_is_not_kept(off: float) -> None:
     pool.tell(ev.Reported(at=pool.now, worker=LIAR, results=[lie], seals=seals))
     [kept] = [r.result for r in pool.records if isinstance(r, TaskRecord) and r.result is not None]
     assert abs(kept.started_at - pool.now) <= CLOCK_SLACK_SECONDS + 60.0
+
+
+def test_what_a_liar_says_that_it_charges_is_no_more_than_it_could() -> None:
+    """Its user would have more than he may, and nothing of his would be handed out any more."""
+    pool = PoolDriver()
+    change = ShareChange(limits={"cpus": 4.0})
+    pool.tell(ev.SetUser(at=pool.now, request="limit", name="ada", change=change))
+    pool.join(LIAR)
+    pool.submit(count=8)
+    [attempt] = pool.held(LIAR)
+    pool.restart()
+    pool.tell(
+        ev.Joined(
+            at=pool.now,
+            worker=LIAR,
+            incarnation="one",
+            ad=WorkerAd(assets={"cpus": 1.0}),
+            holds=[(*attempt, 0)],
+            claims=[{"cpus": (1 << 63) - 1}],
+            seals=pool.seals(LIAR, [attempt]),
+        )
+    )
+    pool.live(pool.pool.state.config.reconcile_seconds)
+    pool.join(HONEST, cpus=8)
+    assert pool.held(LIAR) == [attempt]
+    assert len(pool.held(HONEST)) == 3, "he may have four"
 
 
 def test_addresses_that_never_say_hello_take_no_memory_without_a_bound() -> None:
