@@ -61,9 +61,10 @@ class WorkerCommands:
     # -- workers -----------------------------------------------------------------------------------
 
     def on_here(self, worker: str, said: CommandsHere) -> None:
-        """Takes in what a worker offers."""
+        """Takes in what a worker offers; one that has yet to say hello offers it again then."""
         self._heard(worker)
-        if worker in self._service.pool.workers:
+        known = self._service.pool.workers.get(worker)
+        if known is not None and known.synced:
             self._offered[worker] = {each.name: each for each in said.commands}
 
     def on_done(self, worker: str, said: CommandDone) -> None:

@@ -260,3 +260,12 @@ async def test_one_that_is_back_before_its_end_is_durable_offers_what_it_offers_
     assert pool.answers()[1].results[0].value == 7
     [offered] = (await pool.asked(ListCommands())).commands
     assert offered.workers == 2
+
+
+async def test_what_one_offers_that_is_away_is_not_kept(pool: Pool) -> None:
+    """It says it again when it is back. One that goes for good would leave it here for ever."""
+    pool.played.listener.on_presence(W1, "pool@pool", "unavailable")
+    await settled()
+    await pool.played.work(W1, CommandsHere(commands=[CLEAN]))
+    [command] = (await pool.asked(ListCommands())).commands
+    assert command.workers == 1, "that is the other one"
