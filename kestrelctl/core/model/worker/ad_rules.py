@@ -24,6 +24,9 @@ MAX_FACT_CHARACTERS = 255
 MAX_TAGS_CHARACTERS = 10_000
 #: The most units of all indexed assets of a worker together.
 MAX_UNITS = 256
+#: The most characters of what is said of all these units together: with it a list has room for any
+#: worker.
+MAX_UNITS_CHARACTERS = 40_000
 #: No comma: a task is told its units with commas between them.
 _UNIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+-]{0,79}")
 #: A task is told its units in `KESTREL_` and the asset's name; these mean something else there.
@@ -82,6 +85,9 @@ def _problem_with_kinds(ad: WorkerAd) -> str | None:
             return f"two units of {name} have the same id"
         if problem := next(filter(None, map(_problem_with_unit, units)), None):
             return f"{problem}, in {name}"
+    said = sum(len(u.vendor) + len(u.model) for units in ad.units.values() for u in units)
+    if said > MAX_UNITS_CHARACTERS:
+        return f"a worker's units have at most {MAX_UNITS_CHARACTERS:,} characters together"
     return None
 
 

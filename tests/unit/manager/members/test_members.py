@@ -11,10 +11,10 @@ from storekit import QuickStore
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.membership.event import EventQuery
-from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.ad import AssetUnit, WorkerAd
 from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.manager.members import service
-from kestrelctl.protocol import directions
+from kestrelctl.protocol import codec, directions, workers
 from kestrelctl.protocol.request import Request
 from kestrelctl.protocol.requests import (
     ListEvents,
@@ -82,6 +82,19 @@ async def test_a_worker_that_two_names_fit_is_listed_once(played: PlayedManager)
         await joins(played, f"w{n}@hosts.pool/a")
     page = await asked(played, ListWorkers(names=["w1", "w1@hosts.pool", "w1@", "@hosts"]))
     assert [w.worker for w in page.workers] == [f"w{n}@hosts.pool/a" for n in (11, 1, 2)]
+
+
+async def test_no_worker_is_too_much_for_a_list(tmp_path: Path) -> None:
+    """Nobody could list those that come after it, either."""
+    played = PlayedManager(tmp_path, worker_hosts=("hosts.pool",), user_hosts=("users.pool",))
+    units = tuple(AssetUnit(str(n), "&" * 255, "&" * 148) for n in range(256))
+    ad = WorkerAd(assets={"cpus": 1.0, "gpus": 256.0}, units={"gpus": units})
+    for worker, says in (("w1@hosts.pool/a", ad), ("w2@hosts.pool/a", AD)):
+        hello = workers.Hello(version=workers.VERSION, incarnation="one", ad=says)
+        assert codec.fits(codec.encode(hello))
+        await played.work(worker, hello)
+    page = await asked(played, ListWorkers())
+    assert [w.worker for w in page.workers] == ["w2@hosts.pool/a"]
 
 
 async def test_nobody_asks_for_more_names_than_are_looked_up_at_once(played: PlayedManager) -> None:
