@@ -91,6 +91,9 @@ class Mails:
             del self._due[owner]
             try:
                 await self._serve(owner)
+            except KestrelError as error:  # such as a database that is away for a while
+                log.warning("the mail to %s waits: %s (%s)", owner, error, error.cause)
+                self._due[owner] = now + FIRST_PAUSE_SECONDS
             except Exception:  # a slip here must not end the mail of all
                 log.exception("the mail to %s failed", owner)
                 self._due[owner] = now + LONGEST_PAUSE_SECONDS

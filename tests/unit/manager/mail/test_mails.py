@@ -7,14 +7,21 @@ from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
-from managerkit import PlayedManager, settled
+from managerkit import FarStore, PlayedManager, settled
 from storekit import QuickStore
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.errors import Unreachable
 from kestrelctl.manager.mail import mails
-from kestrelctl.manager.mail.mails import BETWEEN_SECONDS, GATHER_SECONDS, GIVE_UP_SECONDS, Mails
+from kestrelctl.manager.mail.mails import (
+    BETWEEN_SECONDS,
+    FIRST_PAUSE_SECONDS,
+    GATHER_SECONDS,
+    GIVE_UP_SECONDS,
+    Mails,
+)
 from kestrelctl.manager.mail.server import NotNow, NotToHim
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import directions
@@ -53,7 +60,7 @@ class PlayedPost:
 class Played(PlayedManager):
     """A manager that sends mail; Ada and Bob have addresses."""
 
-    def __init__(self, directory: Path, store: QuickStore) -> None:
+    def __init__(self, directory: Path, store: QuickStore | FarStore) -> None:
         super().__init__(directory, store=store)
         self.post = PlayedPost()
         self.mails = Mails(self.service, self.post)
@@ -316,3 +323,17 @@ class TestAddresses:
             assert answer.message == "this pool sends no mail"
         found = directions.answers.decode(await manager.ask(ADA, rq.ChangeUser(user="", mail="")))
         assert isinstance(found, an.Changed)
+
+
+async def test_mail_goes_out_soon_after_the_store_is_back(
+    tmp_path: Path, quick_store: QuickStore
+) -> None:
+    store = FarStore(quick_store)
+    manager = Played(tmp_path, store)
+    await manager.addresses()
+    await manager.ends(ADA)
+    store.trouble = Unreachable("PostgreSQL is away")
+    assert await manager.look(GATHER_SECONDS) == FIRST_PAUSE_SECONDS
+    store.trouble = None
+    await manager.look(FIRST_PAUSE_SECONDS)
+    assert manager.post.receivers() == [TO_ADA]
