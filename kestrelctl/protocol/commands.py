@@ -24,7 +24,7 @@ from kestrelctl.protocol.request import AdminRequest, Reply, UserRequest
 MOST_WORKERS = 1_000
 MOST_ERROR_CHARACTERS = 300
 
-CommandName = Annotated[str, msgspec.Meta(pattern=f"^{NAME_PATTERN}$")]
+CommandName = Annotated[str, msgspec.Meta(pattern=rf"^{NAME_PATTERN}\Z")]
 Number = Annotated[str, msgspec.Meta(max_length=64)]
 _Word = Annotated[str, msgspec.Meta(max_length=32)]
 

@@ -24,7 +24,7 @@ MOST_SECONDS = 86_400.0
 
 #: It holds nothing that would make another address of `flock@DOMAIN`.
 Domain = Annotated[str, msgspec.Meta(max_length=255, pattern=r"^[^\s\x00-\x1f\"&'/:<>@]+\Z")]
-ClassId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{12}$")]
+ClassId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{12}\Z")]
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 #: Amounts of assets, in natural units.
 Amounts = Annotated[dict[str, Amount], msgspec.Meta(max_length=64)]

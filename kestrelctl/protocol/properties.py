@@ -25,7 +25,7 @@ from kestrelctl.protocol.request import Reply, UserRequest
 #: The most readings in one message: all their texts together are smaller than a payload may be.
 MOST_READINGS = 50
 
-Name = Annotated[str, msgspec.Meta(pattern=f"^{NAME_PATTERN}$")]
+Name = Annotated[str, msgspec.Meta(pattern=rf"^{NAME_PATTERN}\Z")]
 Value: TypeAlias = (
     bool
     | Annotated[int, msgspec.Meta(ge=-LARGEST_INT, le=LARGEST_INT)]

@@ -323,7 +323,7 @@ class FetchOutput(Message, frozen=True, kw_only=True, tag="fetch_output"):
 
     request: Number
     number: Count
-    stream: Annotated[str, msgspec.Meta(pattern="^std(out|err)$")]
+    stream: Annotated[str, msgspec.Meta(pattern=r"^std(out|err)\Z")]
     offset: Count = 0
     limit: Count = 65536
 

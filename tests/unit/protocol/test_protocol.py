@@ -129,6 +129,14 @@ def test_no_payload_raises_anything_else(payload: str | bytes) -> None:
         raise AssertionError("random text was taken for a message")
 
 
+@pytest.mark.parametrize("kind", [commands.CommandName, properties.Name, pools.ClassId])
+def test_a_line_feed_is_no_part_of_a_name(kind: object) -> None:
+    decoder = msgspec.json.Decoder(kind)
+    assert decoder.decode('"abcdefabcdef"') == "abcdefabcdef"
+    with pytest.raises(msgspec.ValidationError):
+        decoder.decode(r'"abcdefabcdef\n"')
+
+
 def test_unknown_fields_are_ignored() -> None:
     assert (
         directions.from_worker.decode('{"type": "heartbeat", "mood": "fine"}')
