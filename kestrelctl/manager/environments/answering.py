@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from kestrelctl.core.environments.environment_class import EnvironmentClass
-from kestrelctl.core.environments.on_demand import amounts_of
+from kestrelctl.core.environments.on_demand import HostRoom, amounts_of
 from kestrelctl.core.environments.started import Environment
 from kestrelctl.core.model.worker.assets import describe_all, natural, without_units
 from kestrelctl.manager.caller import Caller
@@ -37,11 +38,11 @@ class EnvironmentRequests:
         }
 
     async def list(self, caller: Caller, request: rq.ListEnvironments) -> None:
-        now = self._desk.now()
+        now, hosts = self._desk.now(), self._desk.hosts()
         caller.reply(
             EnvironmentList(
                 id=request.id,
-                classes=[self._class_view(cls) for cls in self._desk.classes.values()],
+                classes=[self._class_view(cls, hosts) for cls in self._desk.classes.values()],
                 environments=[_view(each, now) for each in self._desk.there()],
             )
         )
@@ -58,16 +59,8 @@ class EnvironmentRequests:
             self._desk.stop(number)
         caller.reply(an.Changed(id=request.id, what=[str(number) for number in numbers]))
 
-    def _class_view(self, cls: EnvironmentClass) -> EnvironmentClassView:
+    def _class_view(self, cls: EnvironmentClass, hosts: Sequence[HostRoom]) -> EnvironmentClassView:
         desk = self._desk
-        hosts = [
-            EnvironmentHostView(
-                host=host.name,
-                free=natural(without_units(host.free)),
-                why_not=self._why_not(cls, host.name),
-            )
-            for host in desk.hosts()
-        ]
         failures = [
             StartFailureView(
                 host=host, times=f.times, at=f.at, next_try_at=f.next_try_at, why=f.why
@@ -85,18 +78,24 @@ class EnvironmentRequests:
             idle_seconds=cls.idle_seconds,
             waiting=desk.demand.needed[cls.name],
             obstacle=desk.obstacles[cls.name].value,
-            hosts=hosts,
+            hosts=[
+                EnvironmentHostView(
+                    host=host.name,
+                    free=natural(without_units(host.free)),
+                    why_not=self._why_not(cls, host),
+                )
+                for host in hosts
+            ],
             failures=failures,
             runs=shlex.join(cls.runs),
         )
 
-    def _why_not(self, cls: EnvironmentClass, name: str) -> str:
-        [host] = [each for each in self._desk.hosts() if each.name == name]
-        if cls.kind not in self._desk.book.kinds[name]:
+    def _why_not(self, cls: EnvironmentClass, host: HostRoom) -> str:
+        if cls.kind not in self._desk.book.kinds[host.name]:
             return f"it makes none of kind {cls.kind}"
         if cls.name not in host.classes:
             return f"it is not among {cls.hosts}"
-        if not self._desk.failures.may_start(cls.name, name, self._desk.now()):
+        if not self._desk.failures.may_start(cls.name, host.name, self._desk.now()):
             return "a start has failed there of late"
         lacking = {
             asset: amount - host.free.get(asset, 0)

@@ -13,12 +13,15 @@ import pytest
 from neighbourskit import on_its_own_clock
 
 from kestrelctl.core.environments.environment_class import EnvironmentClass, EnvironmentResources
+from kestrelctl.core.environments.on_demand import HostRoom
 from kestrelctl.core.environments.start_failures import FIRST_PAUSE_SECONDS
 from kestrelctl.core.environments.started import EnvironmentPhase
 from kestrelctl.core.events import Drain
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.errors import Unreachable, UsageError
+from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.environments.accounts import EnvironmentAccounts
+from kestrelctl.manager.environments.answering import EnvironmentRequests
 from kestrelctl.manager.environments.service import (
     AWAY_SECONDS,
     GIVES_UP_SECONDS,
@@ -26,6 +29,7 @@ from kestrelctl.manager.environments.service import (
     EnvironmentService,
 )
 from kestrelctl.manager.environments.table import FIRST_NUMBER, NODE_SETTLES_SECONDS, worker_name
+from kestrelctl.protocol.requests import ListEnvironments
 from kestrelctl.protocol.workers import (
     EndedEnvironment,
     EnvironmentsHere,
@@ -558,3 +562,29 @@ async def test_one_that_is_stopped_while_the_server_is_away_has_not_failed(
     await asyncio.sleep(1)
     assert not found.there()
     assert found.failures.latest("gpu", HOST) is None
+
+
+@on_its_own_clock
+async def test_a_list_looks_at_the_hosts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a thousand hosts, a look for each of them and each class took minutes."""
+    hosts = [worker(f"w{n}@workers.pool/h") for n in range(3)]
+    found, _, _ = desk(tmp_path, *hosts)
+    for each in hosts:
+        found.on_here(each.jid, here())
+    look, looks = found.hosts, 0
+
+    def counted() -> list[HostRoom]:
+        nonlocal looks
+        looks += 1
+        return look()
+
+    monkeypatch.setattr(found, "hosts", counted)
+    told: list[Any] = []
+    caller = Caller("ada@users.pool/1", False, told.append)
+    await EnvironmentRequests(found).list(caller, ListEnvironments(id="1"))
+    [listed] = told
+    assert [len(each.hosts) for each in listed.classes] == [3, 3, 3]
+    assert {host.why_not for each in listed.classes for host in each.hosts} == {""}
+    assert looks == 1
