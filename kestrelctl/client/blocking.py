@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kestrelctl.access.context import Context
 from kestrelctl.client.notebook import JobTable, job_html, pool_html
 from kestrelctl.client.pool import AsyncClient, AsyncJob, EndedTask
-from kestrelctl.errors import KestrelError
+from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.protocol import answers as an
 
 if TYPE_CHECKING:
@@ -113,9 +113,12 @@ class Client:
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="kestrel client", daemon=True
         )
+        self._turn = threading.Lock()
+        self._takes_work = False
 
     def __enter__(self) -> Client:
         self._thread.start()
+        self._takes_work = True
         try:
             self.does(self._client.__aenter__())
         except BaseException:
@@ -130,8 +133,10 @@ class Client:
             self._stop()
 
     def _stop(self) -> None:
+        with self._turn:  # what comes later is refused, and what came before is cancelled
+            self._takes_work = False
         try:
-            self.does(_cancel_all())  # other threads may wait for it
+            asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result()
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
@@ -168,8 +173,21 @@ class Client:
         self._loop.call_soon_threadsafe(call)
 
     def does(self, work: Coroutine[Any, Any, A]) -> A:
-        """Returns what the work returns, on the loop of this client; Ctrl-C cancels the work."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        """Returns what the work returns, on the loop of this client; Ctrl-C cancels the work.
+
+        Raises:
+            UsageError: the client is not open, or this is a copy of its process: nothing would do
+                the work.
+        """
+        with self._turn:
+            if not (self._takes_work and self._thread.is_alive()):
+                work.close()
+                raise UsageError(
+                    "the client is not open",
+                    cause="a session lasts for the time of a `with`, in the process that began it",
+                    hint="with Client() as pool: ...",
+                )
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
         except BaseException:

@@ -433,3 +433,26 @@ def test_files_of_tasks_come_home(at_home: Path) -> None:
         fetched = pool.job(7).fetch("results")
     assert (fetched.files, fetched.directory) == (0, "results")
     assert (at_home / "results").is_dir()
+
+
+def test_who_asks_a_client_that_is_not_open_is_told_so() -> None:
+    """Nothing would do the work, and it would be waited for."""
+    pool = client(FakePool())
+    said: list[str] = []
+
+    def ask() -> None:
+        try:
+            pool.status()
+        except UsageError as error:
+            said.append(str(error))
+
+    def ask_from_a_thread() -> None:
+        asking = threading.Thread(target=ask, daemon=True)
+        asking.start()
+        asking.join(10.0)
+
+    ask_from_a_thread()
+    with pool:
+        pass
+    ask_from_a_thread()
+    assert said == ["the client is not open", "the client is not open"]
