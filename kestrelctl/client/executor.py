@@ -51,6 +51,11 @@ T = TypeVar("T")
 IDLE_SECONDS = 60.0
 #: How often a call is tried again that was alone with an interpreter which ended.
 RETRIES = 1
+#: An interpreter that is idle for less ends before it can be given its first call.
+LEAST_IDLE_SECONDS = 0.1
+LEAST_CALL_SECONDS = 0.001
+#: No timer goes on for much longer.
+MOST_SECONDS = 1e9
 #: Functions whose pickles are remembered.
 MOST_NAMES = 1000
 #: Names of directories for what is large begin so, and go on with the process.
@@ -145,8 +150,15 @@ class KestrelExecutor(Executor):
                 cause="calls would wait for interpreters that wait for them",
                 hint="submit from the program that made the first executor",
             )
-        if max_workers is not None and max_workers < 1:
+        if max_workers is not None and not _is_whole(max_workers, 1):
             raise UsageError("an executor has at least one interpreter", hint="max_workers=1")
+        if not _is_whole(retries, 0):
+            raise UsageError("retries is a whole number, not below 0", hint="retries=1")
+        if call_seconds is not None:
+            _check_seconds(
+                "call_seconds", call_seconds, LEAST_CALL_SECONDS, "leave it out for none"
+            )
+        _check_seconds("idle_seconds", idle_seconds, LEAST_IDLE_SECONDS, "86400 is a day")
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
@@ -379,6 +391,16 @@ class KestrelExecutor(Executor):
         elif self._may_end():
             self._client.soon(self._calls.cancel_pending)
             self._end(kill=True)
+
+
+def _is_whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and value >= least
+
+
+def _check_seconds(name: str, value: object, least: float, hint: str) -> None:
+    """Raises UsageError if a value is no time that an interpreter could keep to."""
+    if not isinstance(value, int | float) or not least <= value <= MOST_SECONDS:
+        raise UsageError(f"{name} is a number from {least:g} to {MOST_SECONDS:g}", hint=hint)
 
 
 async def _make(

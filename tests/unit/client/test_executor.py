@@ -22,7 +22,7 @@ from kestrelctl.client.calls import Call, CallFailed, Calls, _Interpreter, _Job
 from kestrelctl.client.executor import KestrelExecutor, remove_left_over
 from kestrelctl.client.interpreter import RAISED
 from kestrelctl.client.parcels import Parcels
-from kestrelctl.errors import NotFound, Unreachable
+from kestrelctl.errors import NotFound, Unreachable, UsageError
 from kestrelctl.protocol.channels import TaskWrote
 from kestrelctl.timer import Timer
 
@@ -409,3 +409,27 @@ def test_no_module_travels_for_an_executor_that_could_not_be_made(
     with pytest.raises(Unreachable):
         KestrelExecutor(by_value=[module])
     assert not travels(module)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"max_workers": 0},
+        {"max_workers": 2.5},
+        {"retries": -1},
+        {"retries": None},
+        {"call_seconds": 0},
+        {"call_seconds": -1.0},
+        {"call_seconds": float("inf")},
+        {"call_seconds": "60"},
+        {"idle_seconds": 0},
+        {"idle_seconds": None},
+        {"idle_seconds": float("nan")},
+        {"idle_seconds": float("inf")},
+    ],
+)
+@pytest.mark.usefixtures("module")
+def test_numbers_with_which_no_interpreter_could_work_are_refused(given: dict[str, Any]) -> None:
+    """Interpreters would end again and again before they have done a call."""
+    with pytest.raises(UsageError):
+        KestrelExecutor(**given)
