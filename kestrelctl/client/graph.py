@@ -99,7 +99,8 @@ def _texts(given: Any) -> list[str]:
     """Returns the words of a value that is one, or several; None is no word."""
     if given is None:
         return []
-    return list(map(str, given)) if isinstance(given, list | tuple | range) else [str(given)]
+    several = isinstance(given, Iterable) and not isinstance(given, str)
+    return list(map(str, given)) if several else [str(given)]
 
 
 def _with_parents(words: list[str], parents: list[str]) -> list[str]:

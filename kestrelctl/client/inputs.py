@@ -177,6 +177,8 @@ def _check_size(found: Sequence[InputFile | InputAddress]) -> None:
 def _find(word: str) -> list[InputFile] | list[InputAddress]:
     if is_address(word):
         return [_find_address(word)]
+    if not word:  # a path would make the current directory of it
+        raise UsageError("an input has an empty name", hint="`.` is the current directory")
     path = Path(word)
     if os.path.lexists(path):
         return [InputFile(path, path.name or path.resolve().name)]

@@ -408,14 +408,6 @@ class AsyncClient:
             KestrelError: the pool refused it, or cannot be reached.
         """
         spec = await self.described(command, items, options)
-        if options.get("input") or options.get("stdin"):
-            from kestrelctl.client.inputs import find_files
-
-            words = options.get("input", ())
-            words = [words] if isinstance(words, str) else words
-            files = find_files(of_this_machine(map(str, words)), options.get("stdin"))
-            sent = await self._send(files)
-            spec = checked_job(replace(spec, program=sent.of(spec.program)))
         return await self.submit_spec(spec, key)
 
     async def _send(self, files: JobFiles) -> SentFiles:
@@ -476,10 +468,12 @@ class AsyncClient:
     async def described(
         self, command: str | Sequence[str], items: Iterable[object] | None, options: dict[str, Any]
     ) -> JobSpec:
-        """Returns the job that `submit` would submit, without the files of this machine.
+        """Returns the job that `submit` submits; its files of this machine are in the pool's file
+        share then.
 
         Raises:
-            UsageError: no job can be made of that.
+            UsageError: no job can be made of that, or there is no such file.
+            KestrelError: the share does not take a file.
         """
         given = {name: plain(value) for name, value in options.items()}
         if LAST in (given.get("after"), given.get("after_each")):
@@ -490,7 +484,14 @@ class AsyncClient:
         spec, values = self._made(words_of(command), lines, given)
         left = parse_parent_files(values["input"], spec.after_each, _no_last)
         program = replace(spec.program, parent_files=left)
-        return checked_job(replace(spec, program=program, after=waiting_for(spec.after, left)))
+        spec = checked_job(replace(spec, program=program, after=waiting_for(spec.after, left)))
+        sources = of_this_machine(values["input"])
+        if not sources and values["stdin"] is None:
+            return spec
+        from kestrelctl.client.inputs import find_files
+
+        sent = await self._send(find_files(sources, values["stdin"]))
+        return checked_job(replace(spec, program=sent.of(spec.program)))
 
     def _made(
         self, argv: tuple[str, ...], items: tuple[str, ...] | None, given: dict[str, Any]

@@ -103,7 +103,8 @@ def _wrong(option: Option, given: Any, wanted: str) -> UsageError:
 def _several(given: Any) -> tuple[Any, ...]:
     if given is None:
         return ()
-    return tuple(given) if isinstance(given, list | tuple | range) else (given,)
+    several = isinstance(given, Iterable) and not isinstance(given, str | bytes)
+    return tuple(given) if several else (given,)
 
 
 def _words(given: Any) -> tuple[str, ...]:
@@ -111,6 +112,8 @@ def _words(given: Any) -> tuple[str, ...]:
 
 
 def _word(given: Any) -> str:
+    if given is None or isinstance(given, bytes):
+        raise UsageError(f"{given!r} is no text", hint="give a text, a path or a number")
     return given if isinstance(given, str) else str(given)
 
 

@@ -60,6 +60,17 @@ def test_options_are_those_of_the_command_line() -> None:
     assert spec.program.time_limit_seconds == 900.0
 
 
+@pytest.mark.parametrize("words", [{"*.csv"}, iter(["*.csv"]), ["*.csv"], "*.csv"])
+def test_several_words_come_in_any_collection(words: Any) -> None:
+    assert [str(each) for each in submitted(["fit"], keep=words).program.outputs] == ["*.csv"]
+
+
+def test_bytes_and_nothing_are_no_words() -> None:
+    for keep in ([None], b"*.csv"):
+        with pytest.raises(UsageError, match="no text"):
+            submitted(["fit"], keep=keep)
+
+
 def test_a_line_is_for_the_shell_and_words_are_no_code() -> None:
     assert submitted("a | b").program.argv == ("/bin/sh", "-c", "a | b")
     assert submitted(["sleep", 1]).program.argv == ("sleep", "1")
@@ -394,6 +405,8 @@ def test_files_of_this_machine_are_sent_once_and_tasks_find_them() -> None:
         ({"input": ["none"]}, "there is no file none"),
         ({"input": "model.bin", "workdir": "/srv"}, "inputs are put into scratch directories"),
         ({"stdin": "none"}, "none cannot be the standard input"),
+        ({"input": [""]}, "an input has an empty name"),
+        ({"stdin": ""}, "cannot be the standard input"),
     ],
 )
 def test_files_that_cannot_be_sent_are_refused_before_anything_is(
@@ -415,6 +428,29 @@ def test_long_outputs_come_from_the_file_share_and_from_a_worker_where_that_has_
         assert long.stored is not None
         share.lost.add(long.stored.sha256)
         assert pool.job(7).logs() == b"the end"
+
+
+@pytest.mark.usefixtures("at_home")
+def test_files_of_this_machine_may_be_paths() -> None:
+    fake, share = FakePool(), FakeShare()
+    with client(fake, share) as pool:
+        pool.submit(["fit"], input=Path("model.bin"))
+    assert [each.name for each in fake.last(rq.SubmitJob).spec.program.inputs] == ["model.bin"]
+
+
+@pytest.mark.usefixtures("at_home")
+async def test_a_job_that_is_described_has_its_files() -> None:
+    """An executor describes the job of its interpreters."""
+    share = FakeShare()
+    async with AsyncClient(
+        opens=FakePool().open,
+        finds=lambda _: CONTEXT,
+        opens_share=lambda _connection, _context: share,
+    ) as pool:
+        spec = await pool.described(["python3"], None, {"input": ["model.bin"], "stdin": "words"})
+    assert [each.name for each in spec.program.inputs] == ["model.bin"]
+    assert spec.program.stdin is not None
+    assert share.sent == [b"model", b"words"]
 
 
 @pytest.mark.usefixtures("at_home")
