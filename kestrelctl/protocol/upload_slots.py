@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
+from kestrelctl.core.model.files.stored_file import is_share_address
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol.forms import attribute
 
@@ -66,14 +67,20 @@ def slot_in(answer: Element) -> Slot | None:
     slot = answer.find(f"{{{NAMESPACE}}}slot")
     put = slot.find(f"{{{NAMESPACE}}}put") if slot is not None else None
     get = slot.find(f"{{{NAMESPACE}}}get") if slot is not None else None
-    if put is None or get is None or not put.get("url") or not get.get("url"):
+    if put is None or get is None:
         return None
-    headers = {
+    found = Slot(put.get("url", ""), get.get("url", ""), _headers(put))
+    plain = all(value.isascii() and value.isprintable() for value in found.headers.values())
+    good = is_share_address(found.put_url) and is_share_address(found.get_url) and plain
+    return found if good else None
+
+
+def _headers(put: Element) -> dict[str, str]:
+    return {
         each.get("name", ""): (each.text or "").replace("\r", "").replace("\n", "")
         for each in put.iter(f"{{{NAMESPACE}}}header")
         if each.get("name", "").lower() in _HEADERS
     }
-    return Slot(put.get("url", ""), get.get("url", ""), headers)
 
 
 def largest_in(error: Element) -> int | None:

@@ -60,6 +60,10 @@ def test_a_file_may_be_empty_or_have_pieces() -> None:
         {"pieces": ()},
         {"pieces": (msgspec.structs.replace(PIECE, sha256="0"),)},
         {"pieces": (msgspec.structs.replace(PIECE, url="file:///etc/passwd"),)},
+        {"pieces": (msgspec.structs.replace(PIECE, url="https://pool.example.org/é"),)},
+        {"pieces": (msgspec.structs.replace(PIECE, url="https://pool.example.org/a b"),)},
+        {"pieces": (msgspec.structs.replace(PIECE, url=f"https://{'a' * 64}.org/x"),)},
+        {"pieces": (msgspec.structs.replace(PIECE, url="https://pool.example.org:x/x"),)},
         {"pieces": (PIECE, msgspec.structs.replace(PIECE, size_bytes=0))},
         {"pieces": (msgspec.structs.replace(PIECE, size_bytes=-5), *(PIECE,) * 2)},
     ],
@@ -87,6 +91,18 @@ def test_a_place_is_read_from_an_answer() -> None:
     )
     assert slot == Slot("https://p", "https://g", {"Authorization": "Bearer ab"})
     assert slot_in(answered("")) is None
+    assert (
+        slot_in(answered(f"<slot xmlns='{NAMESPACE}'><put url='p'/><get url='g'/></slot>")) is None
+    )
+    assert (
+        slot_in(
+            answered(
+                f"<slot xmlns='{NAMESPACE}'><put url='https://p'><header name='Cookie'>é</header>"
+                "</put><get url='https://g'/></slot>"
+            )
+        )
+        is None
+    )
     assert slot_in(answered(f"<slot xmlns='{NAMESPACE}'><put url='https://p'/></slot>")) is None
 
 

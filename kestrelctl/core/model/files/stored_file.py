@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 import msgspec
 
 
@@ -42,11 +44,25 @@ def problem_with_stored_file(stored: StoredFile) -> str | None:
             return "the hash of a piece is 64 hexadecimal digits"
         if piece.size_bytes < 1:
             return "a piece has at least one byte"
-        if not piece.url.startswith(("https://", "http://")):
+        if not is_share_address(piece.url):
             return "a piece is read at an address that begins with https:// or http://"
     if sum(piece.size_bytes for piece in stored.pieces) != stored.size_bytes:
         return "the pieces of a file are not as large as the file"
     return None
+
+
+def is_share_address(text: str) -> bool:
+    """Whether a text is an address that a share can be asked at: HTTP, in plain characters."""
+    if not text.startswith(("https://", "http://")):
+        return False
+    if not (text.isascii() and text.isprintable()) or " " in text:
+        return False
+    try:
+        parts = urlsplit(text)
+        host, _ = parts.hostname or "", parts.port
+        return bool(host.encode("idna"))
+    except ValueError:  # no name for DNS, or no port
+        return False
 
 
 def is_sha256(text: str) -> bool:
