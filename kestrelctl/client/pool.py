@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
@@ -329,7 +330,8 @@ class AsyncClient:
         self._opens_share = opens_share
         self._share: Share | None = None
         self._stack = AsyncExitStack()
-        self._ends: dict[int, asyncio.Event] = {}
+        #: By job, while somebody waits for it.
+        self._ends: WeakValueDictionary[int, asyncio.Event] = WeakValueDictionary()
         self.hears: dict[int, Callable[[TaskWrote], None]] = {}
 
     async def __aenter__(self) -> AsyncClient:
@@ -355,7 +357,7 @@ class AsyncClient:
                 hear(frame)
 
     def end_of(self, job_id: int) -> asyncio.Event:
-        """Returns what is set when the end of a watched job was told."""
+        """Returns what is set when the end of a watched job is told, as long as somebody has it."""
         return self._ends.setdefault(job_id, asyncio.Event())
 
     async def ask(self, request: AnyRequest, kind: type[A]) -> A:

@@ -345,13 +345,15 @@ class XmppSession:
         self._flushed_at = asyncio.get_running_loop().time()
         if self._outbox and not self.may_speak():
             self.fall_silent()
-        if self._outbox and self.online and self._stream is not None:
+        if self._outbox and self.online:
             self._written += self._outbox_characters
             if self._echo_address and self._written - self._marked >= ECHO_CHARACTERS:
                 self._add_echo()
-            self._stream.write("".join(self._outbox))
-        self._outbox.clear()
+        text = "".join(self._outbox)
+        self._outbox.clear()  # first: what cannot be written keeps nothing back that follows
         self._outbox_characters = 0
+        if text and self.online and self._stream is not None:
+            self._stream.write(text)
 
     def fall_silent(self) -> None:
         """Ends the connection without what was still to be said, until it may speak again."""

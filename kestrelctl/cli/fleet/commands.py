@@ -21,6 +21,7 @@ from kestrelctl.cli.show.grid import Column
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError
+from kestrelctl.grammar.one_line import one_line
 from kestrelctl.grammar.quantities import duration, parse_duration, size
 
 if TYPE_CHECKING:
@@ -138,7 +139,8 @@ class Runs(CommandOutput):
             out = "" if ran is None else ran.stdout
             screen.write_bytes((header + out + _end_of_line(out)).encode(errors="replace"))
             err = reason(error) if error is not None else ran.stderr if ran is not None else ""
-            sys.stderr.writelines(f"{outcome.host}: {line}\n" for line in err.splitlines())
+            lines = map(one_line, err.splitlines())
+            sys.stderr.writelines(f"{outcome.host}: {line}\n" for line in lines)
 
 
 def status_columns(now: float) -> list[Column[HostOutcome[HostStatus]]]:

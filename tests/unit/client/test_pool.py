@@ -271,6 +271,17 @@ async def test_the_end_of_a_job_is_pushed_and_waited_for_with_a_limit() -> None:
             await pool.job(8).wait(timeout_seconds=0.0)
 
 
+async def test_ends_for_which_nobody_waits_are_not_kept() -> None:
+    """A program may submit jobs for weeks, and be told of each end."""
+    fake = FakePool()
+    fake.ends = [replace(JOB, job_id=number) for number in range(8, 100)]
+    async with AsyncClient(opens=fake.open, finds=lambda _: CONTEXT) as pool:
+        waits = pool.end_of(99)
+        async with asyncio.timeout(10.0):
+            await waits.wait()
+        assert dict(pool._ends) == {99: waits}
+
+
 async def test_a_job_that_is_tried_again_is_asked_about_when_it_ends_again() -> None:
     fake = FakePool()
 

@@ -206,6 +206,25 @@ class Written:
         self.is_aborted = True
 
 
+async def test_what_cannot_be_written_keeps_nothing_back_that_follows() -> None:
+    """Only the first of what waits plans to be written: it would never be again."""
+    stream = Written()
+    made = xmpp_session.client("ada@x", "secret", "127.0.0.1", 1, Told(), tls=False)  # type: ignore[arg-type]
+    made._stream = stream  # type: ignore[assignment]
+    made._on_start(stream)  # type: ignore[arg-type]
+
+    def write(text: str) -> None:
+        stream.texts.append(text.encode().decode())
+
+    stream.write = write  # type: ignore[method-assign]
+    made.send("{}", "w1\udcff@x")
+    with pytest.raises(UnicodeEncodeError):
+        made._flush()
+    made.send("{}", "w2@x")
+    made._flush()
+    assert [text.count("w2@x") for text in stream.texts] == [1]
+
+
 async def test_one_that_may_not_speak_says_nothing_and_does_not_connect(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -178,6 +178,12 @@ def test_words_of_a_command_stay_words() -> None:
     assert fleet.shells["a"].commands == [("sh -c 'a | b'", False, 120.0)]
 
 
+def test_what_a_host_says_of_an_error_tells_our_terminal_nothing() -> None:
+    evil = "\x1b]0;title\x07\x1b[2Jgone\n\u202eb\n"
+    result = run(FakeFleet(a={"uname": ran("", stderr=evil)}), "run", "--", "uname")
+    assert result.stderr == "a: \\x1b]0;title\\x07\\x1b[2Jgone\na: \\u202eb\n"
+
+
 def test_run_is_root_where_it_was_asked_for_or_the_inventory_says_so() -> None:
     fleet = FakeFleet(a={"": ""}, b={"": ""})
     fleet.hosts[1] = Host("b", "b", become=True)
