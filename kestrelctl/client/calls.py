@@ -478,6 +478,11 @@ class Calls:
                 log.debug("no more interpreters just now: %s", error)
             else:
                 self._fail_all(error)
+        except Exception as error:  # the next try would end the same
+            log.exception("interpreters cannot be asked for")
+            failed = CallFailed("no interpreter could be asked for", cause=repr(error)[:500])
+            failed.__cause__ = error
+            self._fail_all(failed)
         finally:
             self._starting = False
 
@@ -722,8 +727,9 @@ class Calls:
         try:
             stored = msgspec.convert(entry["stored"], StoredFile)
             blob = await self._parcels.fetched(stored)
-        except (KestrelError, OSError, msgspec.ValidationError) as error:
+        except Exception as error:
             failed = CallFailed("the result of the call cannot be read", cause=str(error)[:500])
+            failed.__cause__ = error
             call.future.set_exception(failed)
         else:
             self._settle(call, entry, blob)

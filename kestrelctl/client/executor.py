@@ -39,7 +39,7 @@ from kestrelctl.missing_package import missing_package
 try:
     import cloudpickle
 
-    from kestrelctl.client.calls import Call, Calls
+    from kestrelctl.client.calls import NOT_DONE, Call, CallFailed, Calls
 except ImportError:
     raise missing_package(
         "functions travel by cloudpickle, which is not installed", "cloudpickle"
@@ -382,7 +382,12 @@ class KestrelExecutor(Executor):
         try:
             self._client.does(self._calls.close(kill=kill))
         finally:
-            self._stack.close()
+            try:
+                self._stack.close()
+            finally:
+                for future in list(self._open):  # whatever came in between: threads wait for them
+                    if future.running() or future.set_running_or_notify_cancel():
+                        future.set_exception(CallFailed(NOT_DONE))
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         """Ends it: when an exception leaves the block, calls that have not begun are cancelled."""

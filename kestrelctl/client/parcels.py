@@ -83,5 +83,7 @@ class Parcels:
             self._there_is_one = False
         except (KestrelError, OSError) as error:
             log.warning("something large goes through messages: %s", error)
+        except Exception:  # calls wait for it
+            log.exception("something large goes through messages")
         self._sent[key] = found
         self._on_sent()

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -433,3 +434,53 @@ def test_numbers_with_which_no_interpreter_could_work_are_refused(given: dict[st
     """Interpreters would end again and again before they have done a call."""
     with pytest.raises(UsageError):
         KestrelExecutor(**given)
+
+
+def test_whatever_comes_in_between_at_the_end_leaves_no_call_unanswered() -> None:
+    """Another thread may wait for one."""
+    executor, _ = unconnected()
+    new, begun = Future[Any](), Future[Any]()
+    assert begun.set_running_or_notify_cancel()
+    executor._open = {new, begun}
+    executor._stack = contextlib.ExitStack()
+    calls: Any = SimpleNamespace(close=lambda kill: None)
+    executor._calls = calls
+
+    def interrupted(_work: Any) -> None:
+        raise KeyboardInterrupt
+
+    client: Any = SimpleNamespace(does=interrupted)
+    executor._client = client
+    with pytest.raises(KeyboardInterrupt):
+        executor._end(kill=True)
+    for future in (new, begun):
+        assert isinstance(future.exception(0), CallFailed)
+
+
+async def test_a_result_that_cannot_be_fetched_for_any_reason_is_answered() -> None:
+    calls, call = Looked(), Call(1, "f", b"", ())
+    assert call.future.set_running_or_notify_cancel()
+
+    async def fetched(_stored: Any) -> bytes:
+        raise RuntimeError("no thread can be started")
+
+    parcels: Any = SimpleNamespace(fetched=fetched)
+    calls._parcels = parcels
+    stored = {"sha256": "0" * 64, "size_bytes": 0, "pieces": []}
+    await calls._settle_from_share(call, {"id": 1, "kind": 1, "stored": stored})
+    assert isinstance(call.future.exception(0), CallFailed)
+
+
+async def test_what_keeps_interpreters_from_being_asked_for_is_told_to_each_call() -> None:
+    calls, call = Looked(), Call(1, "f", b"", ())
+    calls.of.count = 0
+    calls.add([call])
+
+    async def described(*_of: Any) -> None:
+        raise RuntimeError("a mistake")
+
+    client: Any = SimpleNamespace(described=described)
+    calls._client, calls._most, calls._slots = client, 1, 1
+    calls._argv, calls._options = (), {}
+    await calls._start()
+    assert isinstance(call.future.exception(0), CallFailed)

@@ -186,3 +186,16 @@ async def test_a_result_is_read_from_the_share_and_fails_alone_if_it_cannot_be()
     assert isinstance(failed, CallFailed)
     assert "came damaged" in (failed.cause or "")
     assert "cannot be read" in str(found[2].future.exception(0))
+
+
+async def test_whatever_keeps_a_thing_from_the_share_it_goes_another_way() -> None:
+    class Fails(FakeShare):
+        async def put(self, path: Path) -> StoredFile:
+            raise RuntimeError("a mistake")
+
+    told: list[int] = []
+    parcels = Parcels(Fails, lambda: told.append(1))
+    parcels.send(("call", 1), LARGE)
+    await until_sent(parcels)
+    assert parcels.is_settled(("call", 1))
+    assert told == [1]
