@@ -21,11 +21,10 @@ from kestrelctl.access.share import Share
 from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import (
-    FileDamaged,
-    FileExpired,
     Incomplete,
     KestrelError,
     NoSpace,
+    Unreachable,
     UsageError,
 )
 from kestrelctl.files.archive import add_file, add_link, members, unpack
@@ -266,14 +265,16 @@ async def fetch_files(
         archive = directory.archive(each.task_id)
         try:
             await share.get(each.stored, archive)
-        except (FileExpired, FileDamaged) as error:
+        except KestrelError as error:
+            if _is_of_all(error):
+                raise
             found.missing[each.task_id] = _why(error)
             return
         try:
             await _to_its_end(directory.take, each.task_id, each.stored)
-        except (FileDamaged, NoSpace, UsageError) as error:
+        except KestrelError as refused:
             archive.unlink(missing_ok=True)  # some of the others may still have room
-            found.missing[each.task_id] = _why(error)
+            found.missing[each.task_id] = _why(refused)
             return
         found.tasks += 1
         found.files += each.files
@@ -319,7 +320,7 @@ async def fetch_tar(
     beside = None if str(target) == "-" else target.absolute().parent
     with (
         tempfile.TemporaryDirectory(prefix=".kestrel-fetch-", dir=beside) as made,
-        _opened(target) as out,
+        _opened(target, Path(made, "archive")) as out,
     ):
         archives: deque[tuple[TaskFiles, Path, asyncio.Task[None]]] = deque()
 
@@ -328,7 +329,9 @@ async def fetch_tar(
             try:
                 await coming
                 await _to_its_end(_copy, archive, each.task_id, out)
-            except (FileExpired, FileDamaged) as error:
+            except KestrelError as error:
+                if _is_of_all(error):
+                    raise
                 found.missing[each.task_id] = _why(error)
                 return
             archive.unlink()
@@ -381,13 +384,16 @@ def _copy(archive: Path, task_id: int, out: tarfile.TarFile) -> None:
 
 
 @contextlib.contextmanager
-def _opened(target: Path) -> Iterator[tarfile.TarFile]:
-    """Opens the archive to be written, which replaces the target once it is whole."""
+def _opened(target: Path, new: Path) -> Iterator[tarfile.TarFile]:
+    """Opens the archive to be written, which replaces the target once it is whole.
+
+    Args:
+        new: where it is written, on the same disk.
+    """
     if str(target) == "-":
         with _archive(sys.stdout.buffer) as out:
             yield out
         return
-    new = target.with_name(f"{target.name}.part")
     try:
         if target.exists() and not target.is_file():  # root would replace a device
             raise KestrelError(f"{target} cannot be written", cause="it is no ordinary file")
@@ -396,8 +402,6 @@ def _opened(target: Path) -> Iterator[tarfile.TarFile]:
         os.replace(new, target)
     except OSError as error:
         raise KestrelError(f"{target} cannot be written", cause=error.strerror) from error
-    finally:
-        new.unlink(missing_ok=True)
 
 
 def _archive(file: BinaryIO) -> tarfile.TarFile:
@@ -452,6 +456,11 @@ async def _to_its_end(work: Callable[P, None], *args: P.args, **named: P.kwargs)
 def _raise_from(ended: set[asyncio.Task[None]]) -> None:
     for task in ended:
         task.result()
+
+
+def _is_of_all(error: KestrelError) -> bool:
+    """Whether what keeps files of a task from coming would keep those of all others, too."""
+    return isinstance(error, Unreachable | NoSpace)
 
 
 def _why(error: KestrelError) -> str:

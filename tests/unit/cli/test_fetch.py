@@ -21,7 +21,14 @@ from msgspec.structs import replace
 from kestrelctl.client.fetch import FetchDirectory, fetch_files
 from kestrelctl.core.model.files.stored_file import Piece, StoredFile
 from kestrelctl.core.model.job.task_state import TaskState
-from kestrelctl.errors import FileDamaged, FileExpired, KestrelError, Unreachable, UsageError
+from kestrelctl.errors import (
+    FileDamaged,
+    FileExpired,
+    KestrelError,
+    Unreachable,
+    Untrusted,
+    UsageError,
+)
 from kestrelctl.files.archive import add_file
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
@@ -182,7 +189,12 @@ def test_only_some_tasks(home: Home, words: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("error", "word"),
-    [(FileExpired("the share does not have it any more"), "any more"), (FileDamaged(), "not the")],
+    [
+        (FileExpired("the share does not have it any more"), "any more"),
+        (FileDamaged(), "not the"),
+        (KestrelError("the share does not give the file"), "does not give"),
+        (Untrusted("the file would come in the clear"), "in the clear"),
+    ],
 )
 def test_what_cannot_be_had_is_told_with_a_status_and_the_rest_comes(
     home: Home, error: KestrelError, word: str
@@ -419,6 +431,24 @@ def test_files_that_are_larger_than_what_is_free_are_named_and_the_others_come(
     assert "is not unpacked" in result.stderr
     assert "it would take up to 1,152,921,504,606,851,072 bytes" in result.stderr
     assert not [path for path in home.path.rglob("nothing") if path.name == "nothing"]
+
+
+def test_files_that_cannot_be_written_here_are_named_and_the_others_come(home: Home) -> None:
+    """Their names are longer than a name may be on this disk, say."""
+    home.stored[2] = home.share.put({"x" * 300: b"x"})
+    result = home.fetch()
+    assert result.exit_code == 13
+    assert "File name too long" in result.stderr
+    assert home.here() == home.wanted(1, 3, 4, 5)
+
+
+def test_two_who_write_one_archive_do_not_write_one_file(home: Home) -> None:
+    """The other one is in the midst of it, and goes on."""
+    (home.path / "all.tar.part").write_text("of another")
+    assert home.fetch("--tar", "all.tar").exit_code == 0
+    assert (home.path / "all.tar.part").read_text() == "of another"
+    with tarfile.open(home.path / "all.tar", errors="surrogateescape") as archive:
+        assert set(archive.getnames()) == set(home.wanted())
 
 
 def test_one_archive_keeps_the_holes_of_files(home: Home) -> None:
