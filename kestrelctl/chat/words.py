@@ -335,6 +335,7 @@ def _with_bad_tasks(said: str, job_id: int, tasks: list[an.TaskView], bad: int) 
 def _cancel(words: Sequence[str], _user: str) -> str | Step:
     if not words:
         raise UsageError("which job?", hint="write: cancel 12, or cancel last, or cancel all")
+    _check_no_task(words)
     jobs = parse_jobs(",".join(word.strip("#,").lower() for word in words))
 
     def otherwise(failed: an.Failed) -> str | Step:
@@ -353,6 +354,23 @@ def _cancel(words: Sequence[str], _user: str) -> str | Step:
         otherwise,
         changes=True,
     )
+
+
+def _check_no_task(words: Sequence[str]) -> None:
+    """Refuses numbers without a comma between: `logs 12 3` is about a task, and `cancel 12 3` would
+    end two jobs.
+
+    Raises:
+        UsageError: there are such.
+    """
+    for part in " ".join(words).split(","):
+        first, *others = part.replace("#", "").split() or [""]
+        if others and first[:1].isdecimal() and others[0][:1].isdecimal():
+            raise UsageError(
+                f"is {others[0]} a job, or a task of job {first}?",
+                hint=f"write: cancel {first},{others[0]} for both jobs; "
+                "single tasks are cancelled on the command line",
+            )
 
 
 def _explain(words: Sequence[str], _user: str) -> str | Step:
