@@ -20,7 +20,7 @@ import secrets
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,9 @@ GREETING_SECONDS = 30.0
 ACK_SECONDS = 0.1
 #: Calls at the head of the line whose large arguments are sent to the file share before their turn.
 MOST_AHEAD = 8
+#: The most functions that are remembered for later calls, here and by an interpreter, and the most
+#: bytes of their pickles.
+MOST_FUNCTIONS, MOST_FUNCTION_BYTES = 1000, 64 << 20
 #: Frames that are on their way to the pool at once.
 MOST_UNDER_WAY = 16
 NOT_DONE = "the executor was shut down before the call was done"
@@ -99,24 +102,37 @@ class Call:
     """A function that is to be called with its arguments, once.
 
     Attributes:
+        function: a name for it.
+        code: its pickle.
         arguments: their pickle.
         shares: the objects among them that are sent once.
         losses: how many interpreters ended while they had nothing but this call.
         suspect: it was with one that ended, so it is given to the next one alone.
     """
 
-    __slots__ = ("arguments", "function", "future", "losses", "number", "shares", "suspect")
+    __slots__ = ("arguments", "code", "function", "future", "losses", "number", "shares", "suspect")
 
     def __init__(
-        self, number: int, function: str, arguments: bytes, shares: tuple[int, ...]
+        self,
+        number: int,
+        function: str,
+        arguments: bytes,
+        shares: tuple[int, ...],
+        code: bytes = b"",
     ) -> None:
         self.number = number
         self.function = function
+        self.code = code
         self.arguments = arguments
         self.shares = shares
         self.future: Future[Any] = Future()
         self.losses = 0
         self.suspect = False
+
+
+def are_too_many(sizes_bytes: Collection[int]) -> bool:
+    """Whether functions of these sizes are more than are remembered with another one."""
+    return len(sizes_bytes) >= MOST_FUNCTIONS or sum(sizes_bytes) > MOST_FUNCTION_BYTES
 
 
 class _Job:
@@ -147,7 +163,7 @@ class _Interpreter:
         self.fetches = True  # from the pool's file share
         self.messages = Messages(key)
         self.numbers = itertools.count(1)
-        self.functions: set[str] = set()
+        self.functions: dict[str, int] = {}  # that it has, and their bytes
         self.shares: set[int] = set()
         self.has: dict[int, Call] = {}
         self.asked: set[int] = set()  # calls of which it may say that they never came
@@ -228,7 +244,6 @@ class Calls:
         self._loop = asyncio.get_running_loop()
         self._pending: deque[Call] = deque()
         self._interpreters: dict[tuple[int, int], _Interpreter] = {}  # by job and task
-        self._functions: dict[str, bytes] = {}
         self._shares: dict[int, bytes] = {}
         self._share_files: dict[int, str] = {}
         self._parcels = Parcels(lambda: self._client.share, self._plan_pump)
@@ -266,10 +281,6 @@ class Calls:
     def job_ids(self) -> list[int]:
         """The jobs whose tasks the interpreters are."""
         return sorted(self._jobs)
-
-    def add_function(self, name: str, pickled: bytes) -> None:
-        """Makes a function known; interpreters get it with their first call of it."""
-        self._functions.setdefault(name, pickled)
 
     def add_share(self, number: int, pickled: bytes) -> None:
         """Makes an object known that interpreters get once."""
@@ -387,9 +398,12 @@ class Calls:
     def _hand_over(self, interpreter: _Interpreter, batch: list[Call]) -> None:
         function = batch[0].function
         if function not in interpreter.functions:
-            interpreter.functions.add(function)
-            told = {"op": "function", "function": function}
-            self._say(interpreter, told, [self._functions[function]])
+            if are_too_many(interpreter.functions.values()):
+                interpreter.functions.clear()
+                self._say(interpreter, {"op": "forget"})
+            code = batch[0].code
+            interpreter.functions[function] = len(code)
+            self._say(interpreter, {"op": "function", "function": function}, [code])
         shares = {share for call in batch for share in call.shares}
         for number in shares - interpreter.shares:
             interpreter.shares.add(number)

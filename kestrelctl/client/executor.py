@@ -39,7 +39,7 @@ from kestrelctl.missing_package import missing_package
 try:
     import cloudpickle
 
-    from kestrelctl.client.calls import NOT_DONE, Call, CallFailed, Calls
+    from kestrelctl.client.calls import NOT_DONE, Call, CallFailed, Calls, are_too_many
 except ImportError:
     raise missing_package(
         "functions travel by cloudpickle, which is not installed", "cloudpickle"
@@ -56,8 +56,6 @@ LEAST_IDLE_SECONDS = 0.1
 LEAST_CALL_SECONDS = 0.001
 #: No timer goes on for much longer.
 MOST_SECONDS = 1e9
-#: Functions whose pickles are remembered.
-MOST_NAMES = 1000
 #: Names of directories for what is large begin so, and go on with the process.
 _PREFIX = "kestrel-calls-"
 _using = threading.local()
@@ -163,7 +161,7 @@ class KestrelExecutor(Executor):
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._shares = itertools.count(1)
-        self._names: dict[int, tuple[Callable[..., Any], str, set[int]]] = {}
+        self._names: dict[int, tuple[Callable[..., Any], str, bytes, set[int]]] = {}
         self._new: deque[Call] = deque()
         self._told = False
         self._open: set[Future[Any]] = set()
@@ -215,13 +213,13 @@ class KestrelExecutor(Executor):
         self._check()
         number = next(self._numbers)
         try:
-            name, shares = self._name_of(fn)
+            name, code, shares = self._name_of(fn)
             arguments, used = _pickled((args, kwargs))
         except Exception as error:
             future: Future[T] = Future()
             future.set_exception(_unsendable(error))
             return future
-        call = Call(number, name, arguments, tuple(shares | used))
+        call = Call(number, name, arguments, tuple(shares | used), code)
         with self._lock:
             if self._is_shut:
                 raise RuntimeError("the executor was shut down")
@@ -288,22 +286,21 @@ class KestrelExecutor(Executor):
         self._client.soon(lambda: self._calls.add_share(number, pickled))
         return Shared(number)
 
-    def _name_of(self, fn: Callable[..., Any]) -> tuple[str, set[int]]:
-        """Returns the name of a function, and what it shares; it is pickled once."""
+    def _name_of(self, fn: Callable[..., Any]) -> tuple[str, bytes, set[int]]:
+        """Returns the name of a function, its pickle, and what it shares; it is pickled once."""
         known = self._names.get(id(fn))
         if known is not None and known[0] is fn:
-            return known[1], known[2]
-        if len(self._names) >= MOST_NAMES:
+            return known[1:]
+        if are_too_many([len(each[2]) for each in list(self._names.values())]):
             self._names.clear()  # their pickles have the same names again
         used = _using.shares = set()
         try:
-            pickled = cloudpickle.dumps(fn)
+            code = cloudpickle.dumps(fn)
         finally:
             del _using.shares
-        name = hashlib.sha256(pickled).hexdigest()[:16]
-        self._client.soon(lambda: self._calls.add_function(name, pickled))
-        self._names[id(fn)] = (fn, name, used)  # from now on other threads name it
-        return name, used
+        name = hashlib.sha256(code).hexdigest()[:16]
+        self._names[id(fn)] = (fn, name, code, used)
+        return name, code, used
 
     def _check(self) -> None:
         if os.getpid() != self._process:

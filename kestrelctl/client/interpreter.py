@@ -242,6 +242,7 @@ class Interpreter:
         self._sent_at = 0.0
         self._heard_at = time.monotonic()
         self._running: int | None = None
+        self._called = ""  # the function of the call that runs
         self._began_at = 0.0
         self._spent_seconds = 0.0
         self._ended = False
@@ -302,6 +303,11 @@ class Interpreter:
     def _on_function(self, header: dict[str, Any], blobs: list[bytes]) -> None:
         self._functions[header["function"]] = blobs[0]
 
+    def _on_forget(self, header: dict[str, Any], blobs: list[bytes]) -> None:
+        """Forgets functions, but for those of calls that are here."""
+        wanted = {each[1] for each in self._queue} | {self._called}
+        self._functions = {name: each for name, each in self._functions.items() if name in wanted}
+
     def _on_share(self, header: dict[str, Any], blobs: list[bytes]) -> None:
         """Notes an object; if it cannot be loaded, the calls that use it fail."""
         blob, file = blobs[0], header["file"]
@@ -350,7 +356,7 @@ class Interpreter:
                         return
                     self._lock.wait(max(0.01, limit - quiet))
                 number, function, blob, file = self._queue.popleft()
-                self._running, self._began_at = number, time.monotonic()
+                self._running, self._called, self._began_at = number, function, time.monotonic()
                 if self._limit_seconds:
                     self._lock.notify_all()  # its time is watched
             if self._limit_seconds:

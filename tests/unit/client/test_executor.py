@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import os
 import sys
@@ -71,7 +72,6 @@ class Looked(Calls):
         self.meanwhile: Callable[[], None] = lambda: None
         self._jobs = {3: self.of}
         self._retries, self._key = 1, b"key"
-        self._functions = {"f": b"f"}
         self._tasks = set()
         self._starting = self._closing = False
 
@@ -286,19 +286,36 @@ def unconnected() -> tuple[KestrelExecutor, list[Any]]:
     return made, told
 
 
-def test_a_function_is_told_before_another_thread_can_use_its_name() -> None:
-    executor, _ = unconnected()
-    known: list[int] = []
-    client: Any = SimpleNamespace(soon=lambda _call: known.append(len(executor._names)))
-    executor._client = client
-    executor._name_of(abs)
-    assert known == [0]
+def test_functions_with_large_data_are_not_remembered_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A program may make a new function for each call, around the data of that call."""
+    monkeypatch.setattr("kestrelctl.client.calls.MOST_FUNCTION_BYTES", 10_000)
+    executor, told = unconnected()
+    for number in range(5):
+        executor.submit(functools.partial(len, bytes([number]) * 6_000))
+    assert len(executor._names) <= 2
+    assert told == [executor._hand_over], "a function travels with its calls"
+
+
+async def test_an_interpreter_forgets_functions_before_they_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kestrelctl.client.calls.MOST_FUNCTIONS", 2)
+    calls = Looked()
+    calls._parcels = Parcels(lambda: FakeShare(), lambda: None)
+    for number, name in enumerate(("f", "g", "f", "h", "f")):
+        calls._hand_over(calls.interpreter, [Call(number, name, b"", (), b"code")])
+    assert calls.said == [
+        *("function", "calls") * 2,
+        "calls",
+        *("forget", "function", "calls"),
+        *("function", "calls"),
+    ]
 
 
 def test_an_interrupt_while_a_call_is_told_of_keeps_no_later_one_back() -> None:
     executor, told = unconnected()
-    executor._name_of(abs)
-    told.clear()
 
     def interrupted(_call: Any) -> None:
         raise KeyboardInterrupt

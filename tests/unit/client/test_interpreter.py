@@ -124,6 +124,27 @@ def test_it_greets_and_tells_how_calls_end(owner: Owner) -> None:
     assert owner.results(1)[5][0]["value"] == 5
 
 
+def test_it_forgets_functions_but_for_those_of_its_calls(owner: Owner, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+
+    def work(number: int) -> int:
+        if number == 1:
+            gate.read_bytes()
+        return number
+
+    owner.calls(work, 1, 2)
+    owner.says("forget")
+    gate.write_bytes(b"go")
+    assert set(owner.results(2)) == {1, 2}
+    owner.says("function", [cloudpickle.dumps(work)], function="g")
+    owner.says("forget")
+    blobs = [pickle.dumps(((3,), {}))]
+    owner.says("calls", blobs, function="g", ids=[3], files=[""], shares=[])
+    owner.says("sync", ids=[3])
+    assert owner.hears()[0] == {"op": "missing", "ids": [3], "sizes": []}
+
+
 def test_a_call_that_is_said_twice_runs_once(owner: Owner, tmp_path: Path) -> None:
     marks = tmp_path / "marks"
 

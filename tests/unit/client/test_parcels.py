@@ -87,7 +87,6 @@ class Far(Calls):
         self.interpreter.ready = True
         self._interpreters = {(3, 1): self.interpreter}
         self._pending = deque()
-        self._functions = {"f": b"f"}
         self._shares = {7: LARGE, 8: b"small"}
         self._share_files = {}
         self._parcels = Parcels(lambda: share, lambda: None)
