@@ -16,6 +16,7 @@ from invoke.context import Context
 from invoke.exceptions import CommandTimedOut, ThreadException
 from invoke.runners import Local, Runner
 from paramiko import RejectPolicy, SSHClient, SSHConfig
+from paramiko.hostkeys import InvalidHostKey
 from paramiko.ssh_exception import (
     AuthenticationException,
     BadHostKeyException,
@@ -143,10 +144,18 @@ def connect(host: Host) -> Shell:
 
     Raises:
         Unreachable: there is none, or the host is not the one it should be.
+        KestrelError: the user's files for SSH cannot be read.
     """
     if host.local:
         return FabricShell(host, None)
-    connection = connection_to(host)
+    try:
+        connection = connection_to(host)
+    except (OSError, ValueError, SSHException, InvalidHostKey) as error:
+        raise KestrelError(
+            f"what ssh knows of {host} cannot be read",
+            cause=str(error)[:200],
+            hint="mend that line of known_hosts or of the configuration of ssh",
+        ) from None
     try:
         connection.open()
     except (OSError, EOFError, SSHException, ValueError) as error:
