@@ -75,7 +75,7 @@ STORED = StoredFile(
     size_bytes=3 << 30,
     pieces=(
         Piece(sha256="a5" * 32, size_bytes=1 << 30, url="https://share.pool/x/piece"),
-        Piece(sha256="7e" * 32, size_bytes=2 << 30, url="https://share.pool/ü?a=1&b=<2>"),
+        Piece(sha256="7e" * 32, size_bytes=2 << 30, url="https://share.pool/%C3%BC?a=1&b=<2>"),
     ),
 )
 

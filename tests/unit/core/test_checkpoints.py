@@ -116,7 +116,7 @@ def test_within_an_attempt_the_count_rises() -> None:
     driver = pool("a")
     number, *_ = sent(driver, "a")
     for n in (2, 1, 2):
-        tells(driver, "a", number, n, word=f"as {n}")
+        tells(driver, "a", number, n, word=f"as-{n}")
     found = driver.pool.state.jobs[1].live[0].checkpoint
     assert found is not None
     assert found.n == 2

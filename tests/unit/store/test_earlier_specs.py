@@ -35,11 +35,19 @@ FULL = msgspec.structs.replace(
     after_each=0,
     guest=None,
 )
+#: Its second address was of letters that no share gives out.
+STORED_THEN = msgspec.structs.replace(
+    STORED,
+    pieces=(
+        STORED.pieces[0],
+        msgspec.structs.replace(STORED.pieces[1], url="https://share.pool/ü?a=1&b=<2>"),
+    ),
+)
 WITH_FILES = JobSpec(
     program=Program(
         argv=("sort", "numbers"),
-        inputs=(Input(name="numbers", stored=STORED),),
-        stdin=Input(name="list", stored=STORED),
+        inputs=(Input(name="numbers", stored=STORED_THEN),),
+        stdin=Input(name="list", stored=STORED_THEN),
         parent_files=(ParentFiles(name="p", job_id=2),),
         checkpoints=("state",),
         checkpoint_seconds=30.0,
