@@ -74,8 +74,12 @@ class PropertyService:
         """
         if not names:
             return []
-        groups = ["", *(each.name for each in self._service.pool.worker_groups.all)]
-        members = {group: self._workers_of(group) for group in groups}
+        groups = self._service.pool.worker_groups
+        members: dict[str, list[str]] = {"": [], **{each.name: [] for each in groups.all}}
+        for worker in self._service.pool.workers.values():
+            if worker.online:
+                for group in ("", *groups.of(worker.jid, worker.ad)):
+                    members[group].append(worker.jid)
         return [
             (name, group, self.book.summary(name, workers))
             for name in dict.fromkeys(names)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from managerkit import PlayedManager, settled
 
+from kestrelctl.core.members.worker_groups import WorkerGroups
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.core.properties.reading import PropertyValue
@@ -91,6 +92,26 @@ async def test_metrics_have_those_that_were_chosen_of_all_and_of_each_group(
         ("none", "", PropertySummary(0, 1)),
         ("none", "first", PropertySummary(0, 1)),
     ]
+
+
+async def test_who_is_in_a_group_is_found_out_once_for_each_worker(
+    played: PlayedManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred groups of a thousand workers would take a scrape of the metrics a minute."""
+    for worker in (W1, W2):
+        await joins(played, worker)
+    for name in ("first", "second", "third"):
+        await asked(played, SetWorkerGroup(group=WorkerGroup(name=name, names=("w1",))))
+    of, looks = WorkerGroups.of, 0
+
+    def counted(*who: Any) -> tuple[str, ...]:
+        nonlocal looks
+        looks += 1
+        return of(*who)
+
+    monkeypatch.setattr(WorkerGroups, "of", counted)
+    assert len(played.dispatcher.properties.summaries(("load",))) == 4
+    assert looks == 2
 
 
 async def test_who_asks_for_what_there_is_not_is_told(played: PlayedManager) -> None:
