@@ -31,6 +31,7 @@ from kestrelctl.core.model.job.task_environment import KINDS as TASK_KINDS
 from kestrelctl.core.model.job.task_environment import TaskEnvironment
 from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.assets import Amounts, amounts, natural
 from kestrelctl.core.model.worker.matching_ads import worker_ad
 from kestrelctl.core.pacing.backoff import RETURN_SECONDS
@@ -128,6 +129,8 @@ class EnvironmentService:
         self._hosts_of = {
             name: Expression(cls.hosts) if cls.hosts else None for name, cls in classes.items()
         }
+        #: By host: what it said of itself and makes, and the classes that may be there.
+        self._classes_of: dict[str, tuple[WorkerAd, frozenset[str], frozenset[str]]] = {}
         self._loop = asyncio.get_running_loop()
         self._looked_at = -inf
         #: The situation at the last look. While it is the same, nothing is decided before then.
@@ -250,6 +253,7 @@ class EnvironmentService:
                 self._drop_account_of(each)
             self.failures.forget_host(host)
             self.demand.forget_host(host)
+            self._classes_of.pop(host, None)
         for each in list(self.book.known.values()):
             if self._has_vanished(each, now):
                 log.warning(
@@ -385,23 +389,29 @@ class EnvironmentService:
             free.subtract(promised[name])
             whole = Counter(amounts(worker.ad.assets))
             whole.update(held[name])
-            may = frozenset(
-                cls.name
-                for cls in self.classes.values()
-                if cls.kind in kinds and self._may_be_at(cls, worker)
-            )
-            found.append(HostRoom(name, free, whole, may))
+            found.append(HostRoom(name, free, whole, self._classes_at(worker, kinds)))
         return found
 
     def _taken(self, environment: Environment) -> Amounts:
         cls = self.classes.get(environment.of)
         return amounts_of(cls) if cls is not None else {}
 
-    def _may_be_at(self, cls: EnvironmentClass, worker: Worker) -> bool:
+    def _classes_at(self, worker: Worker, kinds: frozenset[str]) -> frozenset[str]:
+        """The classes that a host makes and may have; found out when it says something else."""
+        known = self._classes_of.get(worker.jid)
+        if known is None or known[0] is not worker.ad or known[1] != kinds:
+            shown = Ad(worker_ad(worker.ad, worker.jid))
+            may = frozenset(
+                cls.name
+                for cls in self.classes.values()
+                if cls.kind in kinds and self._may_be_at(cls, shown)
+            )
+            known = self._classes_of[worker.jid] = (worker.ad, kinds, may)
+        return known[2]
+
+    def _may_be_at(self, cls: EnvironmentClass, host: Ad) -> bool:
         expression = self._hosts_of[cls.name]
-        if expression is None:
-            return True
-        return is_true(expression.evaluate(Ad(worker_ad(worker.ad, worker.jid))))
+        return expression is None or is_true(expression.evaluate(host))
 
     # -- starting and stopping ---------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from neighbourskit import on_its_own_clock
 
+from kestrelctl.core.classad.evaluation import Ad, Answer, Expression
 from kestrelctl.core.environments.environment_class import EnvironmentClass, EnvironmentResources
 from kestrelctl.core.environments.on_demand import HostRoom
 from kestrelctl.core.environments.start_failures import FIRST_PAUSE_SECONDS
@@ -77,7 +78,12 @@ def worker(jid: str, offline_since: float | None = None) -> Any:
     )  # fmt: skip
 
 
-def desk(tmp_path: Path, *workers: Any) -> tuple[EnvironmentService, Any, Accounts]:
+BIG = EnvironmentClass(name="big", kind="venv", hosts="Cpus > 4")
+
+
+def desk(
+    tmp_path: Path, *workers: Any, classes: Mapping[str, EnvironmentClass] | None = None
+) -> tuple[EnvironmentService, Any, Accounts]:
     """A desk of a manager that knows these workers; with the manager's service."""
     loop = asyncio.get_running_loop()
     there = {each.jid: each for each in workers}
@@ -96,7 +102,7 @@ def desk(tmp_path: Path, *workers: Any) -> tuple[EnvironmentService, Any, Accoun
     gpu = EnvironmentClass(name="gpu", kind="venv", tags=("gpu",), maximum=2)
     mpi = EnvironmentClass(name="mpi", kind="venv", maximum=2, runs=("slurmd", "-N", "{name}"))
     lab = EnvironmentClass(name="lab", kind="venv", tags=("lab",))
-    classes = {"gpu": gpu, "mpi": mpi, "lab": lab}
+    classes = classes or {"gpu": gpu, "mpi": mpi, "lab": lab}
     names = EnvironmentAccounts(TextFile(tmp_path / "names"))
     made = EnvironmentService(service, classes, {}, accounts, "workers.pool", names)
     return made, service, accounts
@@ -588,3 +594,27 @@ async def test_a_list_looks_at_the_hosts_once(
     assert [len(each.hosts) for each in listed.classes] == [3, 3, 3]
     assert {host.why_not for each in listed.classes for host in each.hosts} == {""}
     assert looks == 1
+
+
+@on_its_own_clock
+async def test_where_a_class_may_be_is_found_out_when_a_host_says_something_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a pool of a thousand hosts, half of the manager's time would go into that."""
+    evaluate, calls = Expression.evaluate, 0
+
+    def counted(self: Expression, ad: Ad) -> Answer:
+        nonlocal calls
+        calls += 1
+        return evaluate(self, ad)
+
+    monkeypatch.setattr(Expression, "evaluate", counted)
+    host = worker(HOST)
+    found, _, _ = desk(tmp_path, host, classes={"big": BIG})
+    found.on_here(HOST, here())
+    assert [each.classes for each in (*found.hosts(), *found.hosts())] == [frozenset()] * 2
+    assert calls == 1
+    host.ad = WorkerAd(assets={"cpus": 8.0})
+    assert [each.classes for each in found.hosts()] == [{"big"}]
+    found.on_here(HOST, EnvironmentsHere(kinds=["docker"]))
+    assert [each.classes for each in found.hosts()] == [frozenset()]
