@@ -7,9 +7,11 @@ he comes online, and for all who are there when the manager connects (`mod_kestr
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from kestrelctl.core.effects import JobEnded
 from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.model.job.task_state import Counts
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.pacing.presence import (
     LOOK_SECONDS,
@@ -90,7 +92,7 @@ class PresenceService:
             return
         if kind == "subscribe":
             self._service.session.send_presence(bare(sender), "subscribed", contact)
-        found = self._how(contact, None, record)
+        found = self._how(contact, None, self._service.unstored(), record)
         self._board.watch(contact, sender, found, self._service.now())
         self._tell(Telling(sender, contact, found))
         self._look_later()
@@ -104,7 +106,7 @@ class PresenceService:
     async def status_of(self, job_id: int) -> str:
         """One line on how far a job is."""
         record = await self._stored_job(job_id)
-        return self._job(job_id, None, record).status
+        return self._job(job_id, None, self._service.unstored(), record).status
 
     async def may_see_job(self, jid: str, job_id: int) -> bool:
         """Whether a job is that account's, or anybody's to an admin."""
@@ -148,7 +150,10 @@ class PresenceService:
             self._timer.set_once(LOOK_SECONDS)
 
     def _look(self) -> None:
-        tellings = self._board.look(self._service.now(), self._how)
+        unstored = self._service.unstored()  # once for all that are watched
+        tellings = self._board.look(
+            self._service.now(), lambda contact, told: self._how(contact, told, unstored)
+        )
         for telling in tellings:
             self._tell(telling)
         if len(tellings) < MOST_TOLD:  # otherwise some are still to be told
@@ -159,9 +164,15 @@ class PresenceService:
         if self._board or self._asking:
             self._ended[ended.record.job_id] = _ended_shown(ended.record)
 
-    def _how(self, contact: str, told: Shown | None, record: JobRecord | None = None) -> Shown:
+    def _how(
+        self,
+        contact: str,
+        told: Shown | None,
+        unstored: Mapping[int, Counts],
+        record: JobRecord | None = None,
+    ) -> Shown:
         job_id = self._addresses.job_id(contact)
-        return self._pool() if job_id is None else self._job(job_id, told, record)
+        return self._pool() if job_id is None else self._job(job_id, told, unstored, record)
 
     def _pool(self) -> Shown:
         moment = self._service.now()
@@ -179,25 +190,32 @@ class PresenceService:
             self._service.store_error and "the manager cannot store anything now",
         )
 
-    def _job(self, job_id: int, told: Shown | None, record: JobRecord | None) -> Shown:
+    def _job(
+        self,
+        job_id: int,
+        told: Shown | None,
+        unstored: Mapping[int, Counts],
+        record: JobRecord | None,
+    ) -> Shown:
         job = self._service.pool.job(job_id)
         if job is not None:
-            return self._active(job)
+            return _active_shown(job, unstored.get(job_id))
         if record is not None:
             return _ended_shown(record)
         return self._ended.get(job_id, told or _GONE)
 
-    def _active(self, job: Job) -> Shown:
-        counts, running = shown(job, self._service.unstored().get(job.id))
-        return job_shown(
-            "cancelling" if job.cancelling else "active",
-            job.spec.count,
-            waiting=job.remaining - job.running,
-            running=running,
-            done=counts.done,
-            bad=counts.failed + counts.lost,
-            cancelled=counts.cancelled,
-        )
+
+def _active_shown(job: Job, unstored: Counts | None) -> Shown:
+    counts, running = shown(job, unstored)
+    return job_shown(
+        "cancelling" if job.cancelling else "active",
+        job.spec.count,
+        waiting=job.remaining - job.running,
+        running=running,
+        done=counts.done,
+        bad=counts.failed + counts.lost,
+        cancelled=counts.cancelled,
+    )
 
 
 def _ended_shown(record: JobRecord) -> Shown:

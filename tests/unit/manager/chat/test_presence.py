@@ -10,6 +10,7 @@ from managerkit import FarStore, PlayedManager
 
 from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core import events as ev
+from kestrelctl.core.model.job.task_state import Counts
 from kestrelctl.protocol import requests as rq
 
 ADA = "ada@users.pool/phone"
@@ -98,3 +99,27 @@ async def test_a_job_that_is_gone_is_shown_to_nobody(desk: Desk) -> None:
     desk.presences.clear()
     await desk.says("probe")
     assert [each[1] for each in desk.presences] == ["unsubscribed"]
+
+
+async def test_what_is_not_durable_is_counted_once_for_all_that_are_watched(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each count walks over all that waits for a full disk."""
+    await desk.ask(ADA, rq.SubmitJob(spec=job_spec(count=3)))
+    for contact in (JOB, "job-2@pool"):
+        desk.listener.on_presence(ADA, contact, "probe")
+        await desk.settled()
+    counts = 0
+
+    def counted() -> dict[int, Counts]:
+        nonlocal counts
+        counts += 1
+        return {1: Counts(done=1), 2: Counts(done=2)}
+
+    monkeypatch.setattr(desk.service, "unstored", counted)
+    desk.service.pool.state.jobs[1].counts.done = 2
+    desk.service.pool.state.jobs[2].counts.done = 2
+    desk.presences.clear()
+    desk.listener.desk._look()
+    assert [status.partition(" done")[0] for _, status in desk.shown()] == ["1 of 2", "0 of 3"]
+    assert counts == 1
