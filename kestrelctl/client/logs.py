@@ -109,7 +109,7 @@ class LogReader:
         directory = self._directory() if attempt and first else None
         if directory is None:
             return
-        file = await asyncio.to_thread(_open_kept, directory, f"{attempt}.{stream}", first)
+        file = await asyncio.to_thread(open_kept, directory, f"{attempt}.{stream}", first)
         if file is None:
             return
         try:
@@ -128,10 +128,17 @@ class LogReader:
             os.close(file)
 
 
-def _open_kept(directory: Path, name: str, first: bytes) -> int | None:
-    """Opens the file of an output that a worker of a pool keeps; None if none begins like this.
+def open_kept(directory: Path, name: str, first: bytes) -> int | None:
+    """Opens the file of an output that a worker keeps. No task is trusted with what lies there:
+    links are not followed, and no open waits.
 
-    No task is trusted with what lies there: links are not followed, and no open waits.
+    Args:
+        directory: that of the pool.
+        name: that of the file.
+        first: what it begins with.
+
+    Returns:
+        A descriptor, which the caller closes; None if there is no such file.
     """
     for path in directory.glob(f"worker-*/tasks/outputs/{name}"):
         try:

@@ -12,6 +12,7 @@ from click.testing import Result
 from msgspec.structs import replace
 
 from kestrelctl.client.blocking import Client
+from kestrelctl.client.logs import open_kept
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.job_answers import AttemptOutput, FollowedLog, TaskOutput
@@ -140,6 +141,13 @@ def test_what_is_not_the_file_of_this_output_is_not_read(
     result = here.logs("1")
     assert result.stdout_bytes == WHOLE
     assert (result.exit_code, result.stderr, here.asked) == (0, "", ALL)
+
+
+@pytest.mark.timeout(5)
+def test_a_fifo_keeps_nobody_waiting(here: Here) -> None:
+    assert here.directory is not None
+    fifo(here.file)
+    assert open_kept(here.directory, here.file.name, WHOLE[:PIECE_BYTES]) is None
 
 
 def test_after_a_file_that_ends_early_the_pool_has_the_rest(here: Here) -> None:
