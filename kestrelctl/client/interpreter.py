@@ -43,6 +43,8 @@ ABANDONED_SECONDS = 600.0
 #: The time that a call which is over its limit has to let the interpreter end by itself.
 GRACE_SECONDS = 1.0
 TIMED_OUT = 75
+#: The exit status of one that cannot go on, for want of memory, say: its calls go elsewhere.
+BROKEN = 70
 
 VALUE, PICKLED, RAISED = 0, 1, 2
 
@@ -579,6 +581,15 @@ class Interpreter:
         )
 
 
+def _to_the_end(work: Callable[[], None]) -> None:
+    """Does the work of a thread without which the interpreter cannot go on."""
+    try:
+        work()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(BROKEN)
+
+
 def serve(space: dict[str, Any], channel: socket.socket, frames: BinaryIO, options: bytes) -> None:
     """Runs calls that come through a channel, as the main program of a task.
 
@@ -599,6 +610,6 @@ def serve(space: dict[str, Any], channel: socket.socket, frames: BinaryIO, optio
     if list(sys.version_info[:2]) != told["python"]:
         return  # what the owner sends might end this process, or be something else here
     for work in (interpreter.listen, interpreter.watch):
-        threading.Thread(target=work, daemon=True).start()
+        threading.Thread(target=_to_the_end, args=(work,), daemon=True).start()
     interpreter.run()
     os._exit(0)

@@ -22,7 +22,7 @@ import cloudpickle
 import pytest
 
 from kestrelctl.client.frames import Messages, first_frame, frames_of
-from kestrelctl.client.interpreter import BOOTSTRAP, PICKLED, RAISED, VALUE
+from kestrelctl.client.interpreter import BOOTSTRAP, BROKEN, PICKLED, RAISED, VALUE
 from kestrelctl.core.model.job.channel_rules import SOCKET
 
 KEY = secrets.token_bytes(32)
@@ -122,6 +122,12 @@ def test_it_greets_and_tells_how_calls_end(owner: Owner) -> None:
     assert (found[3][0]["kind"], found[3][0]["type"]) == (RAISED, "ZeroDivisionError")
     owner.calls(operator.index, 5)
     assert owner.results(1)[5][0]["value"] == 5
+
+
+def test_one_that_can_hear_its_owner_no_more_ends(owner: Owner) -> None:
+    """Calls that it is given would wait for it."""
+    owner.says("something that only another version says")
+    assert owner.ends() == BROKEN
 
 
 def test_it_forgets_functions_but_for_those_of_its_calls(owner: Owner, tmp_path: Path) -> None:
