@@ -62,11 +62,14 @@ class Notices:
         self._looking = asyncio.get_running_loop().create_task(self._find_and_send())
 
     async def _find_and_send(self) -> None:
-        found: list[tuple[JobRecord, int | None]] = []
-        try:
-            found = await self._service.store.ask(_untold)
-        except KestrelError as error:  # the next end of a job has it tried again
+        found: list[tuple[JobRecord, str]] = []
+        try:  # the next end of a job has it tried again
+            untold = await self._service.store.ask(_untold)
+            found = [(record, notice(record, bad_task)) for record, bad_task in untold]
+        except KestrelError as error:
             log.warning("owners are not told of their jobs: %s", error)
+        except Exception:
+            log.exception("owners are not told of their jobs")
         self._looking = None
         again, self._look_again = self._look_again, False
         if found and self._service.session.online:
@@ -74,11 +77,10 @@ class Notices:
         elif again:
             self._look()
 
-    def _send(self, found: list[tuple[JobRecord, int | None]]) -> None:
+    def _send(self, found: list[tuple[JobRecord, str]]) -> None:
         self._sending = True
         session = self._service.session
-        for record, bad_task in found:
-            text = notice(record, bad_task)
+        for record, text in found:
             self._service.stanzas.sent(stanzas.CHAT, len(text))
             session.send_body(text, record.owner, self._sender)
         ends = [(record.job_id, record.ended_at) for record, _ in found]

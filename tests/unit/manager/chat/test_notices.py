@@ -287,6 +287,20 @@ async def test_accounts_that_said_nothing_of_late_are_forgotten(manager: Played)
     assert len(found._idle) <= 1_010
 
 
+async def test_a_mistake_at_one_notice_keeps_later_ones_not_back(
+    manager: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> str:
+        raise ValueError("a mistake")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(notices, "notice", fails)
+        await end_a_job(manager)
+    assert not manager.notices()
+    await end_a_job(manager)
+    assert len(manager.notices()) == 2
+
+
 async def test_a_message_at_which_the_manager_fails_is_answered_like_any_other(
     manager: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
