@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Sequence
 
 import msgspec
 
+#: A day before the year 10000, which no calendar here has, in any time zone.
+_LATEST = 253402214400.0
+_NUMBER = re.compile(r"\d{1,18}")
 _FIELDS = "MESSAGE,PRIORITY,_SYSTEMD_UNIT,UNIT,_PID"
 
 
@@ -49,7 +53,9 @@ def read_entry(host: str, line: str) -> Entry | None:
     try:
         found = json.loads(line)
         at = int(found["__REALTIME_TIMESTAMP"]) / 1e6
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+    if not 0 <= at <= _LATEST:
         return None
     pid, priority = str(found.get("_PID", "")), str(found.get("PRIORITY", ""))
     unit = str(found.get("UNIT") or found.get("_SYSTEMD_UNIT") or "")
@@ -57,8 +63,8 @@ def read_entry(host: str, line: str) -> Entry | None:
         host=host,
         at=at,
         unit=unit.removesuffix(".service"),
-        pid=int(pid) if pid.isdecimal() else None,
-        priority=int(priority) if priority.isdecimal() else 6,
+        pid=int(pid) if _NUMBER.fullmatch(pid) else None,
+        priority=int(priority) if _NUMBER.fullmatch(priority) else 6,
         message=_text(found.get("MESSAGE")),
     )
 

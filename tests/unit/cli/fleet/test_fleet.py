@@ -154,6 +154,11 @@ def test_one_host_s_nonsense_does_not_spoil_a_bundle(
 def test_a_journal_with_nonsense_goes_on(message: object) -> None:
     assert read_entry("a", "[]") is None
     assert read_entry("a", "[" * 100_000) is None
+    for at in ("9" * 400, "9" * 5000, "9" * 19, "-1"):
+        assert read_entry("a", json.dumps({"__REALTIME_TIMESTAMP": at})) is None
+    found = read_entry("a", json.dumps({"__REALTIME_TIMESTAMP": "1", "_PID": "9" * 5000}))
+    assert found is not None
+    assert found.pid is None
     read_entry("a", entry(1.0, message))
 
 
