@@ -59,6 +59,8 @@ MOST_SECONDS = 1e9
 #: Names of directories for what is large begin so, and go on with the process.
 _PREFIX = "kestrel-calls-"
 _using = threading.local()
+#: The numbers of shared objects, of all executors: none is taken for one of another.
+_shares = itertools.count(1)
 #: How many executors want a module to travel with functions, by its name.
 _travelling: Counter[str] = Counter()
 
@@ -160,7 +162,7 @@ class KestrelExecutor(Executor):
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
-        self._shares = itertools.count(1)
+        self._shared: set[int] = set()
         self._names: dict[int, tuple[Callable[..., Any], str, bytes, set[int]]] = {}
         self._new: deque[Call] = deque()
         self._told = False
@@ -183,7 +185,7 @@ class KestrelExecutor(Executor):
                     most=max_workers,
                     call_seconds=call_seconds,
                     idle_seconds=idle_seconds,
-                    prints=prints,
+                    prints=bool(prints),
                     retries=retries,
                     directory=directory,
                 )
@@ -215,6 +217,8 @@ class KestrelExecutor(Executor):
         try:
             name, code, shares = self._name_of(fn)
             arguments, used = _pickled((args, kwargs))
+            if not shares | used <= self._shared:
+                raise UsageError("what another executor shares is unknown to this one")
         except Exception as error:
             future: Future[T] = Future()
             future.set_exception(_unsendable(error))
@@ -281,8 +285,9 @@ class KestrelExecutor(Executor):
             What is given to calls instead; they find the object itself.
         """
         self._check()
-        number = next(self._shares)
+        number = next(_shares)
         pickled, _ = _pickled(obj)
+        self._shared.add(number)
         self._client.soon(lambda: self._calls.add_share(number, pickled))
         return Shared(number)
 

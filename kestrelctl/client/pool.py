@@ -354,7 +354,10 @@ class AsyncClient:
     async def _hear_tasks(self) -> None:
         async for frame in self.connection.task_frames():
             if (hear := self.hears.get(frame.job)) is not None:
-                hear(frame)
+                try:
+                    hear(frame)
+                except Exception:  # those that follow are others
+                    log.exception("a frame of job %d was not taken in", frame.job)
 
     def end_of(self, job_id: int) -> asyncio.Event:
         """Returns what is set when the end of a watched job is told, as long as somebody has it."""

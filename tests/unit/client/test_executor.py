@@ -281,6 +281,7 @@ def unconnected() -> tuple[KestrelExecutor, list[Any]]:
     made._lock = threading.Lock()
     made._numbers = itertools.count(1)
     made._names, made._new, made._open = {}, deque(), set()
+    made._shared = set()
     client: Any = SimpleNamespace(soon=told.append)
     made._client = client
     return made, told
@@ -312,6 +313,17 @@ async def test_an_interpreter_forgets_functions_before_they_are_too_many(
         *("forget", "function", "calls"),
         *("function", "calls"),
     ]
+
+
+def test_what_another_executor_shares_is_no_object_of_this_one() -> None:
+    """A call would find another object, or wait for one that never comes."""
+    first, _ = unconnected()
+    second, told = unconnected()
+    theirs, ours = first.share([1]), second.share([2])
+    told.clear()
+    assert isinstance(second.submit(len, theirs).exception(0), TypeError)
+    assert not told
+    assert not second.submit(len, ours).done()
 
 
 def test_an_interrupt_while_a_call_is_told_of_keeps_no_later_one_back() -> None:

@@ -25,6 +25,7 @@ from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.errors import FileExpired, NotAllowed, TimedOut, Unreachable, UsageError
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.channels import TaskWrote
 from kestrelctl.protocol.job_answers import TaskOutput
 
 
@@ -269,6 +270,20 @@ async def test_the_end_of_a_job_is_pushed_and_waited_for_with_a_limit() -> None:
         fake.answers["Watch"] = an.Jobs(id="", jobs=[JOB])
         with pytest.raises(TimeoutError):
             await pool.job(8).wait(timeout_seconds=0.0)
+
+
+async def test_a_frame_at_which_its_reader_fails_keeps_no_other_back() -> None:
+    fake = FakePool()
+    fake.frames = [TaskWrote(id="", job=job, task_id=1, attempt=1) for job in (7, 8)]
+    heard = asyncio.Event()
+
+    def fails(_frame: TaskWrote) -> None:
+        raise RuntimeError("a mistake")
+
+    async with AsyncClient(opens=fake.open, finds=lambda _: CONTEXT) as pool:
+        pool.hears = {7: fails, 8: lambda _frame: heard.set()}
+        async with asyncio.timeout(10.0):
+            await heard.wait()
 
 
 async def test_ends_for_which_nobody_waits_are_not_kept() -> None:
