@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import shutil
 import sys
@@ -63,7 +64,8 @@ class FetchDirectory:
         path: made if it is missing.
 
     Raises:
-        UsageError: the directory has files of another job, or cannot be used.
+        UsageError: the directory has files of another job, is being fetched into already, or cannot
+            be used.
     """
 
     def __init__(self, path: Path, job_id: int, submitted_at: float) -> None:
@@ -72,18 +74,30 @@ class FetchDirectory:
         whose = _Whose(job_id, submitted_at)
         try:
             self._notes.mkdir(parents=True, exist_ok=True)
+            self._lock = (self._notes / "lock").open("ab")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             note = self._notes / "job.json"
             if not note.exists():
                 _write(note, whose)
             if msgspec.json.decode(note.read_bytes(), type=_Whose) == whose:
                 return
+        except BlockingIOError:
+            self.close()
+            raise UsageError(
+                f"{path} is being fetched into already", hint="wait for the other one"
+            ) from None
         except OSError as error:
             raise UsageError(f"{path} cannot be used", cause=error.strerror) from None
         except (msgspec.MsgspecError, UnicodeError):
             pass
+        self.close()
         raise UsageError(
             f"{path} has the files of another job", hint=f"--to DIR, with another one for {job_id}"
         )
+
+    def close(self) -> None:
+        """Lets others fetch into the directory."""
+        self._lock.close()
 
     def archive(self, task_id: int) -> Path:
         """The path at which the archive of a task is to be put."""
@@ -298,6 +312,7 @@ async def fetch_files(
         for task in under_way:
             task.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
+        directory.close()
     found.missing = dict(sorted(found.missing.items()))
     found.without = (len(set(task_ids)) or view.tasks) - heard
     return found

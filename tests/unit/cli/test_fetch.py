@@ -442,6 +442,17 @@ def test_files_that_cannot_be_written_here_are_named_and_the_others_come(home: H
     assert home.here() == home.wanted(1, 3, 4, 5)
 
 
+def test_two_do_not_fetch_into_one_directory_at_once(home: Home) -> None:
+    """Each would take away what the other one unpacks, and note what is not there."""
+    other = FetchDirectory(home.path / "job-7", JOB.job_id, JOB.submitted_at)
+    result = home.fetch()
+    assert result.exit_code == 2
+    assert "job-7 is being fetched into already" in result.stderr
+    other.close()
+    assert home.fetch().exit_code == 0
+    assert home.here() == home.wanted()
+
+
 def test_two_who_write_one_archive_do_not_write_one_file(home: Home) -> None:
     """The other one is in the midst of it, and goes on."""
     (home.path / "all.tar.part").write_text("of another")
