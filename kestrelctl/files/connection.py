@@ -148,7 +148,7 @@ class Line:
             raise _refused(address, answer)
         if answer.status == 206:
             # Prosody 0.12 says one byte too many as the end: only the start is looked at.
-            found = re.match(r"bytes (\d+)-", answer.getheader("Content-Range", ""))
+            found = re.match(r"bytes (\d{1,18})-", answer.getheader("Content-Range", ""))
             if found is None or int(found[1]) != from_bytes:
                 self.close()
                 raise LineCut(address, "it sent another part than was asked for")

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
@@ -28,7 +29,7 @@ from kestrelctl.errors import (
     Untrusted,
 )
 from kestrelctl.files import share as file_share
-from kestrelctl.files.connection import Line
+from kestrelctl.files.connection import Line, LineCut
 from kestrelctl.files.share import FileShare
 from kestrelctl.protocol.upload_slots import (
     NAMESPACE,
@@ -205,6 +206,19 @@ async def test_a_full_disk_is_named_and_what_came_is_kept(
     with pytest.raises(NoSpace, match="no space for"):
         await FileShare().get(STORED, tmp_path / "target")
     assert draft.read_bytes() == b"who"
+
+
+def test_a_server_that_says_nonsense_of_the_part_it_sends_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer = SimpleNamespace(status=206, getheader=lambda *_: f"bytes {'9' * 5000}-")
+    connection = SimpleNamespace(
+        request=lambda *_, **__: None, getresponse=lambda: answer, close=lambda: None
+    )
+    line = Line(None)
+    monkeypatch.setattr(line, "_open", lambda address: (urlsplit(address), connection))
+    with pytest.raises(LineCut, match="another part"):
+        line.get(PIECE.url, 2, 5, lambda _chunk: None)
 
 
 async def test_nothing_leaves_the_machine_in_the_clear(tmp_path: Path) -> None:
