@@ -159,6 +159,11 @@ def _status_of(run: Callable[[], object], invocation: Invocation, args: Sequence
         unexpected = _unexpected(error)
         screen.fail(unexpected)
         return unexpected.exit_status
+    finally:
+        try:
+            sys.stdout.flush()
+        except OSError:  # Python would try once more at its end, and make that the exit status
+            _forget_stdout()
 
 
 def _unexpected(error: Exception) -> KestrelError:
@@ -250,7 +255,7 @@ def _mode_wanted(args: Sequence[str]) -> Mode | None:
 
 
 def _forget_stdout() -> None:
-    """Discards what is still to be written: the other end of the pipe was closed."""
+    """Discards what is still to be written: nobody reads it, or there is no room for it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -40,19 +40,44 @@ def test_data_that_go_elsewhere_stay_as_they_are() -> None:
     assert printed(program, apart=True) == "hello"
 
 
+def on_a_full_disk(*words: str) -> subprocess.CompletedProcess[str]:
+    """Runs Python with an output that has no room; it keeps what it prints until it is much."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with open("/dev/full", "wb") as full:
+        return subprocess.run(
+            [sys.executable, *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+
+
 def test_a_full_disk_is_told_of_as_that() -> None:
     """Whatever was to be written: the output, or a file among temporary ones."""
     for words in (["--version"], ["--help"], ["context", "list", "-o", "json"]):
-        with open("/dev/full", "wb") as full:
-            found = subprocess.run(
-                [sys.executable, "-m", "kestrelctl", *words],
-                stdout=full,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
+        found = on_a_full_disk("-m", "kestrelctl", *words)
         assert found.returncode == 1
         assert "this should not have happened" not in found.stderr
         assert "No space left on device" in found.stderr
+
+
+def test_the_status_of_an_error_stays_though_what_was_printed_before_has_no_room() -> None:
+    program = """\
+import click
+from kestrelctl.cli.main import kestrelctl
+from kestrelctl.errors import NotFound
+
+@click.command("part")
+def part() -> None:
+    print("a part", end="")
+    raise NotFound("the rest is gone")
+
+kestrelctl.add_command(part)
+kestrelctl.main(["part"])
+"""
+    found = on_a_full_disk("-c", program)
+    assert (found.returncode, found.stderr) == (7, "error: the rest is gone\n")
 
 
 def test_remarks_that_nobody_can_read_stop_nothing() -> None:
