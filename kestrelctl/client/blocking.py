@@ -153,9 +153,8 @@ class Client:
         """Returns what a notebook shows of something: as it is now, or what it is, if the pool
         cannot be asked.
         """
-        if self._thread.is_alive():
-            with suppress(KestrelError):
-                return show(self.does(ask()))
+        with suppress(KestrelError):  # also where it is closed
+            return show(self.does(ask()))
         return html.escape(repr(what))
 
     @property

@@ -306,12 +306,13 @@ async def test_a_job_that_is_tried_again_is_asked_about_when_it_ends_again() -> 
 
     fake.answers["Watch"] = runs
     async with AsyncClient(opens=fake.open, finds=lambda _: CONTEXT) as pool:
-        pool.end_of(7).set()
+        ended = pool.end_of(7)
+        ended.set()
         waiting = asyncio.create_task(pool.job(7).wait())
         await asyncio.sleep(0)
         assert fake.count(rq.Watch) == 1
         fake.answers["Watch"] = an.Jobs(id="", jobs=[replace(JOB, state="done")])
-        pool.end_of(7).set()
+        ended.set()
         assert (await waiting).state == "done"
 
 
