@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
@@ -87,5 +88,5 @@ def largest_in(error: Element) -> int | None:
     """The largest size of an upload, if an error says that one was larger; None if not."""
     for each in error.iter(f"{{{NAMESPACE}}}max-file-size"):
         text = (each.text or "").strip()
-        return int(text) if text.isdecimal() else None
+        return int(text) if re.fullmatch(r"\d{1,18}", text) else None
     return None

@@ -151,6 +151,16 @@ async def test_a_piece_that_is_too_large_says_how_large_one_may_be() -> None:
     assert caught.value.most_bytes == 9
 
 
+async def test_a_size_of_thousands_of_digits_is_none() -> None:
+    most = f"<file-too-large xmlns='{NAMESPACE}'><max-file-size>{'9' * 5000}</max-file-size>"
+    session = cast(
+        XmppSession, Refusing("not-acceptable", f"<error>{most}</file-too-large></error>")
+    )
+    with pytest.raises(KestrelError) as caught:
+        await request_slot(session, "pool.example.org", 10, "piece")
+    assert not isinstance(caught.value, PieceTooLarge)
+
+
 async def test_a_share_that_takes_nothing_at_all_is_not_asked_for_ever(tmp_path: Path) -> None:
     async def slots(size_bytes: int, filename: str) -> Slot:
         raise PieceTooLarge(0)
