@@ -18,6 +18,7 @@ import os
 import secrets
 import shutil
 import socket
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,7 +46,10 @@ _MOST_HELD_BODY_BYTES = 64 * 1024
 #: More than `mod_kestrel_share` reads at once.
 _HTTP_BUFFER_BYTES = 4 * 1024 * 1024
 
-_PORTS = range(20000, 32000)  # below Linux's ip_local_port_range, and that of other systems
+#: Where `free_ports` looks: below Linux's ip_local_port_range, and that of other systems.
+_PORTS = range(20000, 32000)
+#: What it found last. Nothing listens there before a server has started.
+_ports_given: deque[int] = deque(maxlen=1000)
 _PROBE_INTERVAL_SECONDS = 0.02
 _DIRECTORIES_BESIDE_PATH = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/opt/homebrew/bin")
 
@@ -374,16 +378,19 @@ async def _answers(port: int, namespace: str, host: str) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns loopback ports that nothing listens on now.
+    """Returns loopback ports that nothing listens on now, none of them twice to one process.
 
     The kernel gives none of them to outgoing connections: a client that retries while the
     server is down could be given the server's own port, connect to itself, and keep it.
     """
-    ports: set[int] = set()
+    ports: list[int] = []
     while len(ports) < count:
         port = secrets.choice(_PORTS)
+        if port in _ports_given:
+            continue
         with suppress(OSError), socket.create_server((LOOPBACK, port)):
-            ports.add(port)
+            ports.append(port)
+            _ports_given.append(port)
     return sorted(ports)
 
 
