@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from kestrelctl.protocol.request import Reply
     from kestrelctl.protocol.requests import AnyRequest
     from kestrelctl.protocol.upload_slots import Slot
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -101,12 +98,39 @@ async def open_pool(wanted: str, *, as_admin: bool = False) -> AsyncIterator[Con
 
 
 @asynccontextmanager
+async def open_briefly(wanted: str, *, as_admin: bool = False) -> AsyncIterator[Connection]:
+    """Opens a connection that blocks, for a command of a moment (see `at_once`).
+
+    Raises:
+        UsageError: as `open_pool`.
+        TakesLonger: it does not succeed at once.
+    """
+    from kestrelctl.xmpp.brief_user import connect_briefly
+    from kestrelctl.xmpp.login import account_login
+
+    context = find_context(wanted)
+    account = (as_admin and context.admin) or context.user
+    login = account_login(
+        account.jid,
+        read_password(account),
+        context.host,
+        tls=context.tls,
+        ca_file=context.ca_file,
+    )
+    async with connect_briefly(context.pool, login, context.host, context.port) as connection:
+        yield connection
+
+
+@asynccontextmanager
 async def connect(context: Context, *, as_admin: bool = False) -> AsyncIterator[Connection]:
     """Opens a connection to the pool of a context, for the time of a `with`."""
+    import logging
+
     from kestrelctl.xmpp.user import connect_user
 
     account = (as_admin and context.admin) or context.user
     password = read_password(account)
+    log = logging.getLogger(__name__)
     log.debug("pool %s at %s:%d, as %s", context.pool, context.host, context.port, account.jid)
     try:
         async with connect_user(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -39,6 +39,12 @@ def _open_pool(wanted: str, *, as_admin: bool = False) -> AbstractAsyncContextMa
     return open_pool(wanted, as_admin=as_admin)
 
 
+def open_briefly(wanted: str, *, as_admin: bool = False) -> AbstractAsyncContextManager[Connection]:
+    from kestrelctl.access.connection import open_briefly
+
+    return open_briefly(wanted, as_admin=as_admin)
+
+
 def _find_context(wanted: str) -> Context:
     from kestrelctl.access.context import find_context
 
@@ -57,11 +63,13 @@ class Invocation:
 
     Attributes:
         pool: name of the pool that was asked for; empty for the usual one.
+        open_briefly: opens a connection for a command of a moment; None if all use `open_pool`.
     """
 
     screen: Screen = field(default_factory=Screen)
     pool: str = ""
     open_pool: OpenPool = _open_pool
+    open_briefly: OpenPool | None = None
     find_context: Callable[[str], Context] = _find_context
     open_share: Callable[[Connection | None, Context], Share] = _open_share
     now: Callable[[], float] = time.time
@@ -81,43 +89,58 @@ class Invocation:
         work: Callable[[Connection], Awaitable[CommandOutput | None]],
         *,
         as_admin: bool = False,
+        briefly: bool = False,
     ) -> None:
-        """Connects to the pool, does the work there, and prints what it found."""
-        import asyncio
+        """Connects to the pool, does the work there, and prints what it found.
 
-        self._set_up_logs()
+        Args:
+            briefly: whether the work is that of a moment (see `at_once`).
+        """
 
-        async def whole() -> None:
-            async with self.open_pool(self.pool, as_admin=as_admin) as connection:
+        async def whole(open_pool: OpenPool) -> None:
+            async with open_pool(self.pool, as_admin=as_admin) as connection:
                 found = await work(connection)
                 if found is not None:
                     await self.show(found)
 
-        asyncio.run(whole())
+        self._run(whole, briefly=briefly)
 
     def talk_again(
         self,
         work: Callable[[Redial], Awaitable[CommandOutput | None]],
         *,
         as_admin: bool = False,
+        briefly: bool = False,
     ) -> None:
         """Does the same as `talk`, with a connection that the work can renew."""
-        import asyncio
-
         from kestrelctl.cli.redial import Redial
 
-        self._set_up_logs()
+        async def whole(open_pool: OpenPool) -> None:
+            def opened() -> AbstractAsyncContextManager[Connection]:
+                return open_pool(self.pool, as_admin=as_admin)
 
-        async def whole() -> None:
-            def open_pool() -> AbstractAsyncContextManager[Connection]:
-                return self.open_pool(self.pool, as_admin=as_admin)
-
-            async with Redial(open_pool, self.screen) as redial:
+            async with Redial(opened, self.screen) as redial:
                 found = await work(redial)
                 if found is not None:
                     await self.show(found)
 
-        asyncio.run(whole())
+        self._run(whole, briefly=briefly)
+
+    def _run(
+        self, whole: Callable[[OpenPool], Coroutine[Any, Any, None]], *, briefly: bool
+    ) -> None:
+        if briefly and self.open_briefly is not None and not self.screen.verbose:
+            from kestrelctl.at_once import TakesLonger, at_once
+
+            try:
+                at_once(whole(self.open_briefly))
+                return
+            except TakesLonger:
+                pass
+        import asyncio
+
+        self._set_up_logs()
+        asyncio.run(whole(self.open_pool))
 
     def change(
         self,

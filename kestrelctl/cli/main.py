@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from kestrelctl import garbage
-from kestrelctl.cli.command import Invocation, Noun, common_options
+from kestrelctl.cli.command import Invocation, Noun, common_options, open_briefly
 from kestrelctl.cli.show.screen import PROGRAM, Mode, NobodyReads, Screen
 from kestrelctl.errors import KestrelError, NoSpace, UsageError
 
@@ -119,7 +119,7 @@ class Root(Noun):
         """Runs a command line and exits with its status (docs/exit-codes.md)."""
         args = sys.argv[1:] if args is None else list(args)
         extra["standalone_mode"] = False
-        invocation = extra.pop("obj", None) or Invocation()
+        invocation = extra.pop("obj", None) or Invocation(open_briefly=open_briefly)
         invocation.screen.program = extra.get("prog_name") or PROGRAM
         sys.exit(
             _status_of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import TYPE_CHECKING, TypeVar
@@ -89,6 +88,8 @@ class Redial:
             raise
         except (Unreachable, TimedOut) as error:
             lost: KestrelError = error
+        import asyncio  # here: seldom is an answer lost
+
         for pause in PAUSES_SECONDS if pauses is None else pauses:
             self._screen.warn(
                 f"no answer came: {lost.message}",

@@ -6,7 +6,6 @@ bring the rest, and all of it from elsewhere: a server takes longer for them tha
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import stat
@@ -90,6 +89,8 @@ class LogReader:
             Unreachable: the share is away.
             KestrelError: there is no room for it in the directory for temporary files.
         """
+        import asyncio
+
         if self._share is None:
             self._share = self._open()
         with tempfile.TemporaryDirectory(prefix="kestrel-") as directory:
@@ -109,6 +110,8 @@ class LogReader:
         directory = self._directory() if attempt and first else None
         if directory is None:
             return
+        import asyncio
+
         file = await asyncio.to_thread(open_kept, directory, f"{attempt}.{stream}", first)
         if file is None:
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -108,7 +108,7 @@ async def submission_of(
     upload = ""
     parts: list[list[str]] = []
     if spec.items is not None and items_bytes(spec.items) > INLINE_BYTES:
-        upload = secrets.token_hex(8)
+        upload = os.urandom(8).hex()
         parts = list(pieces(spec.items))
         spec = msgspec.structs.replace(spec, items=None)
     request = SubmitJob(spec=spec, upload=upload, watch=watch, explain=explain, key=key)

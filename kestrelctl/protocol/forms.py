@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from xml.etree.ElementTree import Element, tostring
+
+import msgspec
 
 _DELETE = "\x7f"
 #: Code points that XML 1.0 cannot carry, besides control characters and surrogates.
@@ -55,8 +56,7 @@ def as_text(found: Element) -> str:
 NAMESPACE = "jabber:x:data"
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """One field of a form.
 
     Attributes:
@@ -149,8 +149,7 @@ MOST_ELEMENTS = 1_000
 MOST_CHARACTERS = 128 * 1024
 
 
-@dataclass(frozen=True)
-class Iq:
+class Iq(msgspec.Struct, frozen=True):
     """A question that is still to be answered.
 
     Attributes:
@@ -185,8 +184,7 @@ class Iq:
         return found if found <= MOST_CHARACTERS else None
 
 
-@dataclass(frozen=True)
-class IqError:
+class IqError(msgspec.Struct, frozen=True):
     """The reason why a question is refused (RFC 6120, 8.3).
 
     Attributes:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kestrelctl.errors import UsageError
+from kestrelctl.protocol import codec
 from kestrelctl.protocol.codec import JSON_NAMESPACE
 from kestrelctl.protocol.forms import Iq, IqError, attribute, clean, element, escaped
 from kestrelctl.protocol.forms import as_text as text_of
+
+if TYPE_CHECKING:
+    from kestrelctl.protocol.requests import AnyRequest
 
 #: Code points that JSON may hold and XML 1.0 may not; written as JSON escapes they pass.
 #: `codec.text_bytes` counts them as such.
@@ -81,3 +90,23 @@ def answer(iq: Iq, payload: str | IqError) -> str:
         f"<iq type='{kind}' id='{attribute(iq.id)}' to='{attribute(iq.sender)}'{source}>"
         f"{payload}</iq>"
     )
+
+
+def payload_of(request: AnyRequest) -> str:
+    """Returns a request as it is sent.
+
+    Raises:
+        UsageError: nobody would take it: it is too large, or not UTF-8. Nothing else would say so:
+            the session drops what would end it, and the asker would wait for an answer.
+    """
+    try:
+        payload = codec.encode(request)
+    except (UnicodeEncodeError, msgspec.EncodeError):
+        raise UsageError("the request is not UTF-8", cause="the pool is asked in JSON") from None
+    if not codec.fits(payload):
+        raise UsageError(
+            f"the request is too large ({codec.text_bytes(payload):,} bytes)",
+            cause=f"{codec.MAX_PAYLOAD_BYTES:,} bytes are the most",
+            hint="ask in several requests, or about less",
+        )
+    return payload

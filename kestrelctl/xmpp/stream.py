@@ -1,38 +1,32 @@
-"""A stream of stanzas to and from an XMPP server (RFC 6120; XEP-0114 for components).
+"""The reader of a stream of stanzas (RFC 6120, 4), and what a stream is to whoever opens it.
 
-It can do what Kestrel needs: one address and port, encryption before anything is said or none, the
-mechanisms of `sasl`, and a resource. The stanza that carries work, a message with a JSON container
-(XEP-0335), is read without making a tree of elements.
+The stanza that carries work, a message with a JSON container (XEP-0335), is read without making a
+tree of elements. Nothing here knows a connection.
 """
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-import ssl
-from base64 import b64decode, b64encode
-from typing import Protocol
+import abc
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from kestrelctl.errors import Untrusted, UsageError
+from kestrelctl.errors import Untrusted
 from kestrelctl.protocol.codec import JSON_NAMESPACE
-from kestrelctl.protocol.forms import as_text, attribute, element
-from kestrelctl.xmpp import sasl
+from kestrelctl.protocol.forms import attribute
+
+if TYPE_CHECKING:
+    import ssl
 
 CLIENT = "jabber:client"
 COMPONENT = "jabber:component:accept"
 _STREAM = "http://etherx.jabber.org/streams"
-_STREAM_ERRORS = "urn:ietf:params:xml:ns:xmpp-streams"
-_TLS = "urn:ietf:params:xml:ns:xmpp-tls"
-_SASL = "urn:ietf:params:xml:ns:xmpp-sasl"
-_SASL_ANSWERS = ("challenge", "success", "failure")
-_BIND = "urn:ietf:params:xml:ns:xmpp-bind"
+FEATURES = f"{{{_STREAM}}}features"
 _JSON = f"{{{JSON_NAMESPACE}}}json"
 _MESSAGE = f"{{{CLIENT}}}message"
-_HEADER, _FEATURES = f"{{{_STREAM}}}stream", f"{{{_STREAM}}}features"
+_HEADER = f"{{{_STREAM}}}stream"
 _ROOT, _STANZA, _CHILD = 1, 2, 3  # depths
-_CLOSE_SECONDS = 1.0
 _MOST_NAME = 100  # characters of a name that are told
 #: More of a tag is not waited for, but left to the parser.
 _MOST_TAG_BYTES = 64 * 1024
@@ -57,21 +51,6 @@ class StreamFailed(Exception):
 
 class BadStream(StreamFailed):
     """The server says what no server may say. The stream was ended for that, on our side."""
-
-
-class LoginRefused(Exception):
-    """The server does not let an account in (RFC 6120, 6.5), or binds no resource to it (7.6.2).
-
-    Attributes:
-        condition, text: as in `StreamFailed`.
-        is_bind: whether the account was let in before.
-    """
-
-    def __init__(self, condition: str, text: str = "", *, is_bind: bool = False) -> None:
-        super().__init__(condition)
-        self.condition = condition
-        self.text = text
-        self.is_bind = is_bind
 
 
 def condition_of(error: Element) -> str:
@@ -102,28 +81,29 @@ class StreamListener(Protocol):
         """The stream has ended; `why` is an exception, or words."""
 
 
-class XmppStream(asyncio.Protocol):
-    """One connection.
+class StanzaStream(abc.ABC):
+    """A stream with a server, whatever connection carries it.
 
     Args:
         listener: is told what comes, from `listen` on.
+
+    Attributes:
+        id: the server's name for the stream.
     """
 
     def __init__(self, listener: StreamListener) -> None:
         self._listener = listener
-        self.transport: asyncio.Transport | None = None
-        self._loop = asyncio.get_running_loop()
-        self._early: asyncio.Queue[Element | Exception] = asyncio.Queue()
+        self._early: deque[Element | Exception] = deque()
         self._listens = False
         self._is_over = False
-        self._closed: asyncio.Future[None] = self._loop.create_future()
         self._unread_bytes = 0  # since the last stanza that was handed on
         self._half_tag = b""
         self.id = ""
         self._expect_stream()  # some servers speak first
 
-    # ---- to open it
+    # ---- its connection
 
+    @abc.abstractmethod
     async def connect(
         self, host: str, port: int, context: ssl.SSLContext | None = None, domain: str = ""
     ) -> None:
@@ -136,21 +116,18 @@ class XmppStream(asyncio.Protocol):
         Raises:
             OSError: nobody is there, or `context` does not trust the server.
         """
-        name = domain if context is not None else None
-        await self._loop.create_connection(
-            lambda: self, host, port, ssl=context, server_hostname=name
-        )
 
-    async def begin(self, to: str, namespace: str, language: str = "") -> None:
-        """Opens the stream, and sets `id`, the server's name for it. Raises as `read` does."""
-        self._expect_stream()
-        said = f" xml:lang='{language}' version='1.0'" if language else ""
-        self.write(
-            f"<stream:stream to='{attribute(to)}' xmlns='{namespace}'"
-            f" xmlns:stream='{_STREAM}'{said}>"
-        )
-        self.id = (await self.expect(_HEADER)).get("id", "")
+    @abc.abstractmethod
+    async def encrypt(self, context: ssl.SSLContext, domain: str) -> None:
+        """Starts TLS (RFC 6120, 5).
 
+        Raises:
+            Untrusted: more than the consent to it has come in the clear, which anybody on the way
+                may have added; it would be read as the first words under encryption.
+            OSError: `context` does not trust the server.
+        """
+
+    @abc.abstractmethod
     async def read(self) -> Element:
         """Returns the next element; only before `listen` is called.
 
@@ -158,10 +135,26 @@ class XmppStream(asyncio.Protocol):
             StreamFailed: the server has ended the stream.
             OSError: the connection is lost.
         """
-        found = await self._early.get()
-        if isinstance(found, Exception):
-            raise found
-        return found
+
+    @abc.abstractmethod
+    def write(self, text: str) -> None:
+        """Sends a text, if there is a connection."""
+
+    @abc.abstractmethod
+    def abort(self) -> None:
+        """Ends the connection at once, and tells nobody."""
+
+    # ---- to open it
+
+    async def begin(self, to: str, namespace: str, language: str = "") -> None:
+        """Opens the stream, and sets `id`. Raises as `read` does."""
+        self._expect_stream()
+        said = f" xml:lang='{language}' version='1.0'" if language else ""
+        self.write(
+            f"<stream:stream to='{attribute(to)}' xmlns='{namespace}'"
+            f" xmlns:stream='{_STREAM}'{said}>"
+        )
+        self.id = (await self.expect(_HEADER)).get("id", "")
 
     async def expect(self, *tags: str) -> Element:
         """Returns the next element, which has one of the tags.
@@ -174,63 +167,16 @@ class XmppStream(asyncio.Protocol):
             raise BadStream("unsupported-stanza-type", f"it says {found.tag[:_MOST_NAME]}")
         return found
 
-    async def encrypt(self, context: ssl.SSLContext, domain: str) -> None:
-        """Starts TLS (RFC 6120, 5).
-
-        Raises:
-            Untrusted: more than the consent to it has come in the clear, which anybody on the way
-                may have added; it would be read as the first words under encryption.
-            OSError: `context` does not trust the server.
-        """
-        if not self._early.empty():
-            await self.read()
-            raise Untrusted("the server goes on in the clear where the encryption was to begin")
-        assert self.transport is not None
-        transport = self.transport
-        self.transport = await self._loop.start_tls(
-            transport, self, context, server_hostname=domain
-        )
-
     def listen(self) -> None:
         """Hands what comes to the listener from now on, beginning with what has come unasked."""
         self._listens = True
-        while not self._early.empty():
-            self._hand_on(self._early.get_nowait())
-
-    # ---- to use it
-
-    def write(self, text: str) -> None:
-        """Sends a text, if there is a connection."""
-        if self.transport is not None:
-            self.transport.write(text.encode())
-
-    async def close(self) -> None:
-        """Closes the stream, and waits a moment for the server to do so, too."""
-        self._is_over = True
-        if self.transport is None:
-            return
-        self.write("</stream:stream>")
-        try:
-            async with asyncio.timeout(_CLOSE_SECONDS):
-                await asyncio.shield(self._closed)
-        except TimeoutError:
-            pass
-        self.abort()
-
-    def abort(self) -> None:
-        """Ends the connection at once, and tells nobody."""
-        self._is_over = True
-        if self.transport is not None:
-            self.transport.abort()
-            self.transport = None
+        while self._early:
+            self._hand_on(self._early.popleft())
 
     # ---- from the connection
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-
     def data_received(self, data: bytes) -> None:
+        """Reads what the connection brings."""
         self._unread_bytes += len(data)
         if self._half_tag:
             data, self._half_tag = self._half_tag + data, b""
@@ -245,12 +191,6 @@ class XmppStream(asyncio.Protocol):
         if self._unread_bytes > MOST_UNREAD_BYTES:
             self._end(BadStream("policy-violation", "it says too much at once"))
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._end(exc or ConnectionResetError("connection closed"))
-        self.transport = None
-        if not self._closed.done():
-            self._closed.set_result(None)
-
     def _end(self, why: Exception) -> None:
         """Tells once that the stream has ended."""
         if self._is_over:
@@ -261,9 +201,22 @@ class XmppStream(asyncio.Protocol):
         if self._listens:
             self._listener.on_closed(why)
         else:
-            self._early.put_nowait(why)
-        if self.transport is not None:
-            self.transport.abort()
+            self._keep(why)
+        self._hang_up()
+
+    @abc.abstractmethod
+    def _hang_up(self) -> None:
+        """Ends the connection."""
+
+    def _keep(self, found: Element | Exception) -> None:
+        """Keeps what comes before anybody listens, for `read`."""
+        self._early.append(found)
+
+    async def _refuse_early(self) -> None:
+        """Raises what `encrypt` raises if anything has come that is not read."""
+        if self._early:
+            await self.read()
+            raise Untrusted("the server goes on in the clear where the encryption was to begin")
 
     # ---- from the parser
 
@@ -319,7 +272,7 @@ class XmppStream(asyncio.Protocol):
         elif depth == _ROOT:
             if self._listens or tag != _HEADER:
                 raise expat.ExpatError("no stream")
-            self._early.put_nowait(Element(tag, attributes))
+            self._keep(Element(tag, attributes))
         else:
             self._parser.CharacterDataHandler = None  # the text of the first container counts
 
@@ -359,147 +312,10 @@ class XmppStream(asyncio.Protocol):
             self._unread_bytes = 0
             self._listener.on_stanza(found)
         else:
-            self._early.put_nowait(found)
+            self._keep(found)
 
     def _hand_on(self, found: Element | Exception) -> None:
         if isinstance(found, Exception):
             self._listener.on_closed(found)
         else:
             self._listener.on_stanza(found)
-
-
-class StreamLogin(Protocol):
-    """Opens a stream for an account or a component.
-
-    Attributes:
-        domain: that of the server.
-    """
-
-    domain: str
-
-    async def open(self, stream: XmppStream, host: str, port: int) -> str:
-        """Opens a stream, and returns the address that it has.
-
-        Raises:
-            OSError: nobody is there, or is not to be trusted.
-            StreamFailed, LoginRefused: the server says no.
-            KestrelError: the two sides do not agree about encryption.
-        """
-
-
-class ComponentLogin:
-    """The login of a component (XEP-0114).
-
-    Args:
-        context: for TLS from the start; the protocol knows no other.
-    """
-
-    def __init__(self, domain: str, secret: str, context: ssl.SSLContext | None) -> None:
-        self.domain = domain
-        self._secret = secret
-        self._context = context
-
-    async def open(self, stream: XmppStream, host: str, port: int) -> str:
-        await stream.connect(host, port, self._context, self.domain)
-        await stream.begin(self.domain, COMPONENT)
-        digest = hashlib.sha1((stream.id + self._secret).encode(), usedforsecurity=False)
-        stream.write(f"<handshake>{digest.hexdigest()}</handshake>")
-        await stream.expect(f"{{{CLIENT}}}handshake")
-        return self.domain
-
-
-class ClientLogin:
-    """The login of an account.
-
-    Args:
-        jid: its address; if it has a resource, that one is asked for.
-        context: for STARTTLS; None for no encryption, to a server on this machine.
-    """
-
-    def __init__(self, jid: str, password: str, context: ssl.SSLContext | None) -> None:
-        bare, _, self._resource = jid.partition("/")
-        self._user, _, self.domain = bare.rpartition("@")
-        self._password = password
-        self._context = context
-
-    async def open(self, stream: XmppStream, host: str, port: int) -> str:
-        await stream.connect(host, port)
-        offers = await self._begin(stream)
-        agree(offers, wants=self._context is not None)
-        if self._context is not None:
-            stream.write(f"<starttls xmlns='{_TLS}'/>")
-            answer = await stream.expect(f"{{{_TLS}}}proceed", f"{{{_TLS}}}failure")
-            if answer.tag != f"{{{_TLS}}}proceed":
-                raise Untrusted("the server does not begin the encryption that it offers")
-            await stream.encrypt(self._context, self.domain)
-            offers = await self._begin(stream)
-        await self._authenticate(stream, offers)
-        await self._begin(stream)
-        return await self._bind(stream)
-
-    async def _begin(self, stream: XmppStream) -> Element:
-        """The features that the server offers on a new stream."""
-        await stream.begin(self.domain, CLIENT, "en")
-        return await stream.expect(_FEATURES)
-
-    async def _authenticate(self, stream: XmppStream, offers: Element) -> None:
-        names = [each.text or "" for each in offers.iter(f"{{{_SASL}}}mechanism")]
-        encrypted = self._context is not None
-        mechanism = sasl.choose(names, self._user, self._password, encrypted=encrypted)
-        if mechanism is None:
-            raise LoginRefused("invalid-mechanism", f"it offers {', '.join(names) or 'none'}")
-        first = b64encode(mechanism.first()).decode() or "="
-        stream.write(f"<auth xmlns='{_SASL}' mechanism='{mechanism.name}'>{first}</auth>")
-        while True:
-            answer = await stream.expect(*(f"{{{_SASL}}}{name}" for name in _SASL_ANSWERS))
-            if answer.tag.endswith("}failure"):
-                raise LoginRefused(condition_of(answer), text_of(answer))
-            said = _decoded(answer.text)
-            if answer.tag.endswith("}success"):
-                mechanism.finish(said)
-                return
-            reply = b64encode(mechanism.answer(said)).decode()
-            stream.write(f"<response xmlns='{_SASL}'>{reply}</response>")
-
-    async def _bind(self, stream: XmppStream) -> str:
-        asked = as_text(element("resource", self._resource)) if self._resource else ""
-        stream.write(f"<iq type='set' id='bind'><bind xmlns='{_BIND}'>{asked}</bind></iq>")
-        answer = await stream.read()
-        while answer.get("id") != "bind":  # what has come meanwhile is for nobody
-            answer = await stream.read()
-        bound = answer.find(f"{{{_BIND}}}bind/{{{_BIND}}}jid")
-        if answer.get("type") != "result" or bound is None or not bound.text:
-            error = answer.find(f"{{{CLIENT}}}error")
-            error = answer if error is None else error
-            raise LoginRefused(condition_of(error), text_of(error), is_bind=True)
-        return bound.text
-
-
-def _decoded(text: str | None) -> bytes:
-    """Decodes what the server has said in base64 (RFC 6120, 6.4.2: `=` for nothing)."""
-    try:
-        return b64decode("" if text is None or text == "=" else text)
-    except ValueError:
-        raise Untrusted("the server's side of the login cannot be read") from None
-
-
-def agree(offers: Element, *, wants: bool) -> None:
-    """Passes if both sides agree whether a stream is to be encrypted.
-
-    An offer in the clear may have been changed on the way (RFC 6120, 13.9.4).
-
-    Args:
-        offers: the features of the stream.
-        wants: whether it is to be encrypted.
-
-    Raises:
-        Untrusted, UsageError: they do not.
-    """
-    names = {child.tag.rpartition("}")[2] for child in offers}
-    if wants and "starttls" not in names:
-        raise Untrusted("the server offers no encryption")
-    if not wants and "starttls" in names and not names & {"mechanisms", "bind"}:
-        raise UsageError(
-            "the server accepts encrypted connections only",
-            hint="leave TLS on: remove `tls = false` or `--no-tls`",
-        )

@@ -20,14 +20,13 @@ from kestrelctl.errors import (
     TimedOut,
     Undelivered,
     Unreachable,
-    UsageError,
 )
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.channels import TaskWrote
 from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
 from kestrelctl.protocol.job_answers import Ended
 from kestrelctl.protocol.request import Failed, Reply
-from kestrelctl.xmpp import xmpp_session
+from kestrelctl.xmpp import stanza, xmpp_session
 
 if TYPE_CHECKING:
     from kestrelctl.protocol.requests import AnyRequest
@@ -191,7 +190,7 @@ class UserConnection:
 
     async def _ask_once(self, request: AnyRequest, timeout_seconds: float) -> Reply:
         request_id = str(next(self._ids))
-        payload = _payload(msgspec.structs.replace(request, id=request_id))
+        payload = stanza.payload_of(msgspec.structs.replace(request, id=request_id))
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._answers.expect(*request.answered_by)
         self._pending[request_id] = future
@@ -242,26 +241,6 @@ class UserConnection:
         for future in pending.values():
             if not future.done():
                 future.set_exception(error)
-
-
-def _payload(request: AnyRequest) -> str:
-    """Encodes a request as it is sent.
-
-    Raises:
-        UsageError: nobody would take it: it is too large, or not UTF-8. Nothing else would say so:
-            the session drops what would end it, and the asker would wait for an answer.
-    """
-    try:
-        payload = codec.encode(request)
-    except (UnicodeEncodeError, msgspec.EncodeError):
-        raise UsageError("the request is not UTF-8", cause="the pool is asked in JSON") from None
-    if not codec.fits(payload):
-        raise UsageError(
-            f"the request is too large ({codec.text_bytes(payload):,} bytes)",
-            cause=f"{codec.MAX_PAYLOAD_BYTES:,} bytes are the most",
-            hint="ask in several requests, or about less",
-        )
-    return payload
 
 
 @contextlib.asynccontextmanager

@@ -26,17 +26,9 @@ from kestrelctl.protocol.forms import PING, Iq, IqError
 from kestrelctl.timer import Timer
 from kestrelctl.xmpp import stanza
 from kestrelctl.xmpp import tls as trust
-from kestrelctl.xmpp.stream import (
-    BadStream,
-    ClientLogin,
-    ComponentLogin,
-    LoginRefused,
-    StreamFailed,
-    StreamLogin,
-    XmppStream,
-    condition_of,
-    text_of,
-)
+from kestrelctl.xmpp.login import ComponentLogin, LoginRefused, StreamLogin, account_login
+from kestrelctl.xmpp.loop_stream import XmppStream
+from kestrelctl.xmpp.stream import BadStream, StreamFailed, condition_of, text_of
 
 #: A peer that neither answers nor closes is given up after this long.
 _USER_TIMEOUT_MS = 20_000
@@ -567,21 +559,6 @@ def client(
     tls: bool,
     ca_file: Path | None = None,
 ) -> XmppSession:
-    """A worker's or user's session.
-
-    Args:
-        jid: the account; with a resource, that one is asked for.
-        tls: whether the connection must be encrypted.
-        ca_file: whom to trust; see `tls.context`.
-
-    Raises:
-        UsageError: without TLS the password would leave this machine in the clear.
-    """
-    if not tls and not is_loopback(host):
-        raise UsageError(
-            f"the password would go to {host} in the clear",
-            cause="TLS is off, and the server is not on this machine",
-            hint="leave TLS on: remove `tls = false` or `--no-tls`",
-        )
-    context = trust.context(ca_file) if tls else None
-    return XmppSession(ClientLogin(jid, password, context), listener, host, port, ca_file=ca_file)
+    """A worker's or user's session; for its arguments and errors see `account_login`."""
+    login = account_login(jid, password, host, tls=tls, ca_file=ca_file)
+    return XmppSession(login, listener, host, port, ca_file=ca_file)

@@ -5,6 +5,9 @@ workers, and tasks that cost nothing on 917 workers (`--executor inline`); the p
 build, in turn, because rates of different minutes cannot be compared on a shared machine. It prints
 a line for each, and the medians of the ratios within a round. REVISION is anything that git knows;
 without one this build alone is measured. `--tasks N` and `--rounds N` say how much.
+
+`--commands` measures commands of a moment instead, as whole processes, against a local pool of each
+build: their processor time and the time from start to end.
 """
 
 from __future__ import annotations
@@ -12,12 +15,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +35,7 @@ CHECKOUT = Path(__file__).parents[2]
 NOW, BEFORE = "now", "before"
 POOL = "pairs"
 SESSIONS = 917
+COMMANDS = ("job list", "job logs 1", "submit -- true", "submit --wait -- true")
 #: Tasks that cost nothing need more of them for as long a run.
 INLINE_TIMES = 5
 
@@ -87,6 +94,30 @@ class Build:
             return Measured(tasks / (job["ended_at"] - job["submitted_at"]), *costs)
         finally:
             self._says("down", "--name", POOL, "--delete")
+
+    @contextmanager
+    def pool(self) -> Iterator[None]:
+        """A pool that is up, with one job that has ended."""
+        self._says("up", "--name", POOL)
+        try:
+            self._says("submit", "--pool", POOL, "--wait", "-q", "--", "echo", "hello")
+            yield
+        finally:
+            self._says("down", "--name", POOL, "--delete")
+
+    def command(self, words: str) -> tuple[float, float]:
+        """Runs a command; returns its processor time and the time that it took, in seconds."""
+        began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(
+            [self._checkout / ".venv/bin/kestrelctl", *words.split()],
+            env=self._environment | {"KESTREL_POOL": POOL},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=True,
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return spent, time.monotonic() - began
 
     def _cpu_seconds(self) -> tuple[float, float, float]:
         """Of server, manager and all processes of the workers; no task runs just now."""
@@ -151,24 +182,57 @@ def measure(builds: dict[str, Build], tasks: int, rounds: int) -> None:
         print(f"{what}, own: {statistics.median(each):.0f} us ({min(each):.0f} to {max(each):.0f})")
 
 
+def measure_commands(builds: dict[str, Build], rounds: int) -> None:
+    """Prints what each command takes, and the medians of the ratios of its rounds."""
+    found: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    with ExitStack() as stack:
+        for build in builds.values():
+            stack.enter_context(build.pool())
+        for number in range(rounds + 1):
+            for name in sorted(builds, reverse=bool(number % 2)):
+                for words in COMMANDS:
+                    spent = builds[name].command(words)
+                    if number:  # the first compiles, and is not counted
+                        found[words, name].append(spent)
+    for words in COMMANDS:
+        for name in builds:
+            cpu, wall = zip(*found[words, name], strict=True)
+            print(
+                f"{words}, {name}: {statistics.median(cpu):.3f} s of processor time "
+                f"({min(cpu):.3f} to {max(cpu):.3f}), {statistics.median(wall):.3f} s"
+            )
+        if BEFORE in builds:
+            pairs = zip(found[words, NOW], found[words, BEFORE], strict=True)
+            ratios = [now / before for (now, _), (before, _) in pairs]
+            print(f"{words}, now over before: {statistics.median(ratios):.2f}")
+
+
 def main() -> None:
     """Reads the command line and measures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("revision", nargs="?")
     parser.add_argument("--tasks", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--commands", action="store_true")
     asked = parser.parse_args()
+
+    def measure_what_is_asked() -> None:
+        if asked.commands:
+            measure_commands(builds, asked.rounds)
+        else:
+            measure(builds, asked.tasks, asked.rounds)
+
     with tempfile.TemporaryDirectory() as kept:
         builds = {NOW: Build(CHECKOUT, Path(kept) / NOW)}
         if asked.revision is None:
-            measure(builds, asked.tasks, asked.rounds)
+            measure_what_is_asked()
             return
         older = Path(kept) / "checkout"
         git = ["git", "-C", str(CHECKOUT), "worktree"]
         subprocess.run([*git, "add", "--quiet", "--detach", older, asked.revision], check=True)
         try:
             builds[BEFORE] = Build(older, Path(kept) / BEFORE)
-            measure(builds, asked.tasks, asked.rounds)
+            measure_what_is_asked()
         finally:
             subprocess.run([*git, "remove", "--force", older], check=True)
 

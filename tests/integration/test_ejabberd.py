@@ -21,6 +21,8 @@ from kestrelctl.errors import Untrusted
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
 from kestrelctl.xmpp import xmpp_session
+from kestrelctl.xmpp.brief_user import connect_briefly
+from kestrelctl.xmpp.login import account_login
 from kestrelctl.xmpp.prosody import LOOPBACK
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
@@ -147,6 +149,11 @@ async def test_an_account_logs_in_by_the_best_of_what_is_offered(
     async with encrypted_ejabberd(tmp_path, debian, **how) as server, server.connect("ada"):
         said = f"Accepted c2s {mechanism} authentication for ada@users.{DOMAIN}"
         await until(lambda: said in server.private.log)
+        jid = f"grace@users.{DOMAIN}"
+        password, ca_file = server.private.add_account(jid), server.authority.file
+        login = account_login(jid, password, "127.0.0.1", tls=True, ca_file=ca_file)
+        async with connect_briefly(DOMAIN, login, "127.0.0.1", server.private.client_port):
+            await until(lambda: said.replace("ada@", "grace@") in server.private.log)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from daemons import KESTRELCTL, Spawn, spawning, until
 from puppet import Puppet, run_job
 from servers import DOMAIN, Authority, EncryptedServer, encrypted_server
 
+from kestrelctl.access.connection import ask, open_briefly
+from kestrelctl.at_once import at_once
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.errors import KestrelError, NotAllowed, Untrusted, UsageError
@@ -98,6 +100,24 @@ async def test_tasks_learn_nothing_of_the_service_manager(
     assert not names & set(told)
 
 
+def test_commands_of_a_moment_need_no_event_loop(
+    pool: EncryptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command(pool, tmp_path, pool.authority.file, "submit", "--wait", "--", "echo", "hello")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setattr("asyncio.new_event_loop", lambda: pytest.fail("there is a loop"))
+
+    async def work() -> tuple[an.Jobs, an.Log]:
+        async with open_briefly("net") as connection:
+            jobs = await ask(connection, rq.ListJobs(), an.Jobs)
+            newest = str(jobs.jobs[-1].job_id)
+            return jobs, await ask(connection, rq.Logs(job=newest), an.Log)
+
+    jobs, log = at_once(work())
+    assert jobs.jobs[-1].done == 1
+    assert log.data == b"hello\n"
+
+
 def test_the_command_line_finds_the_pool_and_the_authority_in_the_configuration(
     pool: EncryptedServer, tmp_path: Path
 ) -> None:
@@ -128,10 +148,11 @@ def command(
 # -- the wrong server ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("words", ["pool status", "job list"])
 def test_a_server_of_an_unknown_authority_is_refused_at_once(
-    pool: EncryptedServer, tmp_path: Path
+    pool: EncryptedServer, tmp_path: Path, words: str
 ) -> None:
-    status = command(pool, tmp_path, None, "pool", "status")
+    status = command(pool, tmp_path, None, *words.split())
     assert status.returncode == 10
     assert status.stderr.splitlines()[0] == "error: the server's certificate is not trusted"
     assert f"see [context.net] in {tmp_path}/kestrel/config.toml" in status.stderr

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from kestrelctl.access.context import Account, Context
 from kestrelctl.access.share import Share
+from kestrelctl.at_once import TakesLonger
 from kestrelctl.cli.command import Invocation
 from kestrelctl.cli.main import kestrelctl
 from kestrelctl.core.membership.event import MembershipEvent
@@ -25,7 +26,7 @@ from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.core.properties.summary import PropertySummary
-from kestrelctl.errors import KestrelError, NotFound, OverQuota
+from kestrelctl.errors import Busy, KestrelError, NotFound, OverQuota, TimedOut, Unreachable
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.answers import (
@@ -532,6 +533,14 @@ class FakePool:
         self.opened.append((wanted, as_admin))
         yield self
 
+    @asynccontextmanager
+    async def open_briefly(
+        self, wanted: str, *, as_admin: bool = False
+    ) -> AsyncIterator[BriefFakePool]:
+        brief = BriefFakePool(self)
+        self.opened.append((wanted, as_admin))
+        yield brief
+
     async def ask(
         self, request: rq.AnyRequest, timeout_seconds: float = 30.0, *, waits: bool = True
     ) -> an.AnyAnswer:
@@ -604,6 +613,30 @@ def _named_in(request: rq.AnyRequest) -> list[str]:
     return [str(getattr(each, "name", each)) for each in several]
 
 
+class BriefFakePool(FakePool):
+    """The same pool for commands of a moment, which begin anew if anything does not go well."""
+
+    def __init__(self, pool: FakePool) -> None:
+        self._pool = pool
+        self._asked, self._opened = len(pool.asked), len(pool.opened)
+
+    def forget(self) -> None:
+        """Leaves what was asked in vain out of what the pool remembers."""
+        del self._pool.asked[self._asked :], self._pool.opened[self._opened :]
+
+    async def ask(
+        self, request: rq.AnyRequest, timeout_seconds: float = 30.0, *, waits: bool = True
+    ) -> an.AnyAnswer:
+        if not request.may_repeat():
+            self.forget()
+            raise TakesLonger
+        try:
+            return await self._pool.ask(request, timeout_seconds, waits=waits)
+        except (Unreachable, TimedOut, Busy) as error:
+            self.forget()
+            raise TakesLonger from error
+
+
 class FakeShare:
     """A file share that remembers what it was sent.
 
@@ -647,9 +680,19 @@ def run(
     context: Context = CONTEXT,
     share: Share | None = None,
     now: float = NOW,
+    briefly: bool = True,
 ) -> Result:
-    """Runs a command line against a pool, and its file share if it needs one."""
-    invocation = Invocation(open_pool=pool.open, find_context=lambda _: context, now=lambda: now)
+    """Runs a command line against a pool, and its file share if it needs one.
+
+    Args:
+        briefly: whether commands of a moment try it without an event loop first.
+    """
+    invocation = Invocation(
+        open_pool=pool.open,
+        open_briefly=pool.open_briefly if briefly else None,
+        find_context=lambda _: context,
+        now=lambda: now,
+    )
     if share is not None:
         invocation.open_share = lambda _connection, _context: share
     environment = {"KESTREL_OUTPUT": "", "KESTREL_POOL": "", "NO_COLOR": ""}

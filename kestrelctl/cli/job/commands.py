@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import click
@@ -164,7 +163,7 @@ def list_(
             cut = f"only the newest {len(views):,} of {plural(total, 'job')}"
             invocation.screen.warn(cut, hint="--limit 0 shows all")
 
-    invocation.talk(work)
+    invocation.talk(work, briefly=True)
 
 
 @job.command("info")
@@ -210,6 +209,8 @@ def wait(
     on_end: str | None,
 ) -> None:
     """Wait until jobs have ended; the status is 0 if every task was done, else 3."""
+    import asyncio
+
     from kestrelctl.cli.job import wait as waiting
     from kestrelctl.cli.job.on_end import OnEnd
     from kestrelctl.cli.show.progress import Look

@@ -5,18 +5,21 @@ from __future__ import annotations
 import click
 
 from kestrelctl.access.connection import Connection, ask
+from kestrelctl.at_once import needs_loop
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.job.arguments import job_argument, tell_which, view_told
 from kestrelctl.cli.job.output_files import OutputFiles, check_pattern
 from kestrelctl.cli.job.task_logs import ASK_SECONDS, Missing, TaskLog, TaskLogs, pieces, why_empty
 from kestrelctl.cli.show.command_output import Record
-from kestrelctl.cli.show.follow import MOST_FOLLOWED, follow
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.click_files import FileName
 from kestrelctl.grammar.id_ranges import parse_tasks
 from kestrelctl.grammar.task_ranges import parse_array
 from kestrelctl.protocol.job_answers import JobView, Log
 from kestrelctl.protocol.job_requests import Logs
+
+#: The most tasks that are followed at once: each asks by itself.
+_MOST_FOLLOWED = 16
 
 
 @click.command("logs", cls=CliCommand)
@@ -75,6 +78,7 @@ def logs(
         raise UsageError("the output of one task at a time", hint="-f for several, or --all")
 
     reader = invocation.log_reader()
+    first: Log | None = None
 
     async def work(connection: Connection) -> None:
         if not (follows or pattern or every):
@@ -82,10 +86,12 @@ def logs(
             return
         view = await view_told(connection, invocation, job)
         if follows:
+            from kestrelctl.cli.show.follow import follow
+
             chosen = list(dict.fromkeys(task_ids or _ids(view)))
-            if len(chosen) > MOST_FOLLOWED:
+            if len(chosen) > _MOST_FOLLOWED:
                 raise UsageError(
-                    f"-f is for at most {MOST_FOLLOWED} tasks at once",
+                    f"-f is for at most {_MOST_FOLLOWED} tasks at once",
                     hint=f"kestrelctl job logs -f {view.job_id} {chosen[0]}",
                 )
             await follow(connection, reader, invocation.screen, view.job_id, chosen, stream)
@@ -104,9 +110,13 @@ def logs(
         found.missing.check()
 
     async def show_one(connection: Connection) -> None:
+        nonlocal first
         task_id = task_ids[0] if task_ids else None
         request = Logs(job=job, task_id=task_id, stream=stream, stored=True)
-        first = await ask(connection, request, Log, ASK_SECONDS)
+        if first is None:
+            first = await ask(connection, request, Log, ASK_SECONDS)
+        if first.stored is not None or first.next_offset is not None:
+            needs_loop()  # it begins anew, with this piece
         tell_which(invocation, first.job_id, first.name)
         missing = Missing()
         found = pieces(connection, reader, first, stream, missing)
@@ -117,10 +127,10 @@ def logs(
             invocation.screen.say(words)
         missing.check()
 
-    invocation.talk(work)
+    invocation.talk(work, briefly=not (follows or pattern or every))
 
 
 def _ids(view: JobView) -> list[int]:
     """The ids of the first tasks of a job: enough to see that there are too many."""
     array = parse_array(view.ids)
-    return [array.task_id(index) for index in range(min(view.tasks, MOST_FOLLOWED + 1))]
+    return [array.task_id(index) for index in range(min(view.tasks, _MOST_FOLLOWED + 1))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from kestrelctl.access.connection import Connection
@@ -61,6 +60,8 @@ class OutputFiles:
             KestrelError: a file cannot be written.
             Incomplete: some of the output cannot be had any more; the rest is written.
         """
+        import asyncio
+
         logs = TaskLogs(connection, self._reader, view.job_id, self.stream)
         async for task_id, log in logs.each():
             path = Path(self.pattern.replace(NUMBER, str(task_id)))

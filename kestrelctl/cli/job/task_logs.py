@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable
+from typing import TYPE_CHECKING
 
 from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.job.view import why_ended
@@ -18,6 +18,9 @@ from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import Incomplete, NotFound
 from kestrelctl.protocol.job_answers import Log, LogPage, TaskOutput, Tasks
 from kestrelctl.protocol.job_requests import AllLogs, ListTasks, Logs
+
+if TYPE_CHECKING:
+    import asyncio
 
 #: The time to wait for a piece of output: a worker may have to be asked for it.
 ASK_SECONDS = 60.0
@@ -182,6 +185,8 @@ class TaskLogs(CommandOutput):
 
     async def each(self) -> AsyncIterator[tuple[int, TaskLog]]:
         """Yields the tasks that wrote something; fetches the starts of the next long outputs."""
+        import asyncio
+
         ahead: deque[tuple[TaskOutput, asyncio.Task[Log] | None]] = deque()
         fetching = 0
         try:
@@ -217,6 +222,7 @@ class TaskLogs(CommandOutput):
 
     async def _outputs(self) -> AsyncIterator[TaskOutput]:
         """Yields what the manager has of each task; asks for a page while the last one is read."""
+        import asyncio
 
         def next_page(after: int) -> asyncio.Task[LogPage]:
             request = AllLogs(job=str(self._job_id), stream=self._stream, after=after)

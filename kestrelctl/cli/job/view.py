@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 import time
 from collections.abc import Iterator, Sequence
@@ -10,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from kestrelctl.access.connection import Connection, ask
+from kestrelctl.at_once import needs_loop
 from kestrelctl.cli.show.command_output import Listing, Record, Table
 from kestrelctl.cli.show.grid import Column
 from kestrelctl.cli.show.lines import cut
@@ -87,6 +87,11 @@ async def why_waiting(connection: Connection, views: Sequence[JobView]) -> dict[
             return ""  # it may have ended meanwhile; the list is still right
 
     stuck = stuck[-_MOST_REASONS:]
+    if len(stuck) <= 1:
+        return {view.job_id: await why(view) for view in stuck}
+    needs_loop()
+    import asyncio
+
     reasons = await asyncio.gather(*map(why, stuck))
     return {view.job_id: reason for view, reason in zip(stuck, reasons, strict=True)}
 

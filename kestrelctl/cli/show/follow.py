@@ -18,8 +18,6 @@ from kestrelctl.grammar.quantities import short_address
 from kestrelctl.protocol.job_answers import AttemptOutput, FollowedLog, Log
 from kestrelctl.protocol.job_requests import FollowLogs, Logs
 
-#: The most tasks that are followed at once: each asks by itself.
-MOST_FOLLOWED = 16
 #: The pause between two requests for a task, and what each further task adds to it.
 INTERVAL_SECONDS = 0.5
 _MORE_SECONDS = 0.1

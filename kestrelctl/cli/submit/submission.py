@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ from kestrelctl.cli.show.command_output import Record
 from kestrelctl.cli.submit.last_job import LastJob
 from kestrelctl.cli.task_command import check_command
 from kestrelctl.client.directory import start_directory
-from kestrelctl.client.upload import send_job
+from kestrelctl.client.upload import INLINE_BYTES, items_bytes, send_job
 from kestrelctl.core.model.job.placeholders import Placeholders
 from kestrelctl.core.model.job.shell_text import left_in
 from kestrelctl.core.model.job.spec import JobSpec
@@ -75,7 +74,7 @@ def submit_job(
             hint="leave --wait, --progress and --on-end out",
         )
     if key is None:
-        key = secrets.token_hex(16)
+        key = os.urandom(16).hex()
     _warn_of_placeholders(invocation, spec)
     if job_file is None and any(map(os.path.isfile, spec.program.argv[:2])):
         from kestrelctl.cli.other_systems import unread_directives
@@ -142,7 +141,8 @@ def submit_job(
         if fetched is not None:
             fetched.check()
 
-    invocation.talk_again(work)
+    briefly = not waits and files is None and items_bytes(spec.items or ()) <= INLINE_BYTES
+    invocation.talk_again(work, briefly=briefly)
 
 
 def _with_files(
@@ -315,7 +315,7 @@ def submit_graph(
         if _warn_of_placeholders(invocation, job.spec, which):
             break  # one warning stands for all jobs of the file
     lines = lines_of(jobs)
-    key = given_key or secrets.token_hex(16)
+    key = given_key or os.urandom(16).hex()
 
     async def work(redial: Redial) -> None:
         again = f"the same command with --key {shlex.quote(key)} sends them again, once in all"

@@ -60,7 +60,7 @@ def test_a_submission_without_an_answer_is_sent_again_over_a_fresh_connection(
 ) -> None:
     known = an.Submitted(id="", job_id=7, tasks=1, repeated=True)
     pool = FakePool(SubmitJob=in_turn(lost, AWAY, known))
-    result = run(pool, "submit", "--", "x")
+    result = run(pool, "submit", "--", "x", briefly=False)
     assert result.exit_code == 0
     assert result.stdout == "job 7: 1 task\n"
     assert f"warning: no answer came: {lost.message}\nhint: it is sent again" in result.stderr
@@ -131,7 +131,7 @@ def test_nothing_is_sent_again_that_surely_did_not_arrive() -> None:
 
 def test_a_refusal_is_no_reason_to_send_again() -> None:
     pool = FakePool(SubmitJob=in_turn(LOST, UsageError("the key belongs to job 3")))
-    result = run(pool, "submit", "--key", "k", "--", "x")
+    result = run(pool, "submit", "--key", "k", "--", "x", briefly=False)
     assert result.exit_code == 2
     assert len(submissions(pool)) == 2
 

@@ -45,7 +45,9 @@ from kestrelctl.protocol.requests import (
     Watch,
 )
 from kestrelctl.xmpp import xmpp_session
-from kestrelctl.xmpp.stream import LoginRefused, StreamFailed, XmppStream, agree
+from kestrelctl.xmpp.login import LoginRefused, agree
+from kestrelctl.xmpp.loop_stream import XmppStream
+from kestrelctl.xmpp.stream import StreamFailed
 from kestrelctl.xmpp.user import AWAY, REPEAT_SECONDS, PerhapsHeard, UserConnection
 from kestrelctl.xmpp.xmpp_session import ECHO_CHARACTERS, MOST_STANZA_BYTES, IqRefused
 
@@ -99,7 +101,7 @@ class Wire:
         stream.data_received(
             b"<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>"
         )
-        stream._early.get_nowait()
+        stream._early.popleft()
         self.session._on_start(stream)
         stream.listen()
 

@@ -5,14 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kestrelctl.errors import Untrusted
-from kestrelctl.xmpp.sasl import (
-    LEAST_ITERATIONS,
-    MOST_ITERATIONS,
-    PlainMechanism,
-    Scram,
-    choose,
-    prepared,
-)
+from kestrelctl.xmpp.login import choose
+from kestrelctl.xmpp.sasl import PlainMechanism, prepared
+from kestrelctl.xmpp.scram import LEAST_ITERATIONS, MOST_ITERATIONS, Scram
 
 #: The examples of RFC 5802, 5, and RFC 7677, 3.
 EXAMPLES = {

@@ -12,7 +12,8 @@ import pytest
 from kestrelctl.core.pacing.backoff import FIRST_OF_MANY_SECONDS, LONGEST_OF_MANAGER_SECONDS
 from kestrelctl.errors import Untrusted, UsageError
 from kestrelctl.xmpp import stanza, tls, xmpp_session
-from kestrelctl.xmpp.stream import LoginRefused, XmppStream
+from kestrelctl.xmpp.login import LoginRefused
+from kestrelctl.xmpp.loop_stream import XmppStream
 from kestrelctl.xmpp.user import UserConnection
 
 

@@ -13,18 +13,9 @@ from streamkit import BINDS, BOUND, JSON, PLAIN, SASL, TLS_OFFER, TLS_PROCEED, f
 
 from kestrelctl.errors import Untrusted, UsageError
 from kestrelctl.xmpp import tls
-from kestrelctl.xmpp.stream import (
-    CLIENT,
-    COMPONENT,
-    MOST_UNREAD_BYTES,
-    BadStream,
-    ClientLogin,
-    ComponentLogin,
-    LoginRefused,
-    StreamFailed,
-    StreamLogin,
-    XmppStream,
-)
+from kestrelctl.xmpp.login import ClientLogin, ComponentLogin, LoginRefused, StreamLogin
+from kestrelctl.xmpp.loop_stream import XmppStream
+from kestrelctl.xmpp.stream import CLIENT, COMPONENT, MOST_UNREAD_BYTES, BadStream, StreamFailed
 
 
 class Heard:
