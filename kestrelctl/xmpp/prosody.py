@@ -18,8 +18,8 @@ import os
 import secrets
 import shutil
 import socket
+import sys
 from collections import deque
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,8 +48,9 @@ _HTTP_BUFFER_BYTES = 4 * 1024 * 1024
 
 #: Where `free_ports` looks: below Linux's ip_local_port_range, and that of other systems.
 _PORTS = range(20000, 32000)
-#: What it found last. Nothing listens there before a server has started.
-_ports_given: deque[int] = deque(maxlen=1000)
+#: Descriptors of sockets at what it found last: nobody else finds that while a server starts.
+_held: deque[int] = deque()
+_MOST_HELD = 256
 _PROBE_INTERVAL_SECONDS = 0.02
 _DIRECTORIES_BESIDE_PATH = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/opt/homebrew/bin")
 
@@ -378,7 +379,10 @@ async def _answers(port: int, namespace: str, host: str) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns loopback ports that nothing listens on now, none of them twice to one process.
+    """Returns loopback ports that nothing listens on now, and that no other process finds so.
+
+    On Linux a port stays with this process, for servers that set SO_REUSEADDR, as all do that are
+    started again at once. Elsewhere it would be kept from these, too, and is only looked at.
 
     The kernel gives none of them to outgoing connections: a client that retries while the
     server is down could be given the server's own port, connect to itself, and keep it.
@@ -386,11 +390,19 @@ def free_ports(count: int) -> list[int]:
     ports: list[int] = []
     while len(ports) < count:
         port = secrets.choice(_PORTS)
-        if port in _ports_given:
+        held = socket.socket()
+        try:
+            held.bind((LOOPBACK, port))
+        except OSError:
+            held.close()
             continue
-        with suppress(OSError), socket.create_server((LOOPBACK, port)):
-            ports.append(port)
-            _ports_given.append(port)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if sys.platform == "linux":
+            _held.append(held.detach())
+        held.close()
+        ports.append(port)
+    while len(_held) > _MOST_HELD:
+        os.close(_held.popleft())
     return sorted(ports)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -14,22 +13,8 @@ from servers import running
 
 from kestrelctl.local.control import connect_local, throw_away_pool
 from kestrelctl.local.pool_state import PoolState
-from kestrelctl.xmpp import prosody
 from kestrelctl.xmpp.prosody import PrivateServer
 from kestrelctl.xmpp.user import UserConnection
-
-
-@pytest.fixture(scope="session", autouse=True)
-def ports_of_its_own() -> Iterator[None]:
-    """Tests that run beside each other choose from different ports.
-
-    Two that choose the same one before a server listens there would reach each other's servers.
-    """
-    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prosody, "_PORTS", prosody._PORTS[number::count])
-        yield
 
 
 @pytest.fixture
