@@ -28,8 +28,10 @@ from kestrelctl.core.model.worker.significance import Facts, Significance
 SPARE_SHAPES = 64
 
 _order = attrgetter("order")
+_entry_place = itemgetter(0)
 
-#: Jobs of one user, priority and shape, each with its place before it.
+#: Jobs of one user, priority and shape, each with its place before it. Lines of one job may be among
+#: them that ask alike: these have one place.
 Line = list[tuple[Order, Job]]
 
 
@@ -109,7 +111,7 @@ class Demand:
         turns = sorted(self._turns.values(), key=_order)
         for _, equal in groupby(turns, key=_order):
             lines = [line for turn in equal for line in turn.lines.values()]
-            for _, job in lines[0] if len(lines) == 1 else merge(*lines, key=itemgetter(0)):
+            for _, job in lines[0] if len(lines) == 1 else merge(*lines, key=_entry_place):
                 yield job
 
     def waiting_shapes(self) -> list[Shape]:
@@ -167,7 +169,7 @@ class Demand:
             self.waiting |= bit
             self._lines_of[bit] = self._lines_of.get(bit, 0) + 1
         job.place = _place(job.whole)
-        insort(line, (job.place, job))
+        insort(line, (job.place, job), key=_entry_place)
         if line[0][1] is not job:
             return False
         self._look_at_head(turn, job.shape)
@@ -176,7 +178,10 @@ class Demand:
     def _remove(self, job: Job) -> None:
         turn, bit = self._turn(job), job.shape.bit
         line = turn.lines[bit]
-        del line[bisect_left(line, job.place, key=lambda entry: entry[0])]
+        at = bisect_left(line, job.place, key=_entry_place)
+        while line[at][1] is not job:
+            at += 1
+        del line[at]
         job.place = None
         if line:
             self._look_at_head(turn, job.shape)

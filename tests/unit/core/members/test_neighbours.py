@@ -10,6 +10,7 @@ from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.members.enrollment import check_name
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.end_reason import out_of_lent_time
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.neighbour import is_neighbour, stays_home
@@ -305,6 +306,23 @@ def test_what_a_neighbour_stops_unasked_runs_again_and_nothing_is_counted() -> N
     assert job.counts.done == 2
     assert driver.pool.totals.attempts_failed == 0
     assert sum(driver.pool.totals.losses.values()) == 0
+
+
+def test_who_lends_less_time_than_a_task_asks_for_ends_that_attempt_and_nothing_else() -> None:
+    """The task asks for no more than its job does, and waits beside the others all the same."""
+    driver = PoolDriver()
+    lend(driver)
+    job_id = driver.submit(3, time_request_seconds=64.0)
+    reason = out_of_lent_time("5 s")
+    driver.report(NEAR, outcome=Outcome.UNABLE, seconds=5.0, reason=reason)
+    assert [index for *_, index in driver.held(NEAR)] == [1], "the others go on"
+    job = driver.pool.job(job_id)
+    assert job is not None
+    assert sum(line.waiting for line in job.lines()) == 2
+    driver.cancel(job_id, 0)
+    driver.finish_all()
+    assert driver.ended == [job_id]
+    assert (job.counts.done, job.counts.cancelled) == (2, 1)
 
 
 def test_what_a_neighbour_gives_back_goes_to_others() -> None:
