@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from kestrelctl.core.model.neighbour import LEAST_CPUS
 from kestrelctl.core.model.worker.ad import WorkerAd, bookable
 from kestrelctl.core.model.worker.assets import MILLI, Amounts, amounts, known, natural, with_units
 from kestrelctl.core.model.worker.matching_ads import Attributes, amounts_ad, in_lower_case, tags_ad
@@ -28,6 +29,7 @@ class WorkerClass:
         indexed, shared, unknown: assets of that kind; the others are amounts.
         idle: the books of such a worker with nothing to do; its units have numbers for ids.
         distance_seconds: how far away such workers are; above 0 if a neighbour lends them.
+        lends_nothing: whether they are a loan of no more than `LEAST_CPUS`.
         ad_known: False for workers of which nothing but the address is known.
         as_asked: whether tasks are charged there what they ask for: no policy is in force, and
             there is nothing of which they take whole uses.
@@ -41,6 +43,7 @@ class WorkerClass:
         "facts",
         "idle",
         "indexed",
+        "lends_nothing",
         "policy",
         "prepared",
         "shared",
@@ -71,6 +74,8 @@ class WorkerClass:
         units = {name: map(str, range(capacity.get(name, 0) // MILLI)) for name in self.indexed}
         self.idle = with_units(capacity, units)
         self.unknown = capacity.keys() - known(capacity).keys()
+        no_more = capacity.get("cpus", 0) <= LEAST_CPUS * MILLI
+        self.lends_nothing = distance_seconds > 0 and no_more
         self.ad_known = ad_known
         self.policy = policy
         self.as_asked = ad_known and policy is None and not self.shared

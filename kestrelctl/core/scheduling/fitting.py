@@ -91,6 +91,8 @@ class AskedFitting:
 
     def runs_on(self, cls: WorkerClass) -> int:
         """The set of those `by_size` that run on workers of a class that charges as asked."""
+        if cls.lends_nothing:
+            return 0
         found = self.by_size & self.table.into(cls.capacity)
         if cls.distance_seconds:
             found &= ~self._staying

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.job.shape import Shape
-from kestrelctl.core.model.neighbour import LEAST_CPUS
 from kestrelctl.core.model.refusal import Reason, Refusal, refuse
-from kestrelctl.core.model.worker.assets import MILLI, Amounts, describe, describe_all, whole_uses
+from kestrelctl.core.model.worker.assets import Amounts, describe, describe_all, whole_uses
 from kestrelctl.core.model.worker.claim import Claim, limits_beyond
 from kestrelctl.core.model.worker.unit_claim import claim_of
 from kestrelctl.core.policies.spoiled import Spoiled
@@ -49,7 +48,7 @@ def match(shape: Shape, cls: WorkerClass) -> Terms | Refusal:
         return refuse(Reason.UNHEARD)
     if shape.stays and cls.distance_seconds:
         return refuse(Reason.STAYS_HOME, found="lent by a neighbour")
-    if cls.distance_seconds and cls.capacity.get("cpus", 0) <= LEAST_CPUS * MILLI:
+    if cls.lends_nothing:
         return refuse(Reason.UNWILLING, found="a neighbour that lends nothing now")
     missing = shape.requires - cls.tags
     if missing:

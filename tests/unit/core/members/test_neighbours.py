@@ -13,7 +13,7 @@ from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.end_reason import out_of_lent_time
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
-from kestrelctl.core.model.neighbour import is_neighbour, stays_home
+from kestrelctl.core.model.neighbour import LEAST_CPUS, is_neighbour, stays_home
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.share_change import GroupChange, ShareChange
@@ -166,6 +166,15 @@ def test_any_other_job_may_go_to_a_neighbour() -> None:
     assert not stays_home(
         JobSpec(program=Program(argv=("true",)), requires=("GPU",), max_running=3)
     )
+
+
+def test_a_loan_of_nothing_gets_not_even_the_smallest_task() -> None:
+    driver = PoolDriver()
+    lend(driver, cpus=LEAST_CPUS)
+    driver.submit(cpus=LEAST_CPUS)
+    assert driver.held(NEAR) == []
+    driver.join("w")
+    assert len(driver.held("w")) == 1
 
 
 # -- many machines --------------------------------------------------------------------------------

@@ -49,13 +49,19 @@ def test_what_a_class_can_run_is_what_matching_says() -> None:
         shape.bit = 1 << place
     asked = AskedFitting()
     classes = [
-        supply_of(WorkerClass(tags, capacity, kinds, ad_known=known, start=start), asked)
-        for tags, capacity, kinds, known, start in product(
+        supply_of(
+            WorkerClass(
+                tags, capacity, kinds, ad_known=known, start=start, distance_seconds=seconds
+            ),
+            asked,
+        )
+        for tags, capacity, kinds, known, start, seconds in product(
             TAGS,
-            [{"cpus": 2}, {"cpus": 6, "memory": 3, "fpga": 2}, {"cpus": 6, "fpga": 1500}],
+            [{"cpus": 1}, {"cpus": 2}, {"cpus": 6, "memory": 3, "fpga": 2}, {"cpus": 6, "fpga": 1500}],
             [ALL_SUMS, (frozenset[str](), frozenset({"fpga"}))],
             [True, False],
             ["", "RequestCpus < 0.003", "RequestCpus > 1"],
+            [0.0, 0.5],
         )
     ]
     for known in (shapes[::2], shapes):
