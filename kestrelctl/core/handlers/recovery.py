@@ -43,7 +43,8 @@ def end_reconciliation_if_all_spoke(state: State) -> None:
 def end_reconciliation(state: State) -> None:
     """Makes tasks ready that were dispatched before a restart and that no worker has claimed.
 
-    Tokens that no worker has claimed are free, and quotas count what workers have claimed.
+    Tokens that no worker has claimed are free, and quotas and bounds of jobs count what workers have
+    claimed.
     """
     state.reconcile_until = None
     workers = state.workers.values()
@@ -55,6 +56,7 @@ def end_reconciliation(state: State) -> None:
         state.tokens.settled = True
     state.eased.update(dict.fromkeys(state.sharers.settle()))
     for job in list(state.jobs.values()):
+        job.recovering = False
         for task in reversed(list(job.live.values())):
             if task.standing is Standing.UNHEARD:
                 put_back(state, task, "")

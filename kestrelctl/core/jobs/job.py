@@ -111,6 +111,7 @@ class Job:
         pairing: the tasks that each of its tasks waits for; None for none.
         freed: whether its parents have all ended as it wants: it waits for none of them again.
         settled: the final states of parents that were forgotten while it waited.
+        recovering: whether a restart has found it, and workers have yet to say what they run of it.
         stopped_by: what stopped it if nobody cancelled it: `DEADLINE`, `FAILED_MEMBER`,
             `FAILED_TASKS`, `PARENT`; else empty.
         waits_since: its submission, or the retry that brought it back.
@@ -161,6 +162,7 @@ class Job:
         "precedence",
         "ready",
         "recent",
+        "recovering",
         "resumed",
         "running",
         "served_at",
@@ -206,6 +208,7 @@ class Job:
         self.pairing: TaskPairing | None = None
         self.freed = False
         self.settled: dict[int, str] = {}
+        self.recovering = False
         self.waits_since = submitted_at
         self.served_at = 0.0
         self.cursor = 0

@@ -14,7 +14,7 @@ from kestrelctl.core.jobs.fair_share import COMMANDS
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import Happening
-from kestrelctl.core.model.refusal import Reason
+from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.share_change import ShareChange
 
@@ -65,6 +65,23 @@ def test_no_more_than_max_running_are_sent_ahead() -> None:
     for _ in range(5):
         driver.report("w", seconds=0.001)
         assert len(driver.held("w")) + len(driver.held("x")) == 3
+
+
+def test_no_more_than_max_running_run_after_a_restart_whoever_speaks_first() -> None:
+    driver = PoolDriver()
+    driver.join("first")
+    job_id = driver.submit(3, max_running=1)
+    kept = driver.held("first")
+    driver.restart()
+    driver.join("idle", cpus=4)
+    other = driver.submit()
+    assert driver.jobs_at("idle") == [other], "others need not wait"
+    job = driver.pool.state.jobs[job_id]
+    assert driver.pool.explain(job, driver.now).job_reasons[0] == Refusal(Reason.RECOVERING)
+    driver.join("first", holds=kept)
+    assert driver.jobs_at("idle") == [other]
+    driver.report("first")
+    assert (driver.jobs_at("first") + driver.jobs_at("idle")).count(job_id) == 1
 
 
 def test_a_job_at_its_cap_lets_others_by() -> None:
