@@ -43,9 +43,9 @@ class Consumption:
     def amounts(self, asked: Amounts, capacity: Amounts) -> Amounts | Spoiled:
         """Computes what a task is charged.
 
-        An asset that the policy does not speak of is charged as it was asked for. An asset that was
-        not asked for counts as a request of 0. The amount of an asset of unknown capacity is
-        undefined.
+        An asset that the policy does not speak of is charged as it was asked for; HTCondor's defaults
+        speak of what the worker has. An asset that was not asked for counts as a request of 0. The
+        amount of an asset of unknown capacity is undefined.
 
         Args:
             asked: what the task asks for.
@@ -63,7 +63,10 @@ class Consumption:
         for asset in self._order:
             rule = self.policy.rules[asset]
             if rule.start < 0 and asset not in capacity:
-                continue  # HTCondor's defaults are of the assets that a machine has
+                # HTCondor's defaults are of the assets that a machine has.
+                if asked.get(asset):
+                    charged[asset] = asked[asset]
+                continue
             value = _number(self._rules[asset].evaluate(Ad(seen), target))
             if isinstance(value, str):
                 return Spoiled(rule, value)

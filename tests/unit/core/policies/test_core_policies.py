@@ -111,6 +111,15 @@ def test_a_suspected_task_may_use_what_it_asked_for_or_what_it_is_charged_for_sa
     assert limits == [asked, asked, asked, {}]
 
 
+def test_htcondors_defaults_send_nothing_to_a_worker_that_lacks_what_it_asks_for() -> None:
+    driver = PoolDriver()
+    driver.join("w", cpus=4)
+    put(driver, "CONSUMPTION_POLICY = True")
+    job_id = driver.submit(memory_bytes=MIB)
+    assert driver.held("w") == []
+    assert [reason for reason, *_ in why(driver, job_id)] == [Reason.MISSING_ASSET]
+
+
 def test_oversubscription_runs_more_than_there_are_processors() -> None:
     driver = PoolDriver()
     driver.join("w", cpus=2)

@@ -60,6 +60,12 @@ def test_a_default_does_not_charge_what_a_machine_has_not() -> None:
     assert charged("CONSUMPTION_POLICY = True", machine(1), machine(8)) == {"cpus": 1}
 
 
+def test_a_default_does_not_waive_what_is_asked_for_and_a_machine_has_not() -> None:
+    """HTCondor's own requirements of a job ask for it: `TARGET.Disk >= RequestDisk`."""
+    asked = machine(1, disk=10 * KIB)
+    assert charged("CONSUMPTION_POLICY = True", asked, machine(8)) == {"cpus": 1, "disk": 10}
+
+
 def test_the_manuals_machine_with_eight_cores() -> None:
     """HTCondor manual, "condor_negotiator-Side Resource Consumption Policies": of a machine with 8
     cores, the cores are what the policy cares about.
