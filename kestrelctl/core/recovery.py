@@ -27,8 +27,8 @@ def restore(config: Config, snapshot: Snapshot) -> State:
     """Makes the state that a manager starts with.
 
     Tasks that had been dispatched and did not end are unheard of: their workers may still run them,
-    and say so when they are asked. Until then nobody knows which tokens are free, what users have of
-    their quotas, and how much runs of a job. The manager is not connected yet.
+    and say so when they are asked. Until then nobody knows which tokens are free, what users have
+    of their quotas, and how much runs of a job. The manager is not connected yet.
     """
     seals = Seals(snapshot.secret)
     state = State(config, snapshot.epoch, snapshot.next_job_id, seals, features_of)

@@ -43,7 +43,7 @@ def end_reconciliation_if_all_spoke(state: State) -> None:
 def end_reconciliation(state: State) -> None:
     """Makes tasks ready that were dispatched before a restart and that no worker has claimed.
 
-    Tokens that no worker has claimed are free, and quotas and bounds of jobs count what workers have
+    Tokens that no worker has claimed are free; quotas, and bounds of jobs, count what workers have
     claimed.
     """
     state.reconcile_until = None

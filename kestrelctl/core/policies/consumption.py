@@ -16,7 +16,8 @@ from kestrelctl.core.policies.policy_text import PolicyText
 from kestrelctl.core.policies.spoiled import Spoiled
 from kestrelctl.core.policies.vocabulary import in_order
 
-#: The largest amount that can be charged, in thousandths.
+#: The largest amount that can be charged, in thousandths; and the most that a match costs: what
+#: many of them cost together, for years, is still a number.
 MOST = (1 << 63) - 1
 #: An error of computing with fractions, in thousandths, that is not rounded up.
 _SLIP = 1e-6
@@ -43,9 +44,9 @@ class Consumption:
     def amounts(self, asked: Amounts, capacity: Amounts) -> Amounts | Spoiled:
         """Computes what a task is charged.
 
-        An asset that the policy does not speak of is charged as it was asked for; HTCondor's defaults
-        speak of what the worker has. An asset that was not asked for counts as a request of 0. The
-        amount of an asset of unknown capacity is undefined.
+        An asset that the policy does not speak of is charged as it was asked for; HTCondor's
+        defaults speak of what the worker has. An asset that was not asked for counts as a request
+        of 0. The amount of an asset of unknown capacity is undefined.
 
         Args:
             asked: what the task asks for.
@@ -103,7 +104,7 @@ class Consumption:
             return after
         if after > before:
             return Spoiled(self.policy.weight, f"{before:g} before a match and {after:g} after it")
-        if not math.isfinite(before - after):
+        if before - after > MOST:
             told = f"{before:g} before a match and {after:g} after it, which is too much to count"
             return Spoiled(self.policy.weight, told)
         return before - after

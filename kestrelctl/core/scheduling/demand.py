@@ -30,8 +30,8 @@ SPARE_SHAPES = 64
 _order = attrgetter("order")
 _entry_place = itemgetter(0)
 
-#: Jobs of one user, priority and shape, each with its place before it. Lines of one job may be among
-#: them that ask alike: these have one place.
+#: Jobs of one user, priority and shape, each with its place before it. Several lines of one job may
+#: be among them, if they ask alike: these have one place.
 Line = list[tuple[Order, Job]]
 
 

@@ -57,7 +57,12 @@ def test_what_a_class_can_run_is_what_matching_says() -> None:
         )
         for tags, capacity, kinds, known, start, seconds in product(
             TAGS,
-            [{"cpus": 1}, {"cpus": 2}, {"cpus": 6, "memory": 3, "fpga": 2}, {"cpus": 6, "fpga": 1500}],
+            [
+                {"cpus": 1},
+                {"cpus": 2},
+                {"cpus": 6, "memory": 3, "fpga": 2},
+                {"cpus": 6, "fpga": 1500},
+            ],
             [ALL_SUMS, (frozenset[str](), frozenset({"fpga"}))],
             [True, False],
             ["", "RequestCpus < 0.003", "RequestCpus > 1"],
