@@ -107,10 +107,10 @@ def _first_label(host: str) -> str:
 
 
 def _job(job: ElementTree.Element, queues: set[str]) -> BatchJobs:
-    state = job.findtext("state", "")
-    phase = PENDING if state in ("qw", "Rq") else RUNNING
-    if set("hEd") & set(state):
-        phase = ""  # held, failed, or deleted
+    state = set(job.findtext("state", ""))
+    phase = PENDING if "q" in state else RUNNING
+    if state & set("Ed") or (phase == PENDING and "h" in state):
+        phase = ""  # failed, deleted, or held: a hold ends nothing that runs
     return BatchJobs(phase, 1, 1, _true_ones(job, "hard_request"), frozenset(queues))
 
 

@@ -32,6 +32,9 @@ _FOR_NODES = re.compile(
 #: sbatch(1), "--constraint".
 _BETWEEN = re.compile(r"\*[0-9]+|[&|,()\[\]{}]")
 _ALLOCATED = {"allocated", "mixed", "completing", "draining", "planned"}
+#: Signs behind the state of a node that is up and keeps its jobs (sinfo(1), "NODE STATE CODES"): it
+#: is planned for another job, completes one, is reserved, or boots or goes off when all have ended.
+_STILL_UP = "-+$@!"
 
 
 def read_jobs(text: str) -> list[BatchJobs]:
@@ -66,8 +69,9 @@ def read_nodes(text: str) -> list[BatchNode]:
     found = []
     for line in text.splitlines():
         name, state, partition, features = _fields(line, 4)
-        # A node whose state has a sign behind it is switched off, boots, or does not answer.
-        phase = IDLE if state == "idle" else ALLOCATED if state in _ALLOCATED else ""
+        # With another sign, or idle with any, it is switched off, boots, or does not answer.
+        works = state.rstrip(_STILL_UP) in _ALLOCATED
+        phase = IDLE if state == "idle" else ALLOCATED if works else ""
         found.append(BatchNode(name, phase, _features(features), frozenset([partition])))
     return merged(found)
 

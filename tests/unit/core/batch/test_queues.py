@@ -275,6 +275,52 @@ def test_a_job_of_grid_engine_may_run_in_all_queues_that_its_pattern_fits(
         assert more == (queue in queues or "(" in asked), queue
 
 
+@pytest.mark.parametrize(
+    ("state", "allocated"),
+    [
+        ("mixed-", 1),
+        ("allocated+", 1),
+        ("allocated$", 1),
+        ("draining@", 1),
+        ("mixed!", 1),
+        ("planned", 1),
+        ("allocated*", 0),
+        ("mixed#", 0),
+        ("draining~", 0),
+        ("allocated%", 0),
+        ("mixed^", 0),
+        ("idle!", 0),
+        ("drained@", 0),
+    ],
+)
+def test_a_node_of_slurm_that_keeps_its_jobs_is_allocated(state: str, allocated: int) -> None:
+    """The signs are those of `node_state_string` in Slurm's sources."""
+    printed = f"node1;{state};debug;mpi\n"
+    assert BatchQuestion(["slurm", "allocated"]).answer(printed) == allocated
+    assert BatchQuestion(["slurm", "idle"]).answer(printed) == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "running"), [("r", 1), ("hr", 1), ("Rr", 1), ("hRr", 1), ("t", 1), ("dr", 0)]
+)
+def test_a_job_of_grid_engine_that_runs_and_is_held_runs(state: str, running: int) -> None:
+    """A hold keeps it from being started again, and ends nothing."""
+    printed = QSTAT_XML.replace("<state>r</state>", f"<state>{state}</state>")
+    found = BatchQuestion(["gridengine", "running"]).answer(printed, QSTAT_WITH_DATE)
+    assert found == running
+
+
+@pytest.mark.parametrize(
+    ("state", "pending"), [("qw", 1), ("Rq", 1), ("hqw", 0), ("hRq", 0), ("Eqw", 0), ("dqw", 0)]
+)
+def test_a_job_of_grid_engine_that_is_held_does_not_wait_for_nodes(
+    state: str, pending: int
+) -> None:
+    printed = QSTAT_XML.replace("<state>hqw</state>", f"<state>{state}</state>")
+    waiting = BatchQuestion(["gridengine", "pending"])
+    assert waiting.answer(printed, QSTAT_WITH_DATE) == answered("gridengine pending") + pending
+
+
 def test_a_job_of_grid_engine_that_waits_for_its_date_does_not_wait_for_nodes() -> None:
     nothing = "<job_info/>"
     pending = BatchQuestion(["gridengine", "pending"])
