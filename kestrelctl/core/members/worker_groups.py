@@ -102,6 +102,6 @@ class WorkerGroups:
 
 def _may_be_in(group: WorkerGroup, worker: str, ad: WorkerAd) -> bool:
     """Whether a worker has the tags and the name; the expression may say otherwise."""
-    if not set(group.tags) <= set(ad.tags):
+    if not {tag.upper() for tag in group.tags} <= {tag.upper() for tag in ad.tags}:
         return False
     return not group.names or any(fits(glob, worker) for glob in group.names)

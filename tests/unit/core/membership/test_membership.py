@@ -26,6 +26,12 @@ class TestGroups:
         assert groups.of("w1@hosts.pool/1", GPU) == ("gpu",)
         assert groups.of("w1@hosts.pool/1", PLAIN) == ()
 
+    def test_in_its_tags_case_does_not_matter(self) -> None:
+        """`worker list` shows tags in capital letters."""
+        groups = WorkerGroups([WorkerGroup(name="gpu", tags=("GPU", "Linux"))])
+        assert groups.of("w1@hosts.pool/1", GPU) == ("gpu",)
+        assert groups.of("w1@hosts.pool/1", PLAIN) == ()
+
     def test_globs_are_for_the_address_and_for_the_name(self) -> None:
         groups = WorkerGroups(
             [
