@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any
 
 import msgspec
@@ -104,7 +105,7 @@ def _user_record(row: tuple[Any, ...]) -> UserRecord:
     """Raises ValueError for what no manager writes."""
     name, weight, group, max_running, max_queued, limits, usage, usage_at, *others = row
     mail, max_stored, max_queued_bytes = others
-    if not all(isinstance(n, float) and n >= 0 for n in (usage, usage_at)):
+    if not all(isinstance(n, float) and 0 <= n < math.inf for n in (usage, usage_at)):
         raise ValueError(f"usage cannot be {usage!r} at {usage_at!r}")
     if mail != "" and problem_with_mail(str(mail)):
         raise ValueError(f"an address cannot be {mail!r}")

@@ -351,6 +351,7 @@ def test_a_snapshot_of_a_sound_store_sets_nothing_aside(data_dir: Path) -> None:
         "weight = -1.0",
         "limits = x'00'",
         "usage = 'much'",
+        "usage = 9e999",
         "max_queued = -3",
         "mail = 'ada'",
         "mail = x'00'",
