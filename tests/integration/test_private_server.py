@@ -159,6 +159,23 @@ async def test_messages_are_not_kept_for_a_worker_that_is_away(
     assert (await pool.message())["type"] == "error"
 
 
+async def test_who_does_not_read_what_he_is_sent_is_closed(
+    private_server: PrivateServer, pool: Peer, worker: Peer
+) -> None:
+    """What the kernels keep on both sides comes on top of the server's bound."""
+    sender = f"pool@{private_server.domain}"
+    worker.session.transport.pause_reading()
+    for _ in range(26):
+        pool.send_json(["x" * 1000] * 900, to=worker.jid, sender=sender)
+    async with asyncio.timeout(20):
+        while pool.messages.empty():
+            pool.send_json({"type": "run"}, to=worker.jid, sender=sender)
+            await asyncio.sleep(0.05)
+    assert (await pool.message())["type"] == "error"
+    assert "does not read what it is sent" in private_server.log_file.read_text()
+    worker.session.transport.resume_reading()
+
+
 WORKER_PROCESS = """
 import asyncio, sys
 from slixmpp import ClientXMPP

@@ -143,11 +143,13 @@ local function bytes_in(bytes, session)
 	return bytes;
 end
 
+-- What waits is a string or, until Prosody 0.12, a list of strings; since 13 a buffer that knows its length.
 local function unsent_bytes(session)
-	local buffer = session.conn and session.conn.writebuffer;
+	local buffer = session.conn and session.conn.writebuffer or "";
 	if type(buffer) == "string" then return #buffer; end
+	if buffer.length then return buffer:length(); end
 	local sum = 0;
-	for _, piece in ipairs(buffer or {}) do sum = sum + #piece; end
+	for _, piece in ipairs(buffer) do sum = sum + #piece; end
 	return sum;
 end
 
