@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import hashlib
+import json
 import os
+import re
 import shutil
+import time
 import weakref
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -33,10 +37,12 @@ from kestrelctl.errors import (
 from kestrelctl.files import share as file_share
 from kestrelctl.files.share import FileShare
 from kestrelctl.protocol.upload_slots import PieceTooLarge, Slot
+from kestrelctl.xmpp import prosody
 from kestrelctl.xmpp.prosody import LOOPBACK, PrivateServer, free_ports
 from kestrelctl.xmpp.user import UserConnection, connect_user
 
 MIB = 1024 * 1024
+MODULES = Path(prosody.__file__).parent / "prosody_modules"
 
 
 @pytest.fixture
@@ -528,6 +534,19 @@ async def test_one_account_that_sends_nothing_leaves_room_for_others_and_gets_it
                     break
         assert await places(alice) == 2, "what was sent stays counted"
         await FileShare().get(stored, tmp_path / "copy")
+
+
+async def test_a_place_is_given_back_only_when_nothing_can_be_sent_there_any_more(
+    user_of_server: UserConnection,
+) -> None:
+    """A file that came later would be counted for nobody, and never deleted."""
+    slot = await user_of_server.request_slot(1, "piece")
+    claims = slot.headers["Authorization"].split(".")[1]
+    holds_until = json.loads(base64.urlsafe_b64decode(claims + "=="))["exp"]
+    module = (MODULES / "mod_storage_kestrel_slots.lua").read_text()
+    given_back = re.search(r'"kestrel_slots_unused_seconds", (\d+)', module)
+    assert given_back is not None
+    assert holds_until - time.time() < float(given_back[1])
 
 
 async def test_a_place_is_given_back_also_over_a_restart_and_never_while_it_is_sent_to(

@@ -23,7 +23,8 @@
 --   kestrel_slots_of_account          how many it may have, if not this part
 --   kestrel_slots_account_bytes_per_day    what it may ask places for in a day and does not give back
 --   kestrel_slots_unused_seconds      after so long without a byte a place is given back. Prosody takes an
---                                     upload that begins within 300 s: it must not be less, but for tests.
+--                                     upload that begins within 600 s (until 0.12, 300 s), and nobody would
+--                                     know of its file: it must not be less, but for tests.
 local array = require "util.array";
 local datamanager = require "core.storagemanager".olddm;
 local errors = require "util.error";
@@ -38,7 +39,7 @@ local most_bytes = module:get_option_number("kestrel_slots_bytes_of_all", math.h
 local part = module:get_option_number("kestrel_slots_account_percent", 25) / 100;
 local most_of_account = module:get_option_number("kestrel_slots_of_account", most_of_all * part);
 local most_bytes_a_day = module:get_option_number("kestrel_slots_account_bytes_per_day", math.huge);
-local unused_seconds = module:get_option_number("kestrel_slots_unused_seconds", 360);
+local unused_seconds = module:get_option_number("kestrel_slots_unused_seconds", 660);
 
 local SHARE = "http_file_share";
 local LOG = "kestrel_slots";
