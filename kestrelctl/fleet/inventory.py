@@ -59,17 +59,21 @@ def read_inventory(inventory: Path | None, limit: str | None) -> list[Host]:
         )  # fmt: skip
         told, warnings = listed.result()
         configuration = _configuration(changed.result()[0])
-    hostvars: dict[str, dict[str, Any]] = _json(told)["_meta"]["hostvars"]
+    groups: dict[str, dict[str, Any]] = _json(told)
+    known: dict[str, dict[str, Any]] = groups["_meta"]["hostvars"]
+    # A host without a variable is in its group alone.
+    names = known.keys() | {name for group in groups.values() for name in group.get("hosts", ())}
+    hostvars = {name: known.get(name, {}) for name in sorted(names)}
     if not hostvars:
         raise UsageError(
             f"no host of the inventory matches {limit!r}" if limit else "the inventory is empty",
             cause=warnings or None,
             hint="-i INVENTORY, or run it where ansible.cfg is" if inventory is None else None,
         )
-    templated = [name for name in sorted(hostvars) if _needs_ansible(hostvars[name])]
+    templated = [name for name, variables in hostvars.items() if _needs_ansible(variables)]
     if templated:
         hostvars |= _evaluated(which, templated)
-    return [host_of(name, hostvars[name], configuration) for name in sorted(hostvars)]
+    return [host_of(name, variables, configuration) for name, variables in hostvars.items()]
 
 
 def host_of(name: str, variables: Mapping[str, Any], configuration: Mapping[str, str]) -> Host:

@@ -24,3 +24,10 @@ def test_the_templates_of_the_lab_are_filled_in(monkeypatch: pytest.MonkeyPatch)
 def test_the_machine_alone_needs_no_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(CHECKOUT)
     assert [host.local for host in read_inventory(None, None)] == [True]
+
+
+def test_hosts_of_which_nothing_but_the_name_is_said_are_there(tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts"
+    inventory.write_text("m1\nw2 ansible_port=2222\n[workers]\nw1\n")
+    assert [host.name for host in read_inventory(inventory, None)] == ["m1", "w1", "w2"]
+    assert [host.name for host in read_inventory(inventory, "workers")] == ["w1"]

@@ -69,6 +69,23 @@ def test_hosts_come_by_name_with_what_the_inventory_says_of_them(ansible: FakeAn
     assert (w2.address, w2.port, w2.user, w2.local, w2.become) == ("w2", None, "", False, False)
 
 
+def test_a_host_without_variables_is_one_of_the_hosts(ansible: FakeAnsible) -> None:
+    """Ansible names it in its group alone."""
+    ansible.answers(
+        "ansible-inventory",
+        {
+            "_meta": {"hostvars": {"w2": {"ansible_port": 2222}}, "profile": "inventory_legacy"},
+            "all": {"children": ["ungrouped", "workers"]},
+            "ungrouped": {"hosts": ["m1"]},
+            "workers": {"hosts": ["w1", "w2"]},
+        },
+    )
+    found = read_inventory(None, None)
+    assert [(host.name, host.address, host.port) for host in found] == [
+        ("m1", "m1", None), ("w1", "w1", None), ("w2", "w2", 2222),
+    ]  # fmt: skip
+
+
 def test_ansible_decides_what_a_limit_means(ansible: FakeAnsible, tmp_path: Path) -> None:
     ansible.has(w1={})
     read_inventory(tmp_path, "workers,!w3")
