@@ -11,8 +11,10 @@ import msgspec
 from kestrelctl.errors import KestrelError
 from kestrelctl.fleet.shell import Shell
 from kestrelctl.fleet.units import UNITS, Unit, read_units, show_command
+from kestrelctl.grammar.quantities import parse_digits
 
 _TIMEOUT_SECONDS = 30
+_MOMENT = re.compile(r"\d{1,12}\.\d{1,9}")
 _SECTION = "=== "
 _SECTIONS = {"units", "version", "disk", "load", "certificates"}
 #: Certificates: those that Prosody's configuration names, or the ones in its directory.
@@ -88,13 +90,14 @@ def status_of(shell: Shell, clock: Callable[[], float]) -> HostStatus:
 
 
 def _read(found: Mapping[str, str], offset: float, error: float) -> HostStatus:
-    disk = re.findall(r"\d+", found["disk"].strip().rpartition("\n")[2])
+    disk = [parse_digits(word) for word in found["disk"].rstrip().rpartition("\n")[2].split()]
+    free, whole = disk if len(disk) == 2 else (None, None)
     load = found["load"].split()
     return HostStatus(
         units=read_units(found["units"]),
         version=found["version"].strip().removeprefix("kestrelctl "),
-        disk_free_bytes=int(disk[0]) if disk else None,
-        disk_bytes=int(disk[1]) if disk else None,
+        disk_free_bytes=free,
+        disk_bytes=whole,
         load=float(load[0]) if load else None,
         cpus=int(load[-1]) if load else None,
         clock_offset_seconds=offset,
@@ -120,7 +123,7 @@ def clock_offset(shell: Shell, clock: Callable[[], float]) -> tuple[float, float
         "date +%s.%N", as_root=False, timeout_seconds=_TIMEOUT_SECONDS,
         on_line=lambda line: heard.append((clock(), line)),
     )  # fmt: skip
-    if not heard or not re.fullmatch(r"\d+\.\d+", heard[0][1]):
+    if not heard or not _MOMENT.fullmatch(heard[0][1]):
         raise KestrelError("it does not tell the time")
     heard_at, told = heard[0]
     return float(told) - (asked_at + heard_at) / 2, (heard_at - asked_at) / 2

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from kestrelctl.grammar.quantities import parse_digits
+
 #: The services of a pool, in the order in which they depend on one another.
 UNITS = ("prosody", "kestrel-manager", "kestrel-worker", "prometheus", "grafana-server")
 #: The services that are Kestrel's own.
@@ -47,11 +49,10 @@ def read_units(told: str) -> list[Unit]:
 
 
 def _unit(found: Mapping[str, str]) -> Unit:
-    since = found.get("StateChangeTimestamp", "").lstrip("@")
-    restarts = found.get("NRestarts", "")
+    since = parse_digits(found.get("StateChangeTimestamp", "").lstrip("@"))
     return Unit(
         name=found.get("Id", "").removesuffix(".service"),
         state=found.get("ActiveState", ""),
-        since=float(since) if since.isdecimal() and since != "0" else None,
-        restarts=int(restarts) if restarts.isdecimal() else 0,
+        since=float(since) if since else None,
+        restarts=parse_digits(found.get("NRestarts", "")) or 0,
     )

@@ -150,8 +150,7 @@ def status_columns(now: float) -> list[Column[HostOutcome[HostStatus]]]:
         Column("STATE", lambda o: state_of(_trouble(o))),
         Column("VERSION", lambda o: o.value.version if o.value else ""),
         Column("LOAD", lambda o: _load(o.value) if o.value else "", right=True),
-        Column("DISK FREE", lambda o: size(o.value.disk_free_bytes or 0) if o.value else "",
-               right=True),
+        Column("DISK FREE", lambda o: _disk(o.value) if o.value else "", right=True),
         Column("CLOCK", lambda o: _clock(o.value) if o.value else "", right=True),
         Column("CERTIFICATE", lambda o: _certificate(o.value, now) if o.value else ""),
         Column("SERVICES", lambda o: _services(o, now)),
@@ -179,6 +178,11 @@ def _exit_status(ran: Ran) -> KestrelError | None:
 
 def _load(found: HostStatus) -> str:
     return "" if found.load is None else f"{found.load:.2f}/{found.cpus}"
+
+
+def _disk(found: HostStatus) -> str:
+    free = found.disk_free_bytes
+    return "" if free is None else size(free) or "0 B"
 
 
 def _clock(found: HostStatus) -> str:

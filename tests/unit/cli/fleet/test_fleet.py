@@ -32,11 +32,11 @@ def unit(name: str, state: str = "active", *, load: str = "loaded", restarts: in
     )
 
 
-def status_answer(*units: str) -> dict[str, Answer | None]:
+def status_answer(*units: str, free: str = "1073741824") -> dict[str, Answer | None]:
     sections = {
         "units": "\n".join(units),
         "version": "kestrelctl 0.3\n",
-        "disk": "Avail 1B-blocks\n1073741824 2147483648\n",
+        "disk": f"Avail 1B-blocks\n{free} 2147483648\n",
         "load": "0.50 0.40 0.30 1/99 1234\n4\n",
         "certificates": "/etc/prosody/certs/kestrel.crt notAfter=Jan 13 13:46:40 1970 GMT\n",
     }
@@ -78,6 +78,13 @@ def test_status_has_a_line_for_each_host_also_for_one_that_is_gone() -> None:
     )
 
 
+def test_a_full_disk_is_shown_as_that() -> None:
+    result = run(FakeFleet(a=status_answer(free="0"), b=status_answer(free="-")), "status")
+    assert [re.split(" {2,}", line)[4] for line in result.stdout.splitlines()[1:]] == [
+        "0 B", "+500 ms",
+    ], "of the second nothing is known"  # fmt: skip
+
+
 def test_a_service_that_has_failed_is_a_failure() -> None:
     result = run(FakeFleet(a=status_answer(unit("kestrel-worker", "failed"))), "status")
     assert result.stdout.splitlines()[1].split()[:2] == ["a", "failed"]
@@ -109,6 +116,8 @@ def test_an_answer_that_makes_no_sense_is_the_host_s_failure() -> None:
     [
         ("certificates", "a.crt notAfter=tomorrow\n"),
         ("load", "much\n4\n"),
+        ("disk", "Avail 1B-blocks\n- 2147483648\n"),
+        ("disk", f"{'9' * 400} {'9' * 400}\n"),
         ("units", "Id=x.service\nLoadState=loaded\nNRestarts=²\n"),
     ],
 )
@@ -117,10 +126,27 @@ def test_one_host_s_nonsense_does_not_keep_the_others_from_being_shown(
 ) -> None:
     answer = status_answer(unit("prosody"))
     told = str(answer["=== "])
-    answer["=== "] = re.sub(rf"(=== {section}\n).*?(\n===|\Z)", rf"\1{text}\2", told, flags=re.S)
+    answer["=== "] = re.sub(rf"(=== {section}\n).*?(\n===|\Z)", rf"\g<1>{text}\2", told, flags=re.S)
     result = run(FakeFleet(a=answer, b=status_answer(unit("prosody"))), "status")
     assert [line.split()[:2] for line in result.stdout.splitlines()[1:]][1] == ["b", "ok"]
     assert "should not have happened" not in result.stderr
+
+
+def test_one_host_s_impossible_clock_does_not_keep_the_others_from_being_shown() -> None:
+    answer = status_answer() | {"date +%s.%N": f"{'9' * 400}.5\n"}
+    result = run(FakeFleet(a=answer, b=status_answer()), "status")
+    assert [line.split()[:2] for line in result.stdout.splitlines()[1:]] == [
+        ["a", "failed"], ["b", "ok"],
+    ]  # fmt: skip
+    assert "should not have happened" not in result.stderr
+
+
+def test_one_host_s_impossible_numbers_keep_no_other_from_being_restarted() -> None:
+    odd = installed("kestrel-worker").replace("NRestarts=0", f"NRestarts={'9' * 5000}")
+    good = {"systemctl show": installed("kestrel-worker"), "systemctl restart": ""}
+    fleet = FakeFleet(a={**good, "systemctl show": odd}, b=good)
+    result = run(fleet, "restart", "--yes")
+    assert [line.split()[2] for line in result.stdout.splitlines()[1:]] == ["done", "done"]
 
 
 @pytest.mark.parametrize(
