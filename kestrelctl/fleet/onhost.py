@@ -49,6 +49,8 @@ CONFIG_FILES = (
     "/etc/grafana/provisioning/*/*.yaml",
 )
 STATE = "/var/lib/kestrel"
+#: Where databases are the manager's: at workers, tasks write what they like.
+MANAGER = f"{STATE}/manager"
 EXAMPLES = {"password", "passwd", "secret"}
 FILE_BYTES = 256 * 1024
 JOURNAL_LINES = 50_000
@@ -143,7 +145,7 @@ class Collection:
                 self.failed[name] = f"{argv[0]} ended with status {done.returncode}"
 
     def store(self) -> None:
-        """Adds the sizes of the files in the state directory, and the row counts of databases."""
+        """Adds the sizes of the files in the state directory, and the row counts of the store."""
         sizes: dict[str, int] = {}
         rows: dict[str, dict[str, int]] = {}
         top = self.root + STATE
@@ -153,7 +155,8 @@ class Collection:
                 shown = path[len(self.root) :]
                 with self._noting(shown):
                     sizes[shown] = os.lstat(path).st_size
-                    if name.endswith((".db", ".sqlite", ".sqlite3")):
+                    is_database = name.endswith((".db", ".sqlite", ".sqlite3"))
+                    if is_database and shown.startswith(f"{MANAGER}/"):
                         rows[shown] = row_counts(path)
         largest = sorted(sizes.items(), key=lambda item: -item[1])[:1000]
         summary = {"files": len(sizes), "bytes": sum(sizes.values())}
@@ -170,8 +173,9 @@ class Collection:
             black_out(what, self._secrets): black_out(why, self._secrets)
             for what, why in self.failed.items()
         }
-        data = json.dumps({"files": self.files, "failed": failed}).encode()
-        return base64.b64encode(zlib.compress(data)).decode()
+        data = json.dumps({"files": self.files, "failed": failed}, ensure_ascii=False)
+        packed = zlib.compress(data.encode(errors="replace"))  # a name may be no text
+        return base64.b64encode(packed).decode()
 
     def _glob(self, patterns: tuple[str, ...]) -> list[str]:
         found = {path for pattern in patterns for path in glob.glob(self.root + pattern)}

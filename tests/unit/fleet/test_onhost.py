@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import sqlite3
 import zlib
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from kestrelctl.fleet.bundle import Collected
 from kestrelctl.fleet.onhost import (
     BLACK,
     Collection,
@@ -138,6 +141,27 @@ def test_rows_are_counted_in_a_database_that_is_in_use(tmp_path: Path) -> None:
     assert store["rows"] == {"/var/lib/kestrel/manager/store.sqlite": {"jobs": 2, "a b": 0}}
     assert store["files"] == 3
     assert not found.failed
+
+
+def test_databases_of_tasks_are_not_opened(tmp_path: Path) -> None:
+    """One that is a pipe would be waited for, and a large one read in whole."""
+    task = tmp_path / "var/lib/kestrel/worker/tasks/7"
+    database(task / "results.db").close()
+    found = Collection(str(tmp_path))
+    found.store()
+    store = json.loads(found.files["store.json"])
+    assert store["rows"] == {}
+    assert "/var/lib/kestrel/worker/tasks/7/results.db" in store["largest_bytes"]
+    assert not found.failed
+
+
+def test_a_name_that_is_no_text_does_not_spoil_what_a_host_sends() -> None:
+    found = Collection()
+    found.failed[os.fsdecode(b"/var/lib/kestrel/\xff")] = "it is not there"
+    data = zlib.decompress(base64.b64decode(found.packed()))
+    assert msgspec.json.decode(data, type=Collected).failed == {
+        "/var/lib/kestrel/?": "it is not there"
+    }
 
 
 def test_counting_rows_leaves_nothing_behind(tmp_path: Path) -> None:
