@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from kestrelctl.fleet.units import service
+
 #: A day before the year 10000, which no calendar here has, in any time zone.
 _LATEST = 253402214400.0
 _NUMBER = re.compile(r"\d{1,18}")
@@ -42,7 +44,7 @@ def journal_command(
         since: a time as in systemd.time(7).
     """
     words = ["journalctl", "--no-pager", "--quiet", "--output=json", f"--output-fields={_FIELDS}"]
-    words += [f"--unit={unit}.service" for unit in units]
+    words += [f"--unit={service(unit)}" for unit in units]
     words += ["--lines=all" if lines is None else f"--lines={lines}"]
     words += [f"--since={since}"] if since else []
     return shlex.join(words + (["--follow"] if follow else []))

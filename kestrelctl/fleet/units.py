@@ -32,9 +32,14 @@ class Unit(msgspec.Struct, frozen=True):
     restarts: int
 
 
+def service(unit: str) -> str:
+    """The name of a service as systemd has it, whether or not it was given with its ending."""
+    return f"{unit.removesuffix('.service')}.service"
+
+
 def show_command(units: Sequence[str]) -> str:
     """The command whose output `read_units` reads."""
-    names = shlex.join(f"{unit}.service" for unit in units)
+    names = shlex.join(map(service, units))
     return f"systemctl show --timestamp=unix -p {_PROPERTIES} {names}"
 
 

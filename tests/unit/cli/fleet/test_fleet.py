@@ -262,6 +262,7 @@ def test_each_line_of_a_message_has_its_host() -> None:
         (("-n", "5", "--since", "today"), "--lines=5 --since=today"),
         (("-f", "-n", "0"), "--lines=0 --follow"),
         (("--unit", "prosody"), "--unit=prosody.service --lines=100"),
+        (("--unit", "prosody.service"), "--unit=prosody.service --lines=100"),
     ],
 )
 def test_journalctl_is_asked_for_what_was_asked_for(options: tuple[str, ...], words: str) -> None:
@@ -318,6 +319,13 @@ def test_a_restart_that_cannot_ask_does_nothing() -> None:
     result = run(fleet, "restart")
     assert result.exit_code == 2
     assert "hint: --yes" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["prosody", "prosody.service"])
+def test_a_service_may_be_named_with_its_ending(name: str) -> None:
+    fleet = FakeFleet(a={"systemctl show": unit("prosody", load="not-found")})
+    run(fleet, "restart", "--yes", "--unit", name)
+    assert fleet.shells["a"].commands[0][0].endswith(" prosody.service")
 
 
 def test_hosts_without_the_service_are_an_error() -> None:
