@@ -122,13 +122,13 @@ def _confirm(steps: Sequence[RestartStep]) -> None:
 async def _restarted(
     fleet: Fleet, steps: Sequence[RestartStep], timeout_seconds: float
 ) -> AsyncIterator[list[Restarted]]:
-    """Yields the outcome of each restart; skips that unit's other hosts after a failure."""
+    """Yields the outcome of each restart; skips what is left after a failure."""
     from kestrelctl.fleet.restart import restart as restart_unit
 
-    stopped: set[str] = set()
+    has_failed = False
     for step in steps:
         unit = step.unit
-        if unit in stopped:
+        if has_failed:
             yield [Restarted(host, unit, "skipped") for host in step.hosts]
             continue
         outcomes = fleet.each(
@@ -139,8 +139,7 @@ async def _restarted(
         async for outcome in outcomes:
             error = outcome.error
             state = "done" if error is None else state_of(error)
-            if error is not None:
-                stopped.add(unit)
+            has_failed |= error is not None
             yield [Restarted(outcome.host, unit, state, outcome.value, error_data(error))]
 
 

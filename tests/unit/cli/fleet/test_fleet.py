@@ -314,6 +314,20 @@ def test_after_a_failure_the_other_hosts_are_left_alone() -> None:
     assert result.exit_code == 11
 
 
+def test_after_a_manager_that_failed_workers_are_left_alone() -> None:
+    failing = {
+        "systemctl show": installed("kestrel-manager"),
+        "systemctl restart": ran(status=1, stderr="no such option\n"),
+    }
+    good = {"systemctl show": installed("kestrel-worker"), "systemctl restart": ""}
+    result = run(FakeFleet(m=failing, w=good), "restart", "--yes")
+    assert [line.split()[:3] for line in result.stdout.splitlines()[1:]] == [
+        ["m", "kestrel-manager", "failed"],
+        ["w", "kestrel-worker", "skipped"],
+    ]
+    assert result.exit_code == 11
+
+
 def test_a_restart_that_cannot_ask_does_nothing() -> None:
     fleet = FakeFleet(a={"systemctl show": installed("kestrel-worker")})
     result = run(fleet, "restart")
