@@ -223,7 +223,6 @@ async def one_run(
 
     spec, upload = await _job(plan, sleep, connection)
     before = _cpu_seconds(local)
-    submitted_at = time.time()
     started = time.perf_counter()
     submitted = await connection.ask(
         rq.SubmitJob(spec=spec, upload=upload, watch=True), STALL_SECONDS
@@ -254,9 +253,10 @@ async def one_run(
         workers=workers,
         sessions=sessions,
         makespan_seconds=makespan,
-        started_at=[(task.started_at or 0.0) - submitted_at for task in tasks],
+        started_at=[(task.started_at or 0.0) - job.submitted_at for task in tasks],
         finished_at=[
-            (task.started_at or 0.0) + (task.wall_seconds or 0.0) - submitted_at for task in tasks
+            (task.started_at or 0.0) + (task.wall_seconds or 0.0) - job.submitted_at
+            for task in tasks
         ],
         latency_ms=LatencyMs(
             p50=round(1000 * (job.dispatch_p50_seconds or 0.0), 2),

@@ -54,10 +54,11 @@ def timeline(started_at: Iterable[float], finished_at: Iterable[float]) -> Timel
     """Bins the starts and finishes of tasks.
 
     Args:
-        started_at: seconds since the start of the run, one per task, in any order.
+        started_at: seconds since the start of the run, one per task, in any order. Clocks differ:
+            what seems to be before the start counts as at the start.
         finished_at: likewise; order need not match `started_at`.
     """
-    starts, finishes = list(started_at), list(finished_at)
+    starts, finishes = ([max(0.0, at) for at in each] for each in (started_at, finished_at))
     span = max((*starts, *finishes), default=0.0)
     width = bin_width(span)
     bins = max(1, ceil(span / width - 1e-9))

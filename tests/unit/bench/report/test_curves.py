@@ -26,6 +26,14 @@ def test_a_task_that_fills_half_a_bin_counts_half() -> None:
     assert curves.running[10] == 0.5
 
 
+def test_a_clock_that_is_behind_spoils_no_curve() -> None:
+    """Starts are by the clocks of workers, and these may be on other machines."""
+    assert timeline([-60.0], [-59.0]) == timeline([0.0], [0.0])
+    curves = timeline([-5.0, 10.0], [-4.0, 300.0])
+    assert (curves.dispatched[0], curves.finished[0]) == (1, 1)
+    assert (sum(curves.dispatched), sum(curves.finished)) == (2, 2)
+
+
 def test_the_order_of_finishes_does_not_matter() -> None:
     assert timeline([0.0, 1.0], [9.0, 5.0]) == timeline([1.0, 0.0], [5.0, 9.0])
 
