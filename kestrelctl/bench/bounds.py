@@ -20,7 +20,8 @@ from math import fsum
 
 from kestrelctl.errors import KestrelError, UsageError
 
-_SPEC = re.compile(r"(\d+(?:\.\d+)?)(?:-(\d+(?:\.\d+)?))?")
+#: Hundreds of digits make an infinite float.
+_SPEC = re.compile(r"(\d{1,9}(?:\.\d+)?)(?:-(\d{1,9}(?:\.\d+)?))?")
 _SEED = b"kestrel-sweep"
 
 
@@ -63,7 +64,7 @@ def parse_sleep(spec: str) -> Sleep:
     hint = "give seconds, e.g. 1 or 0.5, or a range, e.g. 0-10"
     match = _SPEC.fullmatch(spec.strip())
     if match is None:
-        raise UsageError(f"not a sleep time: {spec!r}", hint=hint)
+        raise UsageError(f"not a sleep time: {spec[:80]!r}", hint=hint)
     shortest = float(match[1])
     longest = float(match[2] or match[1])
     if shortest > longest:

@@ -25,6 +25,7 @@ from kestrelctl.core.model.job.placeholders import Placeholders
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.errors import KestrelError, TimedOut, UsageError
+from kestrelctl.grammar.quantities import parse_digits
 from kestrelctl.local.control import connect_local, throw_away_pool
 from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers as an
@@ -154,6 +155,8 @@ def check(plan: BenchPlan) -> list[PlannedRun]:
         UsageError: the plan makes no sense.
     """
     planned = [_planned(spec, plan.workers) for spec in plan.sleeps]
+    if not planned:
+        raise UsageError("no sleep time is given", hint="`--sleep 0,1`, or leave it out")
     if plan.jobs < 1 or any(run.workers is not None and run.workers < 1 for run in planned):
         raise UsageError("a sweep needs at least one task and one worker")
     if plan.executor != PROCESS and any(run.sleep.longest for run in planned):
@@ -172,13 +175,14 @@ def is_beside_2009(plan: BenchPlan) -> bool:
 
 def _planned(spec: str, workers: int | None) -> PlannedRun:
     """Reads `10`, or `10:914` for a run on 914 workers."""
-    sleep, colon, count = spec.partition(":")
-    if colon and not (count.isascii() and count.isdecimal() and int(count)):
+    sleep, colon, number = spec.partition(":")
+    count = parse_digits(number) if colon else workers
+    if colon and not count:
         raise UsageError(
-            f"not a number of workers: {count!r} in {spec!r}",
+            f"not a number of workers: {number[:80]!r} in {spec[:80]!r}",
             hint="write 10:914 for tasks of ten seconds on 914 workers",
         )
-    return PlannedRun(parse_sleep(sleep), int(count) if colon else workers)
+    return PlannedRun(parse_sleep(sleep), count)
 
 
 @contextlib.asynccontextmanager

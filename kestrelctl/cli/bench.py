@@ -343,7 +343,7 @@ def _counts(text: str) -> tuple[int, ...]:
     """Reads numbers of workers, with commas between them."""
     words = split_words([text])
     numbers = tuple(parse_digits(word) or 0 for word in words)
-    if not all(numbers):
+    if not all(numbers) or (text and not numbers):
         raise UsageError(f"not a number of workers: {text[:80]!r}", hint="write 917, or 10,100,917")
     return numbers
 

@@ -18,7 +18,9 @@ def test_spellings_of_the_same_time_are_the_same() -> None:
     assert bounds.parse_sleep("10.0") == bounds.parse_sleep(" 10 ") == bounds.parse_sleep("10-10")
 
 
-@pytest.mark.parametrize("spec", ["5-1", "x", "", "-1", "1-", "1-2-3", "1s", "nan", "1e3"])
+@pytest.mark.parametrize(
+    "spec", ["5-1", "x", "", "-1", "1-", "1-2-3", "1s", "nan", "1e3", "9" * 400, f"0-{'9' * 400}"]
+)
 def test_what_is_no_sleep_time_is_refused_with_a_hint(spec: str) -> None:
     with pytest.raises(UsageError) as caught:
         bounds.parse_sleep(spec)

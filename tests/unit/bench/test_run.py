@@ -69,11 +69,18 @@ def test_each_sleep_time_may_have_workers_of_its_own() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("spec", ["1:", "1:0", "1:x", "1:-3", "1:2:3", "1:²", ":5"])
+@pytest.mark.parametrize(
+    "spec", ["1:", "1:0", "1:x", "1:-3", "1:2:3", "1:²", ":5", f"1:{'9' * 5000}"]
+)
 def test_what_is_no_number_of_workers_is_refused(spec: str) -> None:
     with pytest.raises(UsageError) as caught:
         check(BenchPlan(sleeps=(spec,)))
     assert caught.value.hint
+
+
+def test_a_plan_without_a_sleep_time_is_refused() -> None:
+    with pytest.raises(UsageError, match="no sleep time is given"):
+        check(BenchPlan(sleeps=()))
 
 
 async def test_runs_on_the_same_number_of_workers_share_a_pool(

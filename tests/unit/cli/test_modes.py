@@ -805,6 +805,8 @@ def test_a_sweep_is_run_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:
         ("--cell-seconds 3", "several numbers of workers, or a time for each run, make a sweep"),
         ("--workers 0", "not a number of workers: '0'"),
         ("--workers ten", "not a number of workers: 'ten'"),
+        ("--workers ,", "not a number of workers: ','"),
+        ("--sleep ,", "no sleep time is given"),
         ("--sleep 1:0", "not a number of workers: '0' in '1:0'"),
         ("--sweep --sleep 1:9", "a sweep runs every sleep time on every number of workers"),
         ("--jobs 5 compare a b", "options of a run do not go with `bench compare`"),
