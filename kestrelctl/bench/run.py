@@ -233,13 +233,14 @@ async def one_run(
     )
     assert isinstance(submitted, an.Submitted)
     try:
-        job = await _ended(connection, submitted.job_id, sleep, named if progress else None)
+        job, makespan = await _ended(
+            connection, submitted.job_id, sleep, started, named if progress else None
+        )
     except (KestrelError, asyncio.CancelledError):
         if local is None:  # a pool that stays should not run a job that nobody waits for
             with contextlib.suppress(KestrelError):
                 await connection.ask(rq.CancelJobs(jobs=str(submitted.job_id)))
         raise
-    makespan = time.perf_counter() - started
     server, manager, worker = _cpu_used(before, _cpu_seconds(local))
     status = await _status(connection)
     if job.done < plan.jobs:
@@ -293,9 +294,20 @@ async def _job(plan: BenchPlan, sleep: Sleep, connection: UserConnection) -> tup
 
 
 async def _ended(
-    connection: UserConnection, job_id: int, sleep: Sleep, progress: OnProgress | None
-) -> an.JobView:
+    connection: UserConnection,
+    job_id: int,
+    sleep: Sleep,
+    started: float,
+    progress: OnProgress | None,
+) -> tuple[an.JobView, float]:
     """Waits for the end of a job, asking now and then how far it is.
+
+    Args:
+        started: when it was submitted, by `time.perf_counter`.
+
+    Returns:
+        The job, and the seconds that it took: as the pool has them, if the way to it was cut when
+        the end was told.
 
     Raises:
         TimedOut: no task of it has ended for a long time.
@@ -304,20 +316,23 @@ async def _ended(
     ended: asyncio.Task[an.Ended] = asyncio.ensure_future(anext(ends))
     stall = Stall(sleep.longest, time.monotonic())
     pause = WATCHED_PAUSE_SECONDS if progress else PAUSE_SECONDS
+    missed: an.JobView | None = None
     try:
         while (reason := stall.reason(time.monotonic())) is None:
             done, _ = await asyncio.wait({ended}, timeout=pause)
-            if done:
-                job = ended.result().job
+            seconds = time.perf_counter() - started
+            if job := ended.result().job if done else missed:
                 if progress:
                     progress(str(sleep), job.tasks, job.done)
-                return job
+                return job, seconds if done else (job.ended_at or 0.0) - job.submitted_at
             with contextlib.suppress(TimedOut):  # a busy manager: `stall` says when it is too much
                 answer = await connection.ask(rq.Watch(jobs=str(job_id)))
                 assert isinstance(answer, an.Jobs)
-                stall.seen(answer.jobs[0], time.monotonic())
+                job = answer.jobs[0]
+                stall.seen(job, time.monotonic())
                 if progress:
-                    progress(str(sleep), answer.jobs[0].tasks, answer.jobs[0].done)
+                    progress(str(sleep), job.tasks, job.done)
+                missed = job if job.ended_at is not None else None
     finally:
         ended.cancel()
     raise TimedOut(

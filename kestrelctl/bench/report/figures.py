@@ -231,7 +231,8 @@ def latency(groups: Mapping[str, Sequence[PlottedRun]]) -> Plot:
         right=122,
     )
     pairs = [each.run.dispatch_latency_ms for each in series]
-    plot.decades(max(0.01, min(pair.p50 for pair in pairs)), max(pair.p99 for pair in pairs))
+    low, high = min(pair.p50 for pair in pairs), max(pair.p99 for pair in pairs)
+    plot.decades(max(0.01, low), max(0.01, high))
     row = 0.5
     for name, group in groups.items():
         plot.beside(row, name)

@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
+import msgspec
 import pytest
 from benchkit import a_run
 from cli_fake_pool import WORKER
@@ -273,9 +274,25 @@ async def test_an_answer_that_comes_too_late_does_not_end_a_run(
     monkeypatch.setattr(running, "WATCHED_PAUSE_SECONDS", 0.0)
     shown: list[tuple[str, int, int]] = []
     busy = cast("UserConnection", Busy(late=3))
-    ended = await running._ended(busy, 1, Sleep(0.0, 0.0), lambda *each: shown.append(each))
+    ended, _ = await running._ended(busy, 1, Sleep(0.0, 0.0), 0.0, lambda *each: shown.append(each))
     assert ended.done == 50_000
     assert shown[-1] == ("0", 50_000, 50_000), "a bar is full when its run has ended"
+
+
+async def test_an_end_that_was_told_while_the_way_was_cut_is_an_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody tells it again."""
+
+    class Cut(Given):
+        async def ask(self, request: object, *_: object, **__: object) -> object:
+            over = msgspec.structs.replace(job(done=50_000), submitted_at=40.0, ended_at=100.0)
+            return Jobs(id="", jobs=[over])
+
+    monkeypatch.setattr(running, "PAUSE_SECONDS", 0.0)
+    cut = cast("UserConnection", Cut())
+    ended, seconds = await running._ended(cut, 1, Sleep(0.0, 0.0), 0.0, None)
+    assert (ended.done, seconds) == (50_000, 60.0)
 
 
 async def test_runs_of_one_sleep_time_have_a_bar_each(monkeypatch: pytest.MonkeyPatch) -> None:

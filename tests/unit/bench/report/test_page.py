@@ -276,6 +276,11 @@ def test_labels_of_an_axis_over_many_decades_do_not_touch() -> None:
     assert min(b - a for a, b in pairwise(places)) > 70
 
 
+def test_a_run_whose_latency_is_not_known_has_a_page() -> None:
+    unknown = a_run("0", latency_ms=LatencyMs(p50=0.0, p99=0.0))
+    assert "Latency and cost" in Page(("now", a_result(unknown))).headings
+
+
 def test_results_without_curves_make_a_page() -> None:
     result = msgspec.json.decode(to_json(a_result(a_run("0"))), type=BenchResult)
     assert "The curves" not in Page(("now", result)).headings
