@@ -130,6 +130,8 @@ def password(account: Account) -> Check:
 
 async def port(context: Context) -> Check:
     """Checks that the server's name has an address, and that its port is open."""
+    from kestrelctl.xmpp.stream import NEXT_ADDRESS_SECONDS
+
     place = f"{context.host}:{context.port}"
     loop = asyncio.get_running_loop()
     try:
@@ -139,7 +141,9 @@ async def port(context: Context) -> Check:
         return Check("server", BAD, f"{context.host} has no address: {why}", context.hint)
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
-            _, writer = await asyncio.open_connection(context.host, context.port)
+            _, writer = await asyncio.open_connection(
+                context.host, context.port, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS
+            )
         writer.close()
     except TimeoutError:
         hint = "a firewall, perhaps; see `host` and `port` of the context"

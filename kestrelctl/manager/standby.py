@@ -15,6 +15,7 @@ from kestrelctl.metrics.metrics_server import MetricsServer
 from kestrelctl.metrics.pool_families import leadership_families
 from kestrelctl.metrics.readers import Readers
 from kestrelctl.store.port import Leadership, Store
+from kestrelctl.xmpp.stream import NEXT_ADDRESS_SECONDS
 from kestrelctl.xmpp.xmpp_session import XmppSession
 
 log = logging.getLogger(__name__)
@@ -80,7 +81,9 @@ class _Reached:
     async def _look(self) -> None:
         try:
             async with asyncio.timeout(REACH_SECONDS):
-                _, writer = await asyncio.open_connection(self._host, self._port)
+                _, writer = await asyncio.open_connection(
+                    self._host, self._port, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS
+                )
         except (OSError, UnicodeError) as error:  # a name that is none for DNS
             why = str(error) or "it does not answer"
             self._why = f"the XMPP server at {self._host}:{self._port} cannot be reached: {why}"

@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from xml.etree.ElementTree import Element
 
-from kestrelctl.xmpp.stream import StanzaStream, StreamListener
+from kestrelctl.xmpp.stream import NEXT_ADDRESS_SECONDS, StanzaStream, StreamListener
 
 _CLOSE_SECONDS = 1.0
 
@@ -30,7 +30,12 @@ class XmppStream(StanzaStream, asyncio.Protocol):
     ) -> None:
         name = domain if context is not None else None
         await self._loop.create_connection(
-            lambda: self, host, port, ssl=context, server_hostname=name
+            lambda: self,
+            host,
+            port,
+            ssl=context,
+            server_hostname=name,
+            happy_eyeballs_delay=NEXT_ADDRESS_SECONDS,
         )
 
     async def read(self) -> Element:

@@ -27,6 +27,8 @@ _JSON = f"{{{JSON_NAMESPACE}}}json"
 _MESSAGE = f"{{{CLIENT}}}message"
 _HEADER = f"{{{_STREAM}}}stream"
 _ROOT, _STANZA, _CHILD = 1, 2, 3  # depths
+#: After so long without an answer the next address of a server is tried beside it (RFC 8305, 5).
+NEXT_ADDRESS_SECONDS = 0.25
 _MOST_NAME = 100  # characters of a name that are told
 #: More of a tag is not waited for, but left to the parser.
 _MOST_TAG_BYTES = 64 * 1024

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from typing import Any
 from xml.etree.ElementTree import Element, tostring
 
 import pytest
+from neighbourskit import on_its_own_clock
 from streamkit import BINDS, BOUND, JSON, PLAIN, SASL, TLS_OFFER, TLS_PROCEED, features, header
 
 from kestrelctl.errors import Untrusted, UsageError
@@ -288,6 +290,30 @@ async def test_a_login_that_fails_says_why(
     script.script = answers
     with pytest.raises(refusal):
         await opened(ClientLogin("ada@x", "pw", None), port)
+
+
+@on_its_own_clock
+async def test_an_address_at_which_nobody_answers_is_not_waited_for_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A name may have one of a network that leads nowhere from here."""
+    loop = asyncio.get_running_loop()
+    addresses = [("192.0.2.1", 5222), ("192.0.2.2", 5222)]
+    tried: list[tuple[str, int]] = []
+
+    async def getaddrinfo(*_: object, **__: object) -> list[object]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", each) for each in addresses]
+
+    async def sock_connect(_: socket.socket, address: tuple[str, int]) -> None:
+        tried.append(address)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(loop, "sock_connect", sock_connect)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(30):
+            await XmppStream(Heard()).connect("pool.example.org", 5222)
+    assert tried == addresses
 
 
 async def test_nobody_logs_in_where_nobody_listens(unused_tcp_port: int) -> None:
