@@ -67,6 +67,7 @@ ECHO_CHARACTERS = 64 * 1024
 _MOST_CHARACTER_BYTES = 4  # UTF-8
 #: The longest id of an IQ that is answered: the answer repeats it.
 _MOST_ID_CHARACTERS = 200
+_LOGINS = "known are SCRAM-SHA-256, SCRAM-SHA-1 and PLAIN; without TLS, PLAIN alone"
 _IF_TOO_LARGE = "if that was too large, raise the server's limit for a stanza to 1 MiB"
 #: The most that is told of the server's words when it ends a stream.
 _MOST_TEXT_CHARACTERS = 200
@@ -420,11 +421,15 @@ class XmppSession:
         detect_dead_peers(stream.transport)
         self._listener.on_online()
 
-    def _refusal(self, refusal: LoginRefused) -> str:
+    def _refusal(self, refusal: LoginRefused) -> str | KestrelError:
         """Explains why the server does not let the account in, and notes refused credentials."""
         condition, text = refusal.condition, refusal.text[:_MOST_TEXT_CHARACTERS]
         if condition == "temporary-auth-failure":  # RFC 6120, 6.5.10: it may work later
             return "the server cannot check credentials now"
+        if condition == "invalid-mechanism":  # 6.5.7: it has not looked at them
+            return KestrelError(
+                "the server has no login that is known here", cause=text or None, hint=_LOGINS
+            )
         if not refusal.is_bind:
             self.refused = "the server refused the credentials"
         elif condition == "not-authorized":

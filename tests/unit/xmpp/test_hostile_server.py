@@ -18,7 +18,7 @@ from neighbourskit import EagerLoop
 from serverkit import RUBBISH, Babbling, Recorded, Server, in_base64
 from streamkit import BINDS, BOUND, PLAIN, SASL
 
-from kestrelctl.errors import KestrelError, TimedOut, Unreachable, Untrusted
+from kestrelctl.errors import KestrelError, NotAllowed, TimedOut, Unreachable, Untrusted
 from kestrelctl.protocol.answers import AnyAnswer, Changed
 from kestrelctl.protocol.requests import CancelJobs
 from kestrelctl.xmpp import xmpp_session
@@ -173,6 +173,23 @@ def test_who_speaks_something_else_is_told_of_it(words: str) -> None:
     found = outcome(lambda: Babbling(0, [words.encode()], encrypted=False, silent=True))
     assert isinstance(found, Unreachable)
     assert "the server does not speak XMPP" in (found.cause or "")
+
+
+class Foreign(Server):
+    """One that lets nobody in as we could."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._offers = [PLAIN.replace("PLAIN", "EXTERNAL"), BINDS]
+
+
+def test_a_server_without_a_login_for_us_has_refused_nobody() -> None:
+    found = outcome(Foreign)
+    assert isinstance(found, KestrelError)
+    assert not isinstance(found, NotAllowed)
+    assert (found.message, found.cause) == (
+        "the server has no login that is known here", "it offers EXTERNAL",
+    )  # fmt: skip
 
 
 class Forger(Server):

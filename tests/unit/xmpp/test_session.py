@@ -147,7 +147,8 @@ async def test_the_manager_is_back_before_its_workers(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("condition", "refused"), [("temporary-auth-failure", False), ("not-authorized", True)]
+    ("condition", "refused"),
+    [("temporary-auth-failure", False), ("invalid-mechanism", False), ("not-authorized", True)],
 )
 async def test_a_server_that_cannot_look_at_credentials_now_has_not_refused_them(
     condition: str, refused: bool
