@@ -42,7 +42,7 @@ BOARD = Board(
                     "Certificate ends in",
                     "s",
                     "Time until the server's certificate ends. Workers refuse one that has.",
-                    "min(kestrel_certificate_expiry_timestamp_seconds) - time()",
+                    "min(max by (host) (kestrel_certificate_expiry_timestamp_seconds)) - time()",
                     ((None, RED), (2 * _DAY, ORANGE), (14 * _DAY, GREEN)),
                     no_value="no TLS",
                 ),
