@@ -325,18 +325,15 @@ def _measure(invocation: Invocation, given: dict[str, Any]) -> int:
 
 def _tell(screen: Screen, run: BenchRun, number: int, of: int) -> None:
     """Says on standard error that a run has ended, if no bar shows it."""
-    if screen.quiet:
-        return
-    if screen.mode.is_json:
+    if screen.mode.is_json and not screen.quiet:
         told = {"number": number, "of": of, "sleep": run.sleep, "workers": run.workers}
         told |= {"jobs": run.jobs, "makespan_seconds": run.makespan_seconds}
-        sys.stderr.write(json.dumps({"run": told}) + "\n")
-    else:
-        sys.stderr.write(
-            f"run {number} of {of}: sleep {run.sleep} on {run.size} workers, "
-            f"{run.jobs:,} tasks in {run.makespan_seconds:,.1f} s\n"
-        )
-    sys.stderr.flush()
+        screen.write_error_bytes(json.dumps({"run": told}).encode() + b"\n")
+        return
+    screen.say(
+        f"run {number} of {of}: sleep {run.sleep} on {run.size} workers, "
+        f"{run.jobs:,} tasks in {run.makespan_seconds:,.1f} s"
+    )
 
 
 def _counts(text: str) -> tuple[int, ...]:

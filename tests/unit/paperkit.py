@@ -1,6 +1,10 @@
-"""A screen that keeps what is printed."""
+"""A screen that keeps what is printed, and a standard error that takes nothing."""
 
 from __future__ import annotations
+
+import errno
+import io
+import os
 
 from kestrelctl.cli.show.screen import Screen
 
@@ -26,3 +30,14 @@ class Paper(Screen):
     @property
     def is_terminal(self) -> bool:
         return self.terminal
+
+
+class Full(io.StringIO):
+    """Standard error on a disk without room."""
+
+    def write(self, _: str) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    @property
+    def buffer(self) -> object:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

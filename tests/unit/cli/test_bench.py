@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import sys
 
+import pytest
 from benchkit import a_result, a_run, a_sweep
-from paperkit import Paper
+from paperkit import Full, Paper
 
 from kestrelctl.bench.report.table import columns, is_beside_2009
 from kestrelctl.bench.report.wording import closing
 from kestrelctl.bench.result import BenchResult
-from kestrelctl.cli.bench import RunTable
+from kestrelctl.cli.bench import RunTable, _tell
+from kestrelctl.cli.show.screen import Mode, Screen
 
 
 def printed(result: BenchResult, *, color: bool = False) -> list[str]:
@@ -65,6 +68,14 @@ def test_a_row_is_printed_when_its_run_has_ended() -> None:
     lines = paper.text.splitlines()
     assert [line.split()[0] for line in lines[:4]] == ["Kestrel", "sleep", "0", "1"]
     assert lines[4:] == closing(a_result(a_run("0"), a_run("1"))), "and no row twice"
+
+
+@pytest.mark.parametrize("mode", [Mode.TABLE, Mode.JSON])
+def test_what_nobody_can_be_told_on_the_way_ends_no_bench(
+    monkeypatch: pytest.MonkeyPatch, mode: Mode
+) -> None:
+    monkeypatch.setattr(sys, "stderr", Full())
+    _tell(Screen(mode=mode), a_run("0"), 1, 4)
 
 
 def test_a_file_gets_plain_text() -> None:
