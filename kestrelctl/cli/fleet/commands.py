@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import sys
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -140,7 +139,8 @@ class Runs(CommandOutput):
             screen.write_bytes((header + out + _end_of_line(out)).encode(errors="replace"))
             err = reason(error) if error is not None else ran.stderr if ran is not None else ""
             lines = map(one_line, err.splitlines())
-            sys.stderr.writelines(f"{outcome.host}: {line}\n" for line in lines)
+            errors = "".join(f"{outcome.host}: {line}\n" for line in lines)
+            screen.write_error_bytes(errors.encode(errors="replace"))
 
 
 def status_columns(now: float) -> list[Column[HostOutcome[HostStatus]]]:

@@ -8,6 +8,7 @@ import re
 import sys
 import tarfile
 import zlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,16 @@ from cli_fake_pool import NOW, FakePool
 from cli_fake_pool import run as run_kestrelctl
 from click.testing import Result
 from fleetkit import Answer, FakeFleet, ran
+from paperkit import Full, Paper
 
 from kestrelctl.cli.fleet import hosts as fleethosts
+from kestrelctl.cli.fleet.commands import Runs
 from kestrelctl.errors import TimedOut, Unreachable
 from kestrelctl.fleet import bundle, inventory
+from kestrelctl.fleet.fan_out import HostOutcome
 from kestrelctl.fleet.host import Host
 from kestrelctl.fleet.journal import read_entry
+from kestrelctl.fleet.shell import Ran
 
 GONE = Unreachable("b cannot be reached", cause="no route", hint="try ssh root@b")
 
@@ -213,6 +218,21 @@ def test_what_a_host_says_of_an_error_tells_our_terminal_nothing() -> None:
     evil = "\x1b]0;title\x07\x1b[2Jgone\n\u202eb\n"
     result = run(FakeFleet(a={"uname": ran("", stderr=evil)}), "run", "--", "uname")
     assert result.stderr == "a: \\x1b]0;title\\x07\\x1b[2Jgone\na: \\u202eb\n"
+
+
+async def test_errors_of_a_host_that_nobody_can_read_stop_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What runs on hosts is ended when the command is."""
+
+    async def outcomes() -> AsyncIterator[HostOutcome[Ran]]:
+        yield HostOutcome("a", value=ran("one\n", stderr="hm\n"))
+        yield HostOutcome("b", value=ran("two\n"))
+
+    paper = Paper(terminal=False)
+    monkeypatch.setattr(sys, "stderr", Full())
+    await Runs(outcomes()).tabulate(paper)
+    assert paper.text == "==> a <==\none\n==> b <==\ntwo\n"
 
 
 def test_run_is_root_where_it_was_asked_for_or_the_inventory_says_so() -> None:
