@@ -199,7 +199,9 @@ def _trusting_known(connection: Connection) -> Connection:
     client: SSHClient = connection.client
     client.set_missing_host_key_policy(RejectPolicy())
     for option, default in _KNOWN_HOSTS.items():
-        for name in str(connection.ssh_config.get(option, default)).split():
+        told = str(connection.ssh_config.get(option, default))
+        # Of one name, Paramiko has taken the quotes away already.
+        for name in (told, *told.split()):
             file = Path(name.strip('"')).expanduser()
             if file.is_file():
                 client.load_system_host_keys(str(file))
