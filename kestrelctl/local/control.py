@@ -318,12 +318,14 @@ async def throw_away_pool(
     try:
         yield await _ready(process, directory, max(1, workers))
     finally:
-        if process.poll() is None:
-            process.terminate()
-            process.send_signal(signal.SIGCONT)  # a stopped process hears nothing before it
-            while process.poll() is None:
-                await asyncio.sleep(0.02)
-        shutil.rmtree(directory, ignore_errors=True)
+        try:
+            if process.poll() is None:
+                process.terminate()
+                process.send_signal(signal.SIGCONT)  # a stopped process hears nothing before it
+                while process.poll() is None:
+                    await asyncio.sleep(0.02)
+        finally:  # whoever is cancelled does not wait for its end
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextlib.asynccontextmanager

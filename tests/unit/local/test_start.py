@@ -1,7 +1,8 @@
-"""How long a local pool may take to start: as long as workers keep coming."""
+"""How long a local pool may take to start, and what one that was thrown away leaves behind."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from kestrelctl.errors import KestrelError
 from kestrelctl.local import control
-from kestrelctl.local.control import START_SECONDS
+from kestrelctl.local.control import START_SECONDS, throw_away_pool
 
 WANTED = 917
 
@@ -61,3 +62,33 @@ async def test_a_pool_that_gets_no_further_is_given_up(monkeypatch: pytest.Monke
     with pytest.raises(KestrelError, match="the pool did not come up"):
         await starting.ready(monkeypatch)
     assert starting.now == pytest.approx(10 * 5.0 + START_SECONDS, abs=5.0)
+
+
+async def test_who_does_not_wait_for_the_end_of_a_pool_leaves_no_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A bench may be ended while a pool of it ends."""
+    is_ending = asyncio.Event()
+    process = SimpleNamespace(
+        poll=lambda: None, terminate=is_ending.set, send_signal=lambda _: None
+    )
+
+    async def ready(*_: object) -> str:
+        return "state"
+
+    monkeypatch.setattr(control, "find_prosody", lambda: None)
+    monkeypatch.setattr(control, "_start", lambda *_, **__: process)
+    monkeypatch.setattr(control, "_ready", ready)
+    directory = tmp_path / "pool"
+    directory.mkdir()
+
+    async def use() -> None:
+        async with throw_away_pool(1, directory=directory):
+            pass
+
+    using = asyncio.ensure_future(use())
+    await is_ending.wait()
+    using.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await using
+    assert not directory.exists()
