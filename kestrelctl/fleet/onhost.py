@@ -61,6 +61,14 @@ _NAME = r"(?:[\w.-]*(?:passw(?:or)?d|passphrase|secret|token|api_?key|private_?k
 ASSIGNED = re.compile(
     rf"""(?i)(["']?\b{_NAME}["']?\]?\s*(?:=>?|:(?!/))\s*)("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|[^\s"',;}}]+)"""
 )
+#: A line of YAML or of an INI file: without quotes, its value ends where the line does.
+LINE = re.compile(
+    rf"""(?im)^([ \t]*(?:-[ \t]+)?["']?(?:{_NAME}|credentials)["']?[ \t]*[:=][ \t]*)(\S.*)"""
+)
+#: Variables of a unit from the first on whose name says that it is secret; it may hold anything.
+VARIABLES = re.compile(
+    r"""(?im)^(Environment=(?:.*?[\s"'])??["']?\w*(?:PASS|SECRET|TOKEN|CREDENTIAL|KEY)\w*=).*"""
+)
 #: The word of a command line that follows such an option, or `worker join`.
 ARGUMENT = re.compile(r"(?i)(--?(?:password|secret|token)[ =]|\bworker join )(\S+)")
 IN_URL = re.compile(r"(\w://[^\s/:@]*:)([^\s/@]+)(@)")
@@ -75,6 +83,8 @@ def black_out(text: str, secrets: set[str]) -> str:
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, BLACK)
     text = PRIVATE_KEY.sub(BLACK, text)
+    text = LINE.sub(rf"\g<1>{BLACK}", text)
+    text = VARIABLES.sub(rf"\g<1>{BLACK}", text)
     text = ASSIGNED.sub(rf"\g<1>{BLACK}", text)
     text = ARGUMENT.sub(rf"\g<1>{BLACK}", text)
     text = BEARER.sub(rf"\g<1>{BLACK}", text)
@@ -93,7 +103,8 @@ def assigned_in(text: str) -> set[str]:
 
     Short ones, paths, and the examples of many a default file would black out too much there.
     """
-    found = {match[2].strip("\"'") for match in ASSIGNED.finditer(text)}
+    matches = (*ASSIGNED.finditer(text), *LINE.finditer(text))
+    found = {match[2].strip().strip("\"'") for match in matches}
     return {
         secret
         for secret in found

@@ -28,9 +28,17 @@ from kestrelctl.fleet.onhost import (
     [
         ('component_secret = "hunter2 x"', f"component_secret = {BLACK}"),
         ("admin_password: hunter2", f"admin_password: {BLACK}"),
+        ("  password: hunter 2, two", f"  password: {BLACK}"),
+        ("- credentials: hunter2", f"- credentials: {BLACK}"),
         ('{"token": "hunter2", "n": 1}', f'{{"token": {BLACK}, "n": 1}}'),
         ('["password"] = "hunter2";', f'["password"] = {BLACK};'),
         ("Environment=GF_ADMIN_PASSWORD=hunter2", f"Environment=GF_ADMIN_PASSWORD={BLACK}"),
+        (
+            'Environment="AWS_SECRET_ACCESS_KEY=hunter2"',
+            f'Environment="AWS_SECRET_ACCESS_KEY={BLACK}',
+        ),
+        ('Environment="DB_PASSWORD=hunter, two"', f'Environment="DB_PASSWORD={BLACK}'),
+        ('Environment=A=1 B_TOKEN=hunter2 "C_KEY=hunter 2"', f"Environment=A=1 B_TOKEN={BLACK}"),
         ("kestrelctl worker join hunter2 --name w1", f"kestrelctl worker join {BLACK} --name w1"),
         ("x --password hunter2 y", f"x --password {BLACK} y"),
         ("http://ada:hunter2@example.org/", f"http://ada:{BLACK}@example.org/"),
@@ -47,6 +55,8 @@ def test_what_looks_like_a_secret_is_blacked_out(line: str, expected: str) -> No
         'password_file = "lab.password"',
         'password_hash = "SHA-256"',
         "LoadCredential=component.secret:/etc/kestrel/component.secret",
+        "Environment=KESTREL_INHERIT=AWS_SECRET_ACCESS_KEY,LICENSE_KEY",
+        "2026-01-01 the server refused the credentials: not-authorized",
         "12 tasks done in 3 s",
     ],
 )
