@@ -226,7 +226,7 @@ def measured_run(
         jobs=tasks,
         workers=workers,
         makespan_seconds=round(makespan_seconds, 3),
-        tasks_per_second=round((tasks - lost) / makespan_seconds, 1),
+        tasks_per_second=round((tasks - lost) / makespan_seconds, 4),
         bound_seconds=round(bound, 3),
         utilisation=round(bounds.utilisation(bound, makespan_seconds), 4),
         lost=lost,

@@ -25,7 +25,7 @@ def change(name: str, before: dict[str, Any], after: dict[str, Any]) -> Change:
 def test_ratios_are_the_second_over_the_first() -> None:
     before, after = {"makespan_seconds": 100.0}, {"makespan_seconds": 80.0}
     assert change("makespan_seconds", before, after) == Change(100.0, 80.0, 0.8, "better")
-    assert change("tasks_per_second", before, after).ratio == pytest.approx(1.25, rel=0.02)
+    assert change("tasks_per_second", before, after).ratio == pytest.approx(1.25)
     assert change("utilisation", before, after).ratio == pytest.approx(1.25)
 
 
@@ -37,6 +37,15 @@ def test_what_is_better_depends_on_the_measure() -> None:
     assert change("latency_p50_ms", {}, slow).verdict == "worse"
     assert change("latency_p99_ms", {}, slow).verdict == "better"
     assert change("cpu_seconds_per_1000_tasks", {}, slow) == Change(12.0, 24.0, 2.0, "worse")
+
+
+def test_rates_of_long_tasks_are_compared_as_they_were() -> None:
+    """Less than one task a second is a rate like any other."""
+    before, after = {"tasks": 5, "makespan_seconds": 29.0}, {"tasks": 5, "makespan_seconds": 36.0}
+    found = change("tasks_per_second", before, after)
+    assert found.ratio == pytest.approx(29 / 36, rel=0.01)
+    few = {"tasks": 5, "makespan_seconds": 600.0}
+    assert change("tasks_per_second", few, few).verdict == "same"
 
 
 def test_noise_is_neither_better_nor_worse() -> None:
