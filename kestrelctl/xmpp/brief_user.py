@@ -21,7 +21,12 @@ from kestrelctl.protocol import codec
 from kestrelctl.protocol.request import Failed, Reply
 from kestrelctl.xmpp import stanza
 from kestrelctl.xmpp.login import LoginRefused, StreamLogin
-from kestrelctl.xmpp.stream import StanzaStream, StreamFailed, StreamListener
+from kestrelctl.xmpp.stream import (
+    NEXT_ADDRESS_SECONDS,
+    StanzaStream,
+    StreamFailed,
+    StreamListener,
+)
 
 if TYPE_CHECKING:
     import ssl
@@ -57,7 +62,8 @@ class BlockingStream(StanzaStream):
         addresses = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
         family, kind, protocol, _, address = addresses[0]
         connected = self._socket = socket.socket(family, kind, protocol)
-        connected.settimeout(self._left_seconds())
+        most_seconds = LOGIN_SECONDS if len(addresses) == 1 else NEXT_ADDRESS_SECONDS
+        connected.settimeout(min(self._left_seconds(), most_seconds))
         connected.connect(address)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if context is not None:

@@ -20,6 +20,7 @@ from kestrelctl.protocol.request import Failed, Reply, Request
 from kestrelctl.xmpp import brief_user
 from kestrelctl.xmpp.brief_user import ANSWER_SECONDS, LOGIN_SECONDS, connect_briefly
 from kestrelctl.xmpp.login import ClientLogin
+from kestrelctl.xmpp.stream import NEXT_ADDRESS_SECONDS
 
 NONE = Jobs(id="1", jobs=[], total=0)
 
@@ -225,6 +226,17 @@ def test_a_name_of_a_host_needs_no_codec_of_names(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(brief_user.socket, "getaddrinfo", found)
     assert outcome(Pool())[0] == NONE
     assert asked == [b"127.0.0.1"]
+
+
+def test_of_several_addresses_the_first_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The usual connection tries the others beside it."""
+    one = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 5222))
+    monkeypatch.setattr(brief_user.socket, "getaddrinfo", lambda *_, **__: [one, one])
+    found, used = outcome(Pool())
+    assert found == NONE
+    assert used.waited_seconds[0] == NEXT_ADDRESS_SECONDS
 
 
 def test_what_waits_for_something_else_is_no_work_of_a_moment() -> None:
