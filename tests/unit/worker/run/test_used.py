@@ -43,5 +43,6 @@ def test_the_name_of_a_process_is_no_figure_of_it(name: str) -> None:
         held = held_bytes([pid])
         assert 1 << 20 < held < 1 << 30
         assert sample(pid) >= held
-        assert used_now([pid])[1] == held
+        used = used_now([pid])[1]  # it may grow by a page while it begins to wait
+        assert held <= used <= held_bytes([pid])
         assert sum(exact_memory([pid])) > 1 << 20
