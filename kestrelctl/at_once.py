@@ -16,11 +16,11 @@ _is_running = False
 
 
 class TakesLonger(Exception):
-    """It does not go this way; nothing was printed yet, and nothing changed that must not twice."""
+    """The command begins anew, with an event loop; what it has asked so far may be asked again."""
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """Returns the result of what only calls that block let wait.
+    """Runs a coroutine in which only calls that block make it wait, and returns its result.
 
     Raises:
         TakesLonger: it needs an event loop.

@@ -109,14 +109,8 @@ async def open_briefly(wanted: str, *, as_admin: bool = False) -> AsyncIterator[
     from kestrelctl.xmpp.login import account_login
 
     context = find_context(wanted)
-    account = (as_admin and context.admin) or context.user
-    login = account_login(
-        account.jid,
-        read_password(account),
-        context.host,
-        tls=context.tls,
-        ca_file=context.ca_file,
-    )
+    jid, password = _credentials(context, as_admin=as_admin)
+    login = account_login(jid, password, context.host, tls=context.tls, ca_file=context.ca_file)
     async with connect_briefly(context.pool, login, context.host, context.port) as connection:
         yield connection
 
@@ -128,13 +122,12 @@ async def connect(context: Context, *, as_admin: bool = False) -> AsyncIterator[
 
     from kestrelctl.xmpp.user import connect_user
 
-    account = (as_admin and context.admin) or context.user
-    password = read_password(account)
+    jid, password = _credentials(context, as_admin=as_admin)
     log = logging.getLogger(__name__)
-    log.debug("pool %s at %s:%d, as %s", context.pool, context.host, context.port, account.jid)
+    log.debug("pool %s at %s:%d, as %s", context.pool, context.host, context.port, jid)
     try:
         async with connect_user(
-            account.jid,
+            jid,
             password,
             context.pool,
             context.host,
@@ -150,3 +143,9 @@ async def connect(context: Context, *, as_admin: bool = False) -> AsyncIterator[
         raise Unreachable(
             error.message, cause=error.cause, hint=error.hint or context.hint
         ) from error
+
+
+def _credentials(context: Context, *, as_admin: bool) -> tuple[str, str]:
+    """Returns the address and the password of the account that is meant."""
+    account = (as_admin and context.admin) or context.user
+    return account.jid, read_password(account)

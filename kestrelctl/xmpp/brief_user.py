@@ -193,9 +193,9 @@ class BriefConnection:
 
     # -- StreamListener ----------------------------------------------------------------------------
 
-    def on_json(self, stanza: dict[str, str], text: str) -> None:
+    def on_json(self, attributes: dict[str, str], text: str) -> None:
         """Takes the answer; what comes besides is for nobody."""
-        if stanza.get("from", "").partition("/")[0].partition("@")[2] != self._domain:
+        if not stanza.is_from(self._domain, attributes.get("from", "")):
             return
         try:
             answer = self._answers.decode(text)
@@ -204,9 +204,9 @@ class BriefConnection:
         if answer.id == self._awaited:
             self._answer = answer
 
-    def on_stanza(self, stanza: Element) -> None:
+    def on_stanza(self, found: Element) -> None:
         """Ends the session if the request has come back: nobody is where the manager should be."""
-        if stanza.get("type") == "error" and stanza.get("from") == self._pool:
+        if found.get("type") == "error" and found.get("from") == self._pool:
             raise TakesLonger
 
     def on_closed(self, why: object) -> None:

@@ -92,6 +92,11 @@ def answer(iq: Iq, payload: str | IqError) -> str:
     )
 
 
+def is_from(domain: str, sender: str) -> bool:
+    """Whether an address is one of a pool's domain, whatever is before and behind that."""
+    return sender.partition("/")[0].partition("@")[2] == domain
+
+
 def payload_of(request: AnyRequest) -> str:
     """Returns a request as it is sent.
 

@@ -79,7 +79,7 @@ class UserConnection:
         self._fail(self.session.problem or lost)
 
     def on_payload(self, sender: str, to: str, payload: str) -> None:
-        if sender.partition("/")[0].partition("@")[2] != self._domain:
+        if not stanza.is_from(self._domain, sender):
             return
         try:
             answer = self._answers.decode(payload)
