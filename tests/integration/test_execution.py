@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import resource
 import shlex
 import shutil
@@ -158,9 +159,20 @@ def alive(word: str) -> list[int]:
     return found
 
 
+def is_first(process: psutil.Process) -> bool:
+    """Whether it is the first process of a namespace below this one."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    [*_, within] = re.findall(r"^NSpid:(.*)$", status, re.MULTILINE)[0].split()
+    return within == "1"
+
+
 PLAIN = pytest.mark.parametrize("rung_name", ["plain"])
 #: What happens to a call of this process happens to no other program.
 PYTHON = pytest.mark.parametrize("native", [None], ids=["python"])
+NATIVE = pytest.mark.parametrize("native", ["native"], indirect=True)
+IN_A_NAMESPACE = pytest.mark.parametrize(
+    "rung_name", [name for name in rungs.available() if name != "plain"]
+)
 
 
 @pytest.fixture(params=["python", "native"])
@@ -702,6 +714,24 @@ async def test_all_of_a_group_has_the_grace(machine: Machine, stop_signal: str) 
         assert ended.wall_seconds >= 0.5
     else:
         assert saved == [], "the shell's end was that of the namespace"
+
+
+@IN_A_NAMESPACE
+@NATIVE
+async def test_the_group_is_asked_only_once_its_first_process_knows(
+    machine: Machine,
+) -> None:
+    """Else a task that dies of the signal at once may be reaped before, and takes all along."""
+    number, _ = await saving(machine, 0.1, stop_grace_seconds=60.0)
+    [init] = [each for each in machine.parent.children(recursive=True) if is_first(each)]
+    init.suspend()
+    await until(lambda: init.status() == psutil.STATUS_STOPPED)
+    machine.executor.kill(number)
+    await asyncio.sleep(0.3)
+    running = {each.status() for each in init.children(recursive=True)}
+    assert psutil.STATUS_ZOMBIE not in running, "the shell has heard nothing yet"
+    init.resume()
+    assert (await machine.exit_of(number)).stdout.splitlines()[1:] == [b"saved"]
 
 
 @PLAIN

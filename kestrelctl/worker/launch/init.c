@@ -7,9 +7,11 @@
  * STATUS_DESCRIPTOR it writes, a line each, `began`; `failed ERRNO PROGRAM` if that cannot be
  * executed; `exited CODE` or `killed SIGNAL` when it has ended. `InitReport` reads that.
  *
- * When the task ends, this program does, too, and the kernel kills everybody else; unless somebody
- * outside has signalled the task's group, which is this program's. Then it waits for all of the
- * group. Nobody inside can signal, trace or end it.
+ * When the task ends, this program does, too, and the kernel kills everybody else; unless it has
+ * been signalled from outside. It passes that signal on to the task's group, which is its own, and
+ * waits for all of the group. It passes it on, rather than hear it beside the others, because a
+ * task that dies of the signal at once may be reaped before. Nobody inside can signal, trace or end
+ * it.
  *
  * It stands on no library: none may be there in the task's files, and it costs each task the time
  * to be loaded.
@@ -230,8 +232,9 @@ __attribute__((noreturn, used)) void run(long *start) {
         if (signal == SIGCHLD && reap(task, &status)) {
             is_over = 1;
             tell_end(status);
-        } else if (signal > 0) {
-            is_asked |= asks_to_end(&told);
+        } else if (signal > 0 && asks_to_end(&told)) {
+            is_asked = 1;
+            call(__NR_kill, 0, signal, 0, 0, 0); /* its own is ignored: somebody inside sent it */
         }
     }
     int signal = status & 0x7f;

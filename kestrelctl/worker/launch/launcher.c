@@ -120,6 +120,7 @@ struct task {
     struct starting *starting; /* NULL once it is told that it has started */
     uint32_t lane; /* in which its place is given to the next; 0 for none */
     bool in_grace, monitor_is_gone, left_something, has_failed;
+    bool has_own_init; /* init.c is the first process of its namespace */
     int32_t status;
     double since, cpu_seconds;
     long max_rss_kilobytes;
@@ -558,6 +559,7 @@ static void start(char *request, size_t size) {
         .pid = pid,
         .starting = it,
         .lane = head.lane,
+        .has_own_init = it->init[0],
         .since = it->since,
         .sandbox = self.tree == INIT ? strdup(sandbox) : NULL,
     };
@@ -762,6 +764,10 @@ static void signal_task(struct task *task, int number) {
     pid_t init = task->monitor_is_gone ? task->pid : first_child(task->pid);
     if (!init || !first_child(init)) {
         kill_task(task);
+        return;
+    }
+    if (task->has_own_init) {
+        kill(init, number); /* it passes that on once it knows that the group has its grace */
         return;
     }
     /* The task's group is also the init's, which takes no notice (pid_namespaces(7)). */
