@@ -43,6 +43,7 @@ GIVE_WAY_TRIES, GIVE_WAY_PAUSE_SECONDS = 20, 0.1
 END_LINES = 200
 
 PYTEST = "python -m pytest -q"
+ON_ALL_PROCESSORS = ("-q", "--numprocesses", "auto")
 #: What only computes gives way to real processes, whose tests wait for what happens. It has half as
 #: much of the processors as each of these: with much less, a test of a minute would never end.
 COMPUTING, HOSTS, PROCESSES = 3, 2, 0
@@ -290,10 +291,12 @@ def plan_of(words: list[str]) -> Plan | None:
 def for_pytest(words: list[str]) -> list[str]:
     """The words as pytest takes them: a room of the package stands for its unit tests.
 
-    `core/model` stands for `tests/unit/core/model`.
+    `core/model` stands for `tests/unit/core/model`. Where rooms are all that is asked for, their
+    tests run on all processors.
     """
     rooms = {str(path.relative_to(UNIT_TESTS)) for path in UNIT_TESTS.rglob("*/")}
-    return [str(TESTS_OF_ROOMS / word) if word in rooms else word for word in words]
+    found = [str(TESTS_OF_ROOMS / word) if word in rooms else word for word in words]
+    return [*ON_ALL_PROCESSORS, *found] if rooms.issuperset(words) else found
 
 
 def has_played_all(words: list[str], failed: Container[str]) -> bool:

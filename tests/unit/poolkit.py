@@ -77,8 +77,10 @@ class PoolDriver:
     def tell(self, event: ev.Event) -> list[fx.Effect]:
         """An event, then a scheduling pass, and at once the commit of what came of both."""
         found = self._commit(self.pool.handle(event))
-        if not self._held_back:
-            found += self._commit(self.pool.schedule(self.now))
+        if self._held_back:
+            self._check()
+        else:
+            found += self._schedule()
         self.effects = found
         return found
 
@@ -89,7 +91,17 @@ class PoolDriver:
     def let_go(self) -> None:
         """All that waits is handed out."""
         self._held_back = False
-        self.effects = self._commit(self.pool.schedule(self.now))
+        self.effects = self._schedule()
+
+    def _schedule(self) -> list[fx.Effect]:
+        found = self._commit(self.pool.schedule(self.now))
+        self._check()
+        return found
+
+    def _check(self) -> None:
+        self._changes += 1
+        if self._changes <= EACH or not self._changes % ONE_OF:
+            self.pool.check()
 
     def _commit(self, effects: list[fx.Effect]) -> list[fx.Effect]:
         found = list(effects)
@@ -102,9 +114,6 @@ class PoolDriver:
                 self.ended.append(effect.record.job_id)
             elif isinstance(effect, fx.Answer):
                 self.answers.append(effect)
-        self._changes += 1
-        if self._changes <= EACH or not self._changes % ONE_OF:
-            self.pool.check()
         return found
 
     def wait(self, seconds: float) -> list[fx.Effect]:

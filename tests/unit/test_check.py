@@ -18,6 +18,7 @@ import due_scenarios
 import pytest
 from check import (
     FULL,
+    ON_ALL_PROCESSORS,
     ORDINARY,
     Check,
     Count,
@@ -95,13 +96,14 @@ def test_other_words_are_for_pytest() -> None:
 
 def test_a_room_stands_for_its_unit_tests() -> None:
     assert for_pytest(["flock", "-x"]) == ["tests/unit/flock", "-x"]
-    assert for_pytest(["core/model"]) == ["tests/unit/core/model"]
+    assert for_pytest(["core/model"]) == [*ON_ALL_PROCESSORS, "tests/unit/core/model"]
+    assert for_pytest(["core", "-x"]) == ["tests/unit/core", "-x"], "as pytest is told"
     assert for_pytest(["kestrel"]) == ["kestrel"]
 
 
 @pytest.mark.parametrize("room", ["core", "manager", "worker", "cli", "store", "flock", "bench"])
 def test_each_large_room_has_tests_of_its_own(room: str) -> None:
-    [directory] = for_pytest([room])
+    *_, directory = for_pytest([room])
     assert len(list((CHECKOUT / directory).rglob("test_*.py"))) > 5
 
 
