@@ -10,7 +10,8 @@ import contextlib
 import os
 import stat
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,12 +23,16 @@ from kestrelctl.protocol.job_answers import Log
 from kestrelctl.protocol.job_requests import Logs
 
 if TYPE_CHECKING:
+    import asyncio
+
     from kestrelctl.access.share import Share
 
 #: The most that is in memory at a time.
 _PIECE_BYTES = 1 << 20
 #: The end of an output comes from the pool, which says whether anything is missing after it.
 _LEFT_TO_THE_POOL_BYTES = 1 << 16
+#: More of them are slower again (docs/performance.md).
+_PIECES_AT_ONCE = 4
 
 
 class LogReader:
@@ -75,10 +80,11 @@ class LogReader:
             async for data in self.after_first(log.attempt, stream, log.data):
                 offset += len(data)
                 yield Log(id="", data=data, size_bytes=offset)
-        while offset is not None:
-            log = await ask(replace(request, offset=offset))
-            yield log
-            offset = log.next_offset
+        if offset is not None:
+            rest = _rest(replace(request, offset=offset), log, ask)
+            async with contextlib.aclosing(rest):
+                async for piece in rest:
+                    yield piece
 
     async def stored(self, stored: StoredFile) -> AsyncIterator[bytes]:
         """Yields all of a file of the share, in order, once the whole file is here and verified.
@@ -129,6 +135,49 @@ class LogReader:
             return
         finally:
             os.close(file)
+
+
+async def _rest(
+    request: Logs, first: Log, ask: Callable[[Logs], Awaitable[Log]]
+) -> AsyncGenerator[Log]:
+    """Yields what follows the first piece of an output, in order. Several are asked for at a time:
+    worker, server, manager and client each have something to do then.
+
+    Args:
+        request: for the piece that comes next.
+        ask: see `LogReader.whole`.
+    """
+    import asyncio
+
+    offset = ahead = request.offset
+    size_bytes = first.size_bytes
+    piece_bytes = len(first.data) or size_bytes
+    asked: deque[asyncio.Future[Log]] = deque()
+    try:
+        while True:
+            while not asked or (len(asked) < _PIECES_AT_ONCE and ahead < size_bytes):
+                asked.append(asyncio.ensure_future(ask(replace(request, offset=ahead))))
+                ahead += piece_bytes
+            log = await asked.popleft()
+            yield log
+            if log.next_offset is None:
+                return
+            offset += piece_bytes
+            size_bytes = log.size_bytes
+            if log.next_offset != offset:  # a piece of another size: those on their way do not fit
+                await _give_up(asked)
+                offset = ahead = log.next_offset
+    finally:
+        await _give_up(asked)
+
+
+async def _give_up(asked: deque[asyncio.Future[Log]]) -> None:
+    import asyncio
+
+    for each in asked:
+        each.cancel()
+    await asyncio.gather(*asked, return_exceptions=True)
+    asked.clear()
 
 
 def open_kept(directory: Path, name: str, first: bytes) -> int | None:
