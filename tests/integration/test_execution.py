@@ -169,7 +169,6 @@ def is_first(process: psutil.Process) -> bool:
 PLAIN = pytest.mark.parametrize("rung_name", ["plain"])
 #: What happens to a call of this process happens to no other program.
 PYTHON = pytest.mark.parametrize("native", [None], ids=["python"])
-NATIVE = pytest.mark.parametrize("native", ["native"], indirect=True)
 IN_A_NAMESPACE = pytest.mark.parametrize(
     "rung_name", [name for name in rungs.available() if name != "plain"]
 )
@@ -717,11 +716,12 @@ async def test_all_of_a_group_has_the_grace(machine: Machine, stop_signal: str) 
 
 
 @IN_A_NAMESPACE
-@NATIVE
 async def test_the_group_is_asked_only_once_its_first_process_knows(
-    machine: Machine,
+    native: Path | None, rung_name: str, tmp_path: Path
 ) -> None:
     """Else a task that dies of the signal at once may be reaped before, and takes all along."""
+    rung = rungs.make_rung(rung_name, tmp_path, init=rungs.INIT)
+    machine = Machine(tmp_path / "work", rung=rung, native=native)
     number, _ = await saving(machine, 0.1, stop_grace_seconds=60.0)
     [init] = [each for each in machine.parent.children(recursive=True) if is_first(each)]
     init.suspend()
@@ -732,6 +732,22 @@ async def test_the_group_is_asked_only_once_its_first_process_knows(
     assert psutil.STATUS_ZOMBIE not in running, "the shell has heard nothing yet"
     init.resume()
     assert (await machine.exit_of(number)).stdout.splitlines()[1:] == [b"saved"]
+    await machine.executor.close()
+
+
+@pytest.mark.parametrize("rung_name", rungs.available())
+async def test_each_process_of_a_group_is_asked_once(
+    native: Path | None, rung_name: str, tmp_path: Path
+) -> None:
+    """Python dies of a second signal if that comes while the first one ends it."""
+    rung = rungs.make_rung(rung_name, tmp_path, init=rungs.INIT)
+    machine = Machine(tmp_path / "work", rung=rung, native=native)
+    script = "trap 'echo asked' USR1; echo begun; while :; do sleep 0.02; done"
+    number = machine.start("/bin/sh", "-c", script, stop_signal="USR1", stop_grace_seconds=0.5)
+    await until(lambda: machine.executor.read_output(number, "stdout", 0, 100))
+    machine.executor.kill(number)
+    assert (await machine.exit_of(number)).stdout == b"begun\nasked\n"
+    await machine.executor.close()
 
 
 @PLAIN

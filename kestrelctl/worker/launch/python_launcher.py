@@ -71,11 +71,13 @@ class _Task:
     Attributes:
         pid: the process that is waited for: the one that was started, or the init of its namespace.
         code: of the process that was started, once that has ended.
+        has_own_init: whether `init.c` is the first process of its namespace.
     """
 
     __slots__ = (
         "code",
         "cpu_seconds",
+        "has_own_init",
         "lane",
         "left_something",
         "max_rss",
@@ -89,6 +91,7 @@ class _Task:
         self.number = order.number
         self.sandbox = order.sandbox
         self.lane = order.lane
+        self.has_own_init = bool(order.launch.init)
         self.pid = pid
         self.since = since
         self.code: int | None = None
@@ -261,6 +264,9 @@ class PythonLauncher:
         init = task.pid if task.code is not None else init_of(task.pid)
         if not init or not children(init):
             self.kill(number)
+            return
+        if task.has_own_init:  # it passes that on once it knows that the group has its grace
+            kill(init, signal_number)
             return
         # The task's group is also the init's, which takes no notice (pid_namespaces(7)).
         with contextlib.suppress(ProcessLookupError):
