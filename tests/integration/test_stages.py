@@ -211,6 +211,7 @@ async def test_a_task_that_could_not_be_started_leaves_no_links(
     links = (("in", str(tmp_path / "input")),)
     ended = await machine.run("no-such-program", links=links)
     assert ended.reason.startswith("cannot-start: ")
+    assert (await machine.sh("ls")).stdout == b"", "for the next task, which has none"
     assert (await machine.sh("cat in", links=links)).stdout == b"alpha"
 
 
