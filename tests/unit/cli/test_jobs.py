@@ -357,7 +357,7 @@ def test_a_slow_output_does_not_gather_all_that_follow(monkeypatch: pytest.Monke
 
     def answer(request: rq.Logs) -> an.Log:
         asked_before.append(pool.count(rq.AllLogs))
-        end = None if request.offset else 4
+        end = None if request.offset else 5
         return log_of(b"long\n", size_bytes=10, next_offset=end)
 
     pool.answers["Logs"] = answer
