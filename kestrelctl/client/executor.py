@@ -122,7 +122,8 @@ class KestrelExecutor(Executor):
         by_value: modules of yours that travel with each function, because workers have them not.
         call_seconds: the longest that a call may take; its interpreter is ended then.
         idle_seconds: an interpreter without calls ends after so long.
-        retries: how often a call is tried again whose interpreter ended.
+        retries: how often a call is tried again that was alone with an interpreter which ended.
+            With others it is tried again anyway, alone: nobody knows whose fault it was.
         prints: whether what calls print comes back, as `printed` of their futures.
         options: those of `kestrelctl submit` for each interpreter: `cpus=2`, `memory="4G"`.
 

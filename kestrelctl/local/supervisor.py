@@ -278,7 +278,9 @@ class Supervisor:
         they make environments.
         """
         memory_bytes = discover().memory_bytes
-        cache_bytes = even_bytes(disk_for_inputs_bytes(self.directory))
+        cache_bytes = even_bytes(
+            kept_inputs_bytes(self.directory) + disk_for_inputs_bytes(self.directory)
+        )
         kinds = sorted({each.kind for each in read_all_classes(self.environments)[0].values()})
         found = []
         for index in range(self.processes):
@@ -426,6 +428,12 @@ def processes_for(workers: int, *, makes_environments: bool) -> int:
 
 
 _KESTRELCTL = [sys.executable, "-P", "-m", "kestrelctl"]
+
+
+def kept_inputs_bytes(directory: Path) -> int:
+    """Adds up what the workers of an earlier pool have kept of inputs in this directory."""
+    files = directory.glob("worker-*/inputs/**/*")
+    return sum(file.lstat().st_size for file in files if not file.is_dir())
 
 
 def _remote_users(federation: Federation | None) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kestrelctl.core.attempts import table
 from kestrelctl.core.attempts.endings import find_again, lose, put_back, write_passed
+from kestrelctl.core.attempts.suspects import note
 from kestrelctl.core.effects import Acknowledge, Kill
 from kestrelctl.core.events import Joined
 from kestrelctl.core.jobs.job import Job, Task
@@ -109,8 +110,7 @@ def _keep(state: State, worker: Worker, number: int, task: Task, claim: Claim) -
     if other is not None:
         stop(state, task)
     table.adopt(state, worker, task, number, claim, sent_at)
-    if task.is_suspect:
-        worker.silence.process.suspects.append(task)
+    note(worker, task)
     find_again(state, task)
     return True
 

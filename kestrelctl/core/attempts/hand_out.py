@@ -8,30 +8,30 @@ from itertools import islice
 import msgspec
 
 from kestrelctl.core.attempts.endings import back_off, write_passed
-from kestrelctl.core.attempts.losses import suspects_in
+from kestrelctl.core.attempts.suspects import (
+    SUSPECT_PAUSE_SECONDS,
+    first_suspect,
+    must_wait,
+    note,
+    widened,
+)
 from kestrelctl.core.attempts.table import begin
 from kestrelctl.core.effects import Run, Span
 from kestrelctl.core.jobs.gates import takeable
-from kestrelctl.core.jobs.job import SUSPECT_LOSSES, Job, Task
+from kestrelctl.core.jobs.job import Job, Task
 from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.job.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.job.span import told_host
 from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.records import Progress
-from kestrelctl.core.model.worker.assets import known
-from kestrelctl.core.model.worker.claim import Claim, limits_beyond
-from kestrelctl.core.model.worker.unit_claim import claim_of
+from kestrelctl.core.model.worker.claim import Claim
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.plan import Assignment, Plan
 from kestrelctl.core.state import State
 
 #: Templates a worker may hold before it is told which jobs have ended.
 KNOWN_JOBS = 16
-#: A task that has just come under suspicion is charged one of so many parts of a machine.
-SUSPECT_PARTS = 4
-#: How long a suspected task waits for another in the same process before it is looked at again.
-SUSPECT_PAUSE_SECONDS = 1.0
 
 
 def hand_out(state: State, plan: Plan, now: float, passed_over: list[Worker] | None = None) -> bool:
@@ -101,8 +101,7 @@ def _start_together(
             worker.silence.begin(now)
         number = state.next_number
         begin(state, worker, [task], number, claim, now)
-        if task.is_suspect:
-            worker.silence.process.suspects.append(task)
+        note(worker, task)
         state.next_number += 1
         state.totals.tasks_sent += 1
         if worker.wants is not None:
@@ -180,14 +179,14 @@ def _give(
             # The cursor may have passed over other tasks: these are sent by their own indexes.
             again, fresh = tasks, sum(task.index >= cursor for task in tasks)
             write_passed(state, job)
-        suspect = _suspect(again) if again and not worker.cls.distance_seconds else None
+        suspect = first_suspect(again) if again and not worker.cls.distance_seconds else None
         if suspect is not None:
             _put_back(tasks, suspect)
-            if _must_wait(state, worker, suspect):
+            if must_wait(state, worker, suspect):
                 back_off(state, suspect, now + SUSPECT_PAUSE_SECONDS)
                 continue
-            worker.silence.process.suspects.append(suspect)
-            again, tasks, fresh, claim = [suspect], [suspect], 0, _wide(claim, worker, suspect)
+            note(worker, suspect)
+            again, tasks, fresh, claim = [suspect], [suspect], 0, widened(claim, worker, suspect)
         if fresh:
             state.totals.waits.observe(now - job.waits_since, fresh)
         if claim not in claims:
@@ -253,48 +252,11 @@ def _should_shun(state: State, worker: Worker, assignment: Assignment, now: floa
     )
 
 
-def _suspect(tasks: list[Task]) -> Task | None:
-    """The first of these tasks that may end its worker."""
-    return next((task for task in tasks if task.is_suspect), None)
-
-
-def _must_wait(state: State, worker: Worker, suspect: Task) -> bool:
-    """Whether a suspected task waits for another that runs at another worker of the same process.
-
-    As at one worker, two that have just come under suspicion may run side by side, and others run
-    alone: a task that was suspected by chance ends well then.
-    """
-    return any(
-        max(other.losses, suspect.losses) > SUSPECT_LOSSES
-        for other in suspects_in(state, worker)
-        if other.attempt is not None and other.attempt.worker != worker.jid
-    )
-
-
 def _put_back(tasks: list[Task], suspect: Task) -> None:
     """Leaves the other tasks for later: they need not run beside the suspect."""
     for task in reversed(tasks):
         if task is not suspect:
             task.job.make_ready(task)
-
-
-def _wide(claim: Claim, worker: Worker, suspect: Task) -> Claim:
-    """Widens the claim of a suspected task: little runs beside it then that it could take along.
-
-    The task is charged a quarter of the worker's machine at first, then all of it: a task that was
-    suspected by chance runs alone then, and ends well. This is not done at a neighbour: a part of
-    all that it lends is no machine of it.
-    """
-    part = SUSPECT_PARTS if suspect.losses == SUSPECT_LOSSES else 1
-    capacity, indexed = known(worker.cls.capacity), worker.cls.indexed
-    # It is told of the units that it is charged: those are what it asked for.
-    wide = {
-        name: n if name in indexed else max(n, capacity.get(name, 0) // part)
-        for name, n in claim.amounts.items()
-    }
-    found = claim_of(wide, indexed)
-    found.limits = limits_beyond(claim.limits, wide)
-    return found
 
 
 def _spans(job: Job, tasks: list[Task], number: int, claim: int) -> list[Span]:

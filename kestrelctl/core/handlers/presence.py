@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kestrelctl.core.attempts.losses import let_go, lost_elsewhere, suspect_at
+from kestrelctl.core.attempts.losses import let_go
+from kestrelctl.core.attempts.suspects import lost_elsewhere, suspect_at
 from kestrelctl.core.effects import AskWho
 from kestrelctl.core.handlers.health import note_lapse
 from kestrelctl.core.handlers.offers import ask_for_more

@@ -190,6 +190,35 @@ def test_a_thousand_tasks(client: Client) -> None:
     assert {task["worker"].partition("@")[0] for task in tasks} == {"w1", "w2"}
 
 
+#: A thousand of each from a program: calls of a function, and results of one job.
+FROM_PYTHON = """
+from kestrelctl.client.blocking import Client
+from kestrelctl.client.executor import KestrelExecutor
+
+def square(number):
+    return number * number
+
+with KestrelExecutor(pool="pool") as executor:
+    assert list(executor.map(square, range(1000))) == [n * n for n in range(1000)]
+with Client("pool") as pool:
+    job = pool.submit(["sh", "-c", "exit $(({n} % 2))"], array="1-1000")
+    results = {task.task_id: task.exit_code for task in job.results()}
+assert results == {n: n % 2 for n in range(1, 1001)}
+"""
+
+
+def test_python_and_map_take_a_thousand_too(client: Client) -> None:
+    run(sys.executable, "-c", FROM_PYTHON, env=client.environment)
+    mapped = client("map", "--keep-order", "echo", "{}", ":::", *map(str, range(1000)))
+    assert mapped.split() == [str(n) for n in range(1000)]
+
+
+def test_a_long_output_comes_whole_from_elsewhere(client: Client) -> None:
+    job_id = client.submit(1, "seq", "1000000")
+    client("job", "wait", job_id, "--timeout", "1m")
+    assert client("job", "logs", job_id) == "".join(f"{n}\n" for n in range(1, 1_000_001))
+
+
 def test_who_is_taken_out_of_the_inventory_is_closed(client: Client, tmp_path: Path) -> None:
     bob = Client(tmp_path, "bob")
     job_id = bob.submit(1, "sleep", "600")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -54,3 +55,15 @@ def test_a_full_disk_ends_no_pool(told: Told, monkeypatch: pytest.MonkeyPatch) -
         assert told.tells() is None
         assert told.tells() is None
     assert told.tells() is not None
+
+
+def test_a_cache_of_inputs_that_has_filled_the_disk_is_not_thinned_at_the_next_start(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(total=0, used=0, free=0))
+    kept = told.directory / "worker-1" / "inputs" / "owners" / "ada" / "table"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(bytes(4096))
+    [worker] = told.supervisor._worker_commands()
+    place = worker.command.index("--cache-size")
+    assert int(worker.command[place + 1]) == kept.stat().st_size
