@@ -69,6 +69,7 @@ from kestrelctl.core.features import hold
 from kestrelctl.core.features.table import next_due
 from kestrelctl.core.handlers import (
     checkpoints,
+    draining,
     leases,
     membership,
     recovery,
@@ -141,10 +142,10 @@ _HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     Heard: membership.on_heard,
     Lost: membership.on_lost,
     Bounced: membership.on_bounced,
-    Drain: membership.on_drain,
-    Leaving: membership.on_leaving,
+    Drain: draining.on_drain,
+    Leaving: draining.on_leaving,
     Wanted: membership.on_wanted,
-    Resume: membership.on_resume,
+    Resume: draining.on_resume,
     Revoked: membership.on_revoked,
     Disconnected: membership.on_disconnected,
     Reconnected: membership.on_reconnected,

@@ -14,38 +14,35 @@ from kestrelctl.core.effects import AskWho, SetHeartbeat, Welcome
 from kestrelctl.core.events import (
     Bounced,
     Disconnected,
-    Drain,
     Heard,
     Joined,
-    Leaving,
     Lost,
     PropertiesRead,
     Reconnected,
     Resized,
-    Resume,
     Revoked,
     Wanted,
 )
 from kestrelctl.core.features.table import tell_reconnected
 from kestrelctl.core.handlers.checkpoints import take_checkpoints
-from kestrelctl.core.handlers.health import release, take_over
+from kestrelctl.core.handlers.health import take_over
 from kestrelctl.core.handlers.offers import admitted, ask_for_more
 from kestrelctl.core.handlers.presence import (
     ask,
     forget,
     lose_worker,
+    remember,
     renew,
     set_offline,
     set_online,
     spoke,
 )
 from kestrelctl.core.handlers.recovery import end_reconciliation_if_all_spoke
-from kestrelctl.core.handlers.services import copies_to_move, move_copies
+from kestrelctl.core.handlers.services import copies_to_move
 from kestrelctl.core.members.silence import Process
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.member_change import what_changed
-from kestrelctl.core.model.records import WorkerRecord
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.matching_ads import properties_ad
 from kestrelctl.core.pacing.backoff import RETURN_SECONDS
@@ -78,7 +75,7 @@ def on_joined(state: State, event: Joined) -> None:
         worker = state.workers[event.worker] = Worker(event.worker, cls, event.ad, event.at)
         set_online(state, worker)
         take_over(state, worker, event.at)
-        _record(state, worker)
+        remember(state, worker)
     else:
         _change(state, worker, cls, event.ad)
         set_online(state, worker)
@@ -184,14 +181,7 @@ def _change(state: State, worker: Worker, cls: WorkerClass, ad: WorkerAd) -> Non
     if told:
         state.tell_member(worker, "update", told)
     state.supply.note_change(cls)
-    _record(state, worker)
-
-
-def _record(state: State, worker: Worker) -> None:
-    ad = worker.ad if worker.cls.ad_known else None
-    if ad is not None and ad.properties:
-        ad = replace(ad, properties={})  # Their values are told again, and would be old.
-    state.record(WorkerRecord(worker.jid, worker.draining, ad))
+    remember(state, worker)
 
 
 def on_heard(state: State, event: Heard) -> None:
@@ -230,56 +220,12 @@ def on_bounced(state: State, event: Bounced) -> None:
         end_reconciliation_if_all_spoke(state)
 
 
-def on_drain(state: State, event: Drain) -> None:
-    """Stops sending tasks to a worker; what it runs goes on, what waits there is recalled."""
-    worker = state.workers.get(event.worker)
-    if worker is None:
-        return
-    state.note("info", f"worker {worker.jid} was drained by {event.by}")
-    _set_draining(state, worker, True, event.by)
-    state.touch(worker)
-    waiting = worker.queued_numbers()
-    if waiting and worker.online:
-        state.recall(worker, waiting)
-    move_copies(state, worker, f"it was drained by {event.by}")
-    take_checkpoints(state, worker, f"it was drained by {event.by}")
-
-
-def on_leaving(state: State, event: Leaving) -> None:
-    """Sends nothing new to a worker that is about to stop; its next process gets tasks again."""
-    spoke(state, event.worker, event.at)
-    worker = state.workers.get(event.worker)
-    if worker is not None:
-        worker.leaving = True
-        state.touch(worker)
-        move_copies(state, worker, "it is about to stop")
-        take_checkpoints(state, worker, "it is about to stop")
-
-
 def on_wanted(state: State, event: Wanted) -> None:
     """Notes that a worker that pulls may be sent more than before."""
     worker = spoke(state, event.worker, event.at)
     if worker is not None and worker.wants is not None:
         worker.wants += event.attempts
         state.touch(worker)
-
-
-def on_resume(state: State, event: Resume) -> None:
-    """Ends a worker's drain or quarantine."""
-    worker = state.workers.get(event.worker)
-    if worker is None:
-        return
-    state.note("info", f"worker {worker.jid} was resumed by {event.cause}")
-    _set_draining(state, worker, False, event.cause)
-    worker.quarantines = 0
-    release(state, worker, f"resumed by {event.cause}")
-
-
-def _set_draining(state: State, worker: Worker, draining: bool, by: str) -> None:
-    if worker.draining != draining:
-        worker.draining = draining
-        state.tell_member(worker, "drain" if draining else "drain-end", f"by {by}")
-        _record(state, worker)
 
 
 def on_revoked(state: State, event: Revoked) -> None:

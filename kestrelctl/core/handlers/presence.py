@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from msgspec.structs import replace
+
 from kestrelctl.core.attempts.losses import let_go
 from kestrelctl.core.attempts.suspects import lost_elsewhere, suspect_at
 from kestrelctl.core.effects import AskWho
 from kestrelctl.core.handlers.health import note_lapse
 from kestrelctl.core.handlers.offers import ask_for_more
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.records import WorkerGone
+from kestrelctl.core.model.records import WorkerGone, WorkerRecord
 from kestrelctl.core.state import State
 
 #: The most addresses that are remembered as asked though they never say hello. One account can have
@@ -113,3 +115,11 @@ def forget(state: State, worker: Worker) -> None:
     state.supply.hide(worker)
     del state.workers[worker.jid]
     state.record(WorkerGone(worker.jid))
+
+
+def remember(state: State, worker: Worker) -> None:
+    """Has it written down what a worker is and whether it is drained."""
+    ad = worker.ad if worker.cls.ad_known else None
+    if ad is not None and ad.properties:
+        ad = replace(ad, properties={})  # Their values are told again, and would be old.
+    state.record(WorkerRecord(worker.jid, worker.draining, ad))
