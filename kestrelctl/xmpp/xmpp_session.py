@@ -438,11 +438,15 @@ class XmppSession:
         return self.refused or f"it refused a session with <{condition}/>"
 
     def _failure(self, failure: StreamFailed) -> str | KestrelError:
-        """Explains why the server ended the stream (RFC 6120, 4.9); notes refused credentials."""
+        """Explains why the server ended the stream (RFC 6120, 4.9); notes refused credentials.
+
+        All else may pass by. That goes for <host-unknown/> as well: a server says it that has just
+        started, or was told to read its configuration again, and has not come to this host yet.
+        """
         condition, text = failure.condition, failure.text[:_MOST_TEXT_CHARACTERS]
         if isinstance(failure, BadStream):
             return f"the server does not speak XMPP: {text}"
-        if condition in ("not-authorized", "host-unknown"):
+        if condition == "not-authorized":
             self.refused = f"the server refused the credentials: {text or condition}"
             return self.refused
         if condition == "conflict":

@@ -250,6 +250,53 @@ async def test_a_server_that_gives_no_session_is_not_waited_for(
     assert wire.session._timer.is_set
 
 
+#: RFC 6120, 4.9.3
+STREAM_ERRORS = [
+    "bad-format",
+    "bad-namespace-prefix",
+    "conflict",
+    "connection-timeout",
+    "host-gone",
+    "host-unknown",
+    "improper-addressing",
+    "internal-server-error",
+    "invalid-from",
+    "invalid-namespace",
+    "invalid-xml",
+    "not-authorized",
+    "not-well-formed",
+    "policy-violation",
+    "remote-connection-failed",
+    "reset",
+    "resource-constraint",
+    "restricted-xml",
+    "see-other-host",
+    "system-shutdown",
+    "undefined-condition",
+    "unsupported-encoding",
+    "unsupported-feature",
+    "unsupported-stanza-type",
+    "unsupported-version",
+]
+
+
+@pytest.mark.parametrize("condition", STREAM_ERRORS)
+@pytest.mark.parametrize("was_online", [False, True])
+async def test_of_the_ends_of_streams_one_alone_refuses_the_credentials(
+    wire: Wire, condition: str, *, was_online: bool
+) -> None:
+    """A worker that is refused ends for good. A server that starts may not know its hosts yet."""
+    if was_online:
+        wire.up()
+        wire.told.clear()
+    wire.session.on_closed(StreamFailed(condition, "words of the server"))
+    assert (wire.session.refused is not None) is (condition == "not-authorized")
+    assert wire.session._timer.is_set, "it tries again"
+    [told] = wire.told
+    assert "words of the server" in told
+    assert wire.session.refused or f"<{condition}/>" in told
+
+
 @pytest.mark.parametrize(("condition", "calls"), [("conflict", 1), ("system-shutdown", 0)])
 async def test_a_conflict_is_told_apart(wire: Wire, condition: str, calls: int) -> None:
     conflicts: list[None] = []
