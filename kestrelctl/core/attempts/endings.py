@@ -92,6 +92,9 @@ def put_back(state: State, task: Task, worker: str) -> None:
     if task.is_unwanted:
         finish(state, task, TaskState.CANCELLED, worker, None)
     else:
+        line = task.line
+        if not line.waiting:
+            line.waits_since = state.at  # nobody let it starve
         task.job.line_up(task)
         state.touch_job(task.job)
 
@@ -134,9 +137,7 @@ def _open_line(state: State, task: Task) -> None:
     if seconds:
         longer = max(seconds, asks.time_request_seconds or 0.0)
         asks = msgspec.structs.replace(asks, time_request_seconds=longer)
-    line = LargerRequest(job, asks, state.demand.shape_of(asks, job.owner))
-    line.waits_since = state.at
-    job.larger[step, seconds] = line
+    job.larger[step, seconds] = LargerRequest(job, asks, state.demand.shape_of(asks, job.owner))
 
 
 def back_off(state: State, task: Task, until: float) -> None:

@@ -266,6 +266,9 @@ def on_reconnected(state: State, event: Reconnected) -> None:
         state.touch(worker)
         renew(state, worker, event.at + RETURN_SECONDS)
         ask(state, worker.jid)
+    for job in state.jobs.values():
+        for line in job.lines():
+            line.served_at = event.at  # nothing could be handed out before: nobody let it starve
     tell_reconnected(state)
     settle_restored(state)
     end_reconciliation_if_all_spoke(state)

@@ -98,6 +98,8 @@ def _shrink(state: State, job: Job, copies: int) -> None:
 
 def _grow(state: State, job: Job, more: int) -> None:
     """Brings copies back that were stopped, the lowest indexes first, then adds new ones."""
+    if not job.waiting:
+        job.waits_since = state.at  # nobody let it starve
     stopped = [index for index in range(job.cursor) if index not in job.live][:more]
     for index in reversed(stopped):
         bring_back(state, job, index, "cancelled", tell=False)

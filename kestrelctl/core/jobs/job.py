@@ -114,8 +114,9 @@ class Job:
         recovering: whether a restart has found it, and workers have yet to say what they run of it.
         stopped_by: what stopped it if nobody cancelled it: `DEADLINE`, `FAILED_MEMBER`,
             `FAILED_TASKS`, `PARENT`; else empty.
-        waits_since: its submission, or the retry that brought it back.
-        served_at: when some of its tasks were last handed out; 0 before.
+        waits_since: its submission, or when something of it began to wait again of which nothing
+            had waited.
+        served_at: when some of its tasks were last handed out, or the manager connected; 0 before.
         latest_account, latest_seconds: who last brought a task to a good end, and its run time.
         before_seconds: the run time of the last task before that by another account; None for none.
         recent: how its latest attempts went, and where; None before the first.

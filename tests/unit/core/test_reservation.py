@@ -254,6 +254,88 @@ def test_how_long_is_long_can_be_set(seconds: float) -> None:
     assert driver.worker("w1").kept_for is not None
 
 
+def kept_for(driver: PoolDriver) -> list[int]:
+    """The jobs for which workers are kept."""
+    return [w.kept_for.id for w in driver.pool.workers.values() if w.kept_for is not None]
+
+
+def test_after_a_restart_nobody_has_starved_yet() -> None:
+    """Nothing says when a job of before got something last."""
+    driver = PoolDriver(STARVING)
+    driver.join("w1", cpus=4)
+    large = driver.submit(20, cpus=3)
+    driver.submit(20, cpus=1)
+    for _ in range(3):
+        driver.live(8.0)
+        driver.report("w1", *driver.held("w1"))
+    held = driver.held("w1")
+    driver.restart()
+    driver.join("w1", cpus=4, holds=held)
+    driver.live(STARVING.starving_seconds - 1)
+    assert kept_for(driver) == []
+    driver.live(2.0)
+    assert kept_for(driver) == [large]
+
+
+def test_while_the_server_is_away_nobody_starves() -> None:
+    driver = PoolDriver(STARVING)
+    driver.join("w1", cpus=4)
+    driver.submit(1, cpus=1)
+    large = driver.submit(1, cpus=4)
+    held = driver.held("w1")
+    driver.tell(ev.Disconnected(at=driver.now))
+    driver.wait(60.0)
+    driver.tell(ev.Reconnected(at=driver.now))
+    driver.join("w1", cpus=4, holds=held)
+    driver.live(STARVING.starving_seconds - 1)
+    assert kept_for(driver) == []
+    driver.live(2.0)
+    assert kept_for(driver) == [large]
+
+
+def test_a_task_that_runs_again_has_waited_since_it_came_back() -> None:
+    """Its job had nothing that waited, so nobody let it starve."""
+    driver = PoolDriver(STARVING)
+    driver.join("w1", cpus=4)
+    large = driver.submit(1, cpus=4, max_failures=2)
+    driver.live(60.0)
+    driver.fail("w1")
+    driver.submit(4, cpus=1)
+    driver.live(STARVING.starving_seconds - 1)
+    assert kept_for(driver) == []
+    driver.live(4.0)
+    assert kept_for(driver) == [large]
+
+
+def test_a_copy_that_a_service_gets_has_waited_since_then() -> None:
+    driver = PoolDriver(STARVING)
+    driver.join("w1", cpus=4)
+    service = driver.submit(1, cpus=3, service=True)
+    driver.submit(1, cpus=1)
+    driver.live(60.0)
+    driver.tell(ev.ScaleService(at=driver.now, request="s", job_id=service, copies=2))
+    driver.live(STARVING.starving_seconds - 1)
+    assert kept_for(driver) == []
+    driver.live(2.0)
+    assert kept_for(driver) == [service]
+
+
+def test_who_asked_for_more_memory_before_a_restart_has_waited_since_then() -> None:
+    """Its wait counted from the beginning of all time."""
+    driver = PoolDriver(STARVING)
+    driver.join("w1", memory_bytes=4 << 30)
+    driver.submit(1, memory_bytes=1 << 30, retry_memory_bytes=(4 << 30,))
+    driver.hold_back()
+    driver.fail("w1", reason="memory-limit: killed by the kernel", signal=9)
+    driver.restart()
+    [job] = driver.pool.jobs
+    driver.let_go()
+    driver.join("w1", memory_bytes=4 << 30)
+    [larger] = job.larger.values()
+    assert larger.waits_since == driver.now
+    assert driver.jobs_at("w1") == [job.id]
+
+
 def test_a_task_that_must_not_queue_gets_its_turn_before_those_that_do() -> None:
     """They ask for as much, but what is queued at a worker begins when another ends there."""
     driver = PoolDriver(STARVING)
