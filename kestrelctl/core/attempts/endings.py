@@ -109,16 +109,20 @@ def ask_for_more(state: State, task: Task, step: int) -> None:
     _open_line(state, task)
 
 
+def seconds_to_outlast(result: Result) -> float:
+    """The time that a task asks for after an attempt that a lender has ended."""
+    return 2.0 ** math.floor(math.log2(max(result.wall_seconds, 0.5)) + 1)
+
+
 def outlast(state: State, task: Task, attempt: Attempt, result: Result) -> None:
     """Lets a task run elsewhere that a lender has ended because it may run no longer there.
 
     This is neither a failure nor a loss. From now on the task asks for more time than it has had:
     so it goes to no lender again that lets it have no more. It asks for the next power of two, so
-    that tasks that were ended after about the same time wait in one line. That is stored: a restart
-    forgets no limit.
+    that tasks that were ended after about the same time wait in one line (`seconds_to_outlast`).
+    That is stored: a restart forgets no limit.
     """
-    more_seconds = 2.0 ** math.floor(math.log2(max(result.wall_seconds, 0.5)) + 1)
-    task.least_seconds = max(task.least_seconds, more_seconds)
+    task.least_seconds = max(task.least_seconds, seconds_to_outlast(result))
     _open_line(state, task)
     detail = EndReason.of(result.reason).detail
     state.tell(

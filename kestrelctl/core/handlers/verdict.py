@@ -21,6 +21,7 @@ from kestrelctl.core.attempts.endings import (
     pause,
     put_back,
     remember,
+    seconds_to_outlast,
     was_refused,
 )
 from kestrelctl.core.attempts.estimates import note_refusal, refused_asset, was_alone
@@ -88,8 +89,12 @@ def _killed(end: BadEnd) -> EndVerdict | None:
 
 
 def _lent_time(end: BadEnd) -> EndVerdict | None:
+    """The verdict if its lender lets it run no longer, unless it had asked for more than it got:
+    such a lender is unable to run it, like any other machine, or it would get it again at once.
+    """
     lent = end.why.kind is EndKind.LENT_TIME and is_neighbour(end.attempt.worker)
-    return EndVerdict.OUTLASTS if lent else None
+    asks_for_more = seconds_to_outlast(end.result) > end.task.least_seconds
+    return EndVerdict.OUTLASTS if lent and asks_for_more else None
 
 
 def _unable(end: BadEnd) -> EndVerdict | None:

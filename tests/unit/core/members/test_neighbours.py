@@ -334,6 +334,22 @@ def test_who_lends_less_time_than_a_task_asks_for_ends_that_attempt_and_nothing_
     assert (job.counts.done, job.counts.cancelled) == (2, 1)
 
 
+def test_a_lender_that_ends_a_task_whatever_it_asks_for_gets_it_after_ever_longer_pauses() -> None:
+    """It would get it again at once, for ever: that is neither a failure nor a loss."""
+    driver = PoolDriver()
+    lend(driver)
+    driver.submit()
+    reason = out_of_lent_time("60 s")
+    pauses: list[float] = []
+    for _ in range(5):
+        driver.report(NEAR, outcome=Outcome.UNABLE, seconds=0.0, reason=reason)
+        before = driver.now
+        while not driver.held(NEAR):
+            driver.wait(0.5)
+        pauses.append(driver.now - before)
+    assert pauses == [0.0, 0.0, 1.0, 2.0, 4.0]
+
+
 def test_what_a_neighbour_gives_back_goes_to_others() -> None:
     driver = PoolDriver()
     lend(driver, cpus=2)
