@@ -21,6 +21,7 @@ import msgspec
 
 from kestrelctl.core.model.worker.ad import AssetUnit
 from kestrelctl.core.model.worker.ad_rules import MAX_UNITS
+from kestrelctl.worker.run.orphans import kill_group
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ def output(command: tuple[str, ...], timeout_seconds: float = TOOL_SECONDS) -> s
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
     except OSError as error:
         log.warning("%s cannot be run: %s", program, error)
@@ -73,7 +75,7 @@ def output(command: tuple[str, ...], timeout_seconds: float = TOOL_SECONDS) -> s
     try:
         text, _ = tool.communicate(timeout=timeout_seconds)
     except subprocess.TimeoutExpired:
-        tool.kill()
+        kill_group(tool.pid)
         if tool.stdout is not None:
             tool.stdout.close()
         with contextlib.suppress(subprocess.TimeoutExpired):  # in a driver's hands it cannot die

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_execution import alive, until
 
 from kestrelctl.core.properties.reading import PropertyReading
 from kestrelctl.worker.plugins import batch_queue
@@ -23,7 +24,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def squeue(directory: Path, text: str) -> None:
     place = directory / "squeue"
-    place.write_text(f"#!{sys.executable}\nimport os, sys, time\n{text}\n")
+    place.write_text(f"#!{sys.executable}\nimport os, subprocess, sys, time\n{text}\n")
     place.chmod(0o755)
 
 
@@ -53,6 +54,7 @@ async def test_it_is_asked_in_one_language_for_all_tasks_of_arrays(programs: Pat
         ("print('slurm')", "squeue says what cannot be read: not 5 fields: slurm"),
         ("print('x' * 3000)", "squeue prints more than 1,000 bytes"),
         ("time.sleep(600)", "squeue failed with status -9"),
+        ("subprocess.run(['sleep', '60'])", "squeue failed with status -9"),
     ],
 )
 async def test_one_that_fails_has_not_said_that_nothing_waits(
@@ -63,6 +65,15 @@ async def test_one_that_fails_has_not_said_that_nothing_waits(
     squeue(programs, text)
     told = await read("slurm pending")
     assert (told.value, told.missing) == (None, why)
+
+
+async def test_what_a_program_has_started_ends_with_it(programs: Path) -> None:
+    squeue(
+        programs,
+        "subprocess.Popen(['sleep', '61.375'], stdout=subprocess.DEVNULL)",
+    )
+    assert await read("slurm pending") == PropertyReading(7.0, 0)
+    await until(lambda: alive("61.375") == [])
 
 
 async def test_what_cannot_be_asked_is_said(

@@ -13,6 +13,7 @@ from kestrelctl.core.batch.question import BatchQuestion
 from kestrelctl.core.batch.queue_facts import UnreadableOutput
 from kestrelctl.core.properties.reading import PropertyValue
 from kestrelctl.errors import UsageError
+from kestrelctl.worker.run.orphans import kill_group
 
 #: A program that takes longer is ended: its server may be away.
 LONGEST_SECONDS = 60.0
@@ -40,7 +41,10 @@ def batch(words: Sequence[str]) -> PropertyValue:
 
 
 def _printed(command: Sequence[str]) -> str:
-    """Returns what a program prints. One that fails has not said that nothing waits."""
+    """Returns what a program prints. One that fails has not said that nothing waits.
+
+    Its group ends with it: another process of it may keep its output open.
+    """
     name = command[0]
     program = shutil.which(name)
     if program is None:
@@ -53,19 +57,23 @@ def _printed(command: Sequence[str]) -> str:
             stdout=subprocess.PIPE,
             stderr=said,
             env={**os.environ, "LC_ALL": "C"},
+            start_new_session=True,
         ) as process,
     ):
-        timer = threading.Timer(LONGEST_SECONDS, process.kill)
+        timer = threading.Timer(LONGEST_SECONDS, kill_group, (process.pid,))
         timer.start()
         try:
             assert process.stdout is not None
             printed = process.stdout.read(MOST_PRINTED_BYTES + 1)
             if len(printed) > MOST_PRINTED_BYTES:
-                process.kill()
                 raise NotAnswered(f"{name} prints more than {MOST_PRINTED_BYTES:,} bytes")
-            status = process.wait()
+            # It is reaped below: until then its number is that of no other group.
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         finally:
             timer.cancel()
+            timer.join()
+            kill_group(process.pid)
+        status = process.wait()
         if status:
             said.seek(0)
             lines = said.read(4_096).decode(errors="replace").strip().splitlines()
