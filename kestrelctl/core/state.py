@@ -61,8 +61,10 @@ class State:
         keys: (owner, key) of submissions that are not yet durable -> the job that each made. Later
             the store knows them.
         sessions: the workers of each account that are online.
-        rounds: how often something came back from workers of each account, `Worker.round_at`.
-        set_aside: the worker of each account that was put in quarantine last.
+        rounds: how often something came back from workers of each account, `Worker.round_at`; of
+            accounts without workers, only for a while.
+        set_aside: the worker of each account that was put in quarantine last, as long as that
+            lasts; it may hold others for a while.
         processes: of workers, by their incarnation; while there are any.
         asked: workers that have yet to say what they hold.
         reconcile_until: while set, tasks that were dispatched before a restart wait for their

@@ -28,6 +28,8 @@ UNBELIEVABLE = 100.0
 LEAST_SLOW_SECONDS = 1.0
 #: The rounds that come back between two checks whether a machine is to be believed.
 ROUNDS_PER_LOOK = 32
+#: Rounds are remembered of at most twice as many accounts as there are workers and this together.
+SPARE_ACCOUNTS = 100
 #: A worker may give any reason why it cannot start a task; so much of it is kept.
 MOST_REASON_CHARACTERS = 200
 
@@ -87,6 +89,9 @@ def note_successes(
         return
     # Rounds count for the account: a session that is soon followed by another one hides nothing.
     rounds = state.rounds[worker.account] = state.rounds.get(worker.account, 0) + 1
+    if rounds == 1 and len(state.rounds) > 2 * (len(state.workers) + SPARE_ACCOUNTS):
+        known = {each.account for each in state.workers.values()}
+        state.rounds = {name: n for name, n in state.rounds.items() if name in known}
     if rounds % ROUNDS_PER_LOOK:
         return
     recent = _recent(job)
@@ -215,6 +220,10 @@ def _dispensable(state: State, worker: Worker, now: float) -> bool:
 def _set_aside(state: State, worker: Worker, seconds: float, why: str, now: float) -> None:
     worker.quarantined_until = now + seconds
     worker.quarantined_for = why[:MOST_REASON_CHARACTERS]
+    for account in [
+        name for name, each in state.set_aside.items() if each.quarantined_until <= now
+    ]:
+        del state.set_aside[account]  # its quarantine is over, and it may be gone
     state.set_aside[worker.account] = worker
     state.touch(worker)
     state.tell_member(worker, "quarantine", worker.quarantined_for)

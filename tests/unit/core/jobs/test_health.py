@@ -181,6 +181,27 @@ def test_nothing_is_put_behind_tasks_that_only_one_worker_calls_short() -> None:
     assert len(driver.held("fast")) > 1
 
 
+def test_accounts_that_have_gone_are_not_remembered_for_ever() -> None:
+    """Environments have accounts of their own, each for an hour or so."""
+    driver = PoolDriver(Config(forget_worker_seconds=60.0, unable_pause_seconds=1.0))
+    driver.join("stays")
+    for n in range(300):
+        driver.join(f"env-{n}")
+        driver.submit(2)
+        driver.now += 0.1
+        driver.report(f"env-{n}", seconds=1.0)
+        driver.report("stays", seconds=1.0)
+        driver.submit()
+        driver.report(f"env-{n}", outcome=Outcome.UNABLE, reason="no-space: /")
+        driver.lose(f"env-{n}")
+        driver.wait(61.0)
+        driver.tell(ev.Heard(at=driver.now, worker="stays"))
+    state = driver.pool.state
+    assert len(state.workers) < 5
+    assert len(state.rounds) < 250
+    assert len(state.set_aside) < 5
+
+
 # -- losses ----------------------------------------------------------------------------------------
 
 
