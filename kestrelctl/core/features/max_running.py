@@ -1,27 +1,23 @@
 """`--max-running`: no more tasks of a job run at once than it says.
 
 After a restart of the manager nothing more of it is handed out before workers have said what they
-run of it.
+run of it (`core.jobs.gates`).
 """
 
 from __future__ import annotations
 
 from kestrelctl.core.features.feature import Feature, Must
 from kestrelctl.core.jobs.job import Gate, Job
-from kestrelctl.core.model.refusal import Reason, Refusal
+from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.state import State
 
 
 def _limit(job: Job) -> int | None:
     limit = job.spec.max_running
-    if limit is None:
-        return None
-    return 0 if job.recovering else max(0, limit - job.running)
+    return None if limit is None else max(0, limit - job.running)
 
 
 def _tells(job: Job, _now: float) -> Refusal:
-    if job.recovering:
-        return Refusal(Reason.RECOVERING)
     wanted = f"at most {job.spec.max_running}"
     return Refusal("max-running", wanted=wanted, found=f"{job.running}")
 

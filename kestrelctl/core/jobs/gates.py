@@ -47,6 +47,8 @@ def _through_gates(job: Job) -> tuple[int, str | None]:
         limit = gate.limit(whole)
         if limit is not None and limit < least:
             least, why = limit, gate.reason
+    if least and whole.recovering and whole.spec.max_running is not None:
+        return 0, Reason.RECOVERING  # nobody knows yet how many run
     if least and 1 < whole.spec.span != whole.waiting:  # they start together or not at all
         return 0, Reason.TOGETHER
     return least, why

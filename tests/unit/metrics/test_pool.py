@@ -270,6 +270,16 @@ def test_what_a_restart_found_is_counted_apart() -> None:
     assert page.sum("kestrel_tasks") == 4
 
 
+def test_while_nobody_knows_what_runs_of_a_job_its_limit_is_not_what_it_waits_for() -> None:
+    driver = PoolDriver()
+    driver.join("w1", "w2")
+    driver.submit(5, max_running=1)
+    driver.restart()
+    driver.join("w2")
+    reasons = Board(driver).page().by("kestrel_unmatched_tasks", "reason")
+    assert (reasons["recovering"], reasons["max-running"]) == (5, 0)
+
+
 def test_times_go_into_their_histograms() -> None:
     driver = PoolDriver()
     board = Board(driver)

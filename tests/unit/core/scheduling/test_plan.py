@@ -179,6 +179,9 @@ def test_every_gate_holds_tasks_back_and_says_why() -> None:
     job.hold = None
     capped = driver.pool.state.jobs[driver.submit(9, max_running=2)]
     assert passing(capped) == (2, "max-running")
+    capped.recovering = True
+    assert passing(capped) == (0, Reason.RECOVERING)
+    capped.recovering = False
     members = driver.pool.state.jobs[driver.submit(3, span=3)]
     assert passing(members) == (3, None)
     members.cursor = 1
