@@ -12,7 +12,6 @@ from kestrelctl.protocol import workers
 from kestrelctl.protocol.job_answers import Log, TaskOutput
 
 FETCH_SECONDS = 10.0
-PIECE_BYTES = 65536
 #: The bytes of a task in a page of outputs besides its output.
 _FRAME_BYTES = 120
 
@@ -32,9 +31,7 @@ class Outputs:
         future: asyncio.Future[workers.Output] = asyncio.get_running_loop().create_future()
         self._pending[request] = (worker, future)
         future.add_done_callback(lambda _: self._pending.pop(request, None))
-        message = workers.FetchOutput(
-            request=request, number=number, stream=stream, offset=offset, limit=PIECE_BYTES
-        )
+        message = workers.FetchOutput(request=request, number=number, stream=stream, offset=offset)
         return message, future
 
     def on_output(self, sender: str, message: workers.Output) -> None:

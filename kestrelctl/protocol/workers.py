@@ -30,6 +30,8 @@ ShownEpoch = tuple[Count, Count, Count]
 Charged = Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]
 #: The part of a question that its answer repeats.
 Number = Annotated[str, msgspec.Meta(max_length=64)]
+#: The most of a task's output that is asked for at once.
+MOST_OUTPUT_BYTES = 65_536
 #: No message hands out more attempts at once.
 MOST_ATTEMPTS = 1_000_000
 #: (number, job id, index, how many attempts, claim, mark), or the seal of such a span.
@@ -180,13 +182,13 @@ class Output(Message, frozen=True, kw_only=True, tag="output"):
     """A piece of a task's output (answers `fetch_output`).
 
     Attributes:
-        data: base64 in JSON, because output need not be text.
+        data: base64 in JSON, because output need not be text; no more than was asked for.
         size_bytes: of the whole stream; None if the worker no longer has it.
     """
 
     request: Number
     offset: Count
-    data: bytes = b""
+    data: Annotated[bytes, msgspec.Meta(max_length=MOST_OUTPUT_BYTES)] = b""
     size_bytes: Count | None = None
 
 
@@ -325,7 +327,7 @@ class FetchOutput(Message, frozen=True, kw_only=True, tag="fetch_output"):
     number: Count
     stream: Annotated[str, msgspec.Meta(pattern=r"^std(out|err)\Z")]
     offset: Count = 0
-    limit: Count = 65536
+    limit: Count = MOST_OUTPUT_BYTES
 
 
 FromWorker = (

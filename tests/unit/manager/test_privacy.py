@@ -406,6 +406,25 @@ async def test_a_worker_cannot_answer_what_another_was_asked(start: Open) -> Non
     assert len([each for each in manager.told(OWNER) if isinstance(each, an.Log)]) == 1
 
 
+async def test_a_worker_that_sends_more_output_than_it_was_asked_for_is_refused(
+    start: Open,
+) -> None:
+    manager = start()
+    hello = workers.Hello(version=workers.VERSION, incarnation="one", greeting=1, ad=WorkerAd())
+    await manager.work(WORKER, hello)
+    await manager.ask(OWNER, rq.SubmitJob(spec=FREE))
+    manager.listener.on_payload(
+        OWNER, "jobs@pool", codec.encode(rq.Logs(id="l", job="1", task_id=0))
+    )
+    await manager.settled()
+    most = workers.MOST_OUTPUT_BYTES
+    for n, size in enumerate((most + 1, most)):
+        piece = workers.Output(request="1", offset=0, data=b"x" * size, size_bytes=size)
+        await manager.work(WORKER, piece)
+        logs = [each for each in manager.told(OWNER) if isinstance(each, an.Log)]
+        assert [len(log.data) for log in logs] == [most] * n
+
+
 @pytest.mark.parametrize(
     "options",
     [
