@@ -104,7 +104,7 @@ class BlockingStream(StanzaStream):
             self._socket.sendall(text.encode())
 
     def abort(self) -> None:
-        self._is_over = True
+        self._hear_no_more()
         self._hang_up()
 
     def _hang_up(self) -> None:

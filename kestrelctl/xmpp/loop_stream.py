@@ -65,8 +65,11 @@ class XmppStream(StanzaStream, asyncio.Protocol):
             self.transport.write(text.encode())
 
     async def close(self) -> None:
-        """Closes the stream, and waits a moment for the server to do so, too."""
-        self._is_over = True
+        """Closes the stream, and waits a moment for the server to do so, too.
+
+        What the server says meanwhile is for nobody: whoever would take it is being closed as well.
+        """
+        self._hear_no_more()
         if self.transport is None:
             return
         self.write("</stream:stream>")
@@ -78,7 +81,7 @@ class XmppStream(StanzaStream, asyncio.Protocol):
         self.abort()
 
     def abort(self) -> None:
-        self._is_over = True
+        self._hear_no_more()
         self._hang_up()
         self.transport = None
 

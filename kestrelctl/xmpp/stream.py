@@ -197,14 +197,18 @@ class StanzaStream(abc.ABC):
         """Tells once that the stream has ended."""
         if self._is_over:
             return
-        self._is_over = True
-        self._parser.StartElementHandler = None  # what follows in the same piece is for nobody
-        self._parser.EndElementHandler = None
+        self._hear_no_more()
         if self._listens:
             self._listener.on_closed(why)
         else:
             self._keep(why)
         self._hang_up()
+
+    def _hear_no_more(self) -> None:
+        """Hands on nothing more, not even of the piece that is being read."""
+        self._is_over = True
+        self._parser.StartElementHandler = None
+        self._parser.EndElementHandler = None
 
     @abc.abstractmethod
     def _hang_up(self) -> None:

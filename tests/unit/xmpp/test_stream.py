@@ -186,6 +186,33 @@ async def test_an_end_is_told_once() -> None:
     assert (why.condition, why.text) == ("conflict", "Replaced")
 
 
+class Line:
+    """A connection that takes whatever is written."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+async def test_nothing_is_handed_on_while_it_is_being_closed() -> None:
+    """Whoever would take it is being closed as well."""
+    stream, heard = await reading()
+    stream.transport = Line()  # type: ignore[assignment]
+    closing = asyncio.ensure_future(stream.close())
+    await asyncio.sleep(0)
+    stream.data_received(f"<message from='a'>{JSON}1</json></message><presence/>".encode())
+    stream.connection_lost(None)
+    await closing
+    assert heard.told == []
+
+
+async def test_nothing_of_a_piece_is_handed_on_after_an_abort() -> None:
+    stream, heard = await reading()
+    heard.on_stanza = lambda stanza: stream.abort()  # type: ignore[method-assign]
+    stream.data_received(f"<presence/><message from='a'>{JSON}1</json></message>".encode())
+    assert heard.told == []
+
+
 async def test_stanzas_that_nest_deep_end_nothing() -> None:
     stream, heard = await reading()
     heard.on_stanza = lambda stanza: heard.told.append(stanza.tag)  # type: ignore[method-assign]
