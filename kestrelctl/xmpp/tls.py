@@ -84,6 +84,12 @@ def check_pair(certificate: Path, key: Path, domain: str) -> None:
             cause=error.verify_message,
             hint="it must name the pool's domain and be valid",
         ) from None
+    except ssl.SSLError as error:  # a kind of key that TLS does not know, or not here
+        raise UsageError(
+            f"no connection can be encrypted with {certificate} and {key}",
+            cause=error.reason or str(error),
+            hint="take a key of a usual kind: RSA with 2,048 bits or more, or EC P-256",
+        ) from None
 
 
 def explain(error: object, domain: str, ca_file: Path | None) -> KestrelError | None:

@@ -46,9 +46,9 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, o
     return found
 
 
-def issue(name: str, domain: str) -> None:
+def issue(name: str, domain: str, curve: str = "P-256") -> None:
     """Writes NAME.crt and NAME.key here."""
-    ask = "openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
+    ask = f"openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:{curve} -nodes"
     names = ["-subj", f"/CN={domain}", "-addext", f"subjectAltName=DNS:{domain}"]
     sign = "openssl x509 -req -copy_extensions copyall"
     for words in (
@@ -107,6 +107,7 @@ def test_the_pool_proves_its_name_with_a_certificate_that_is_valid_now(
     issue("other", "example.com")
     issue("old", POOL)
     expire(Path("old.crt"), Path("old.key"))
+    issue("coin", POOL, curve="secp256k1")
     refused = {
         "the pool needs a name": up("--federated-domain", FRIENDS),
         f"workers.{POOL} is the pool's own": up(*OPEN, "--federated-domain", f"workers.{POOL}"),
@@ -115,6 +116,7 @@ def test_the_pool_proves_its_name_with_a_certificate_that_is_valid_now(
         "are not a certificate and its key": up(*OPEN, key="other.key"),
         f"is not one for {POOL} now": up(*OPEN, certificate="other.crt", key="other.key"),
         "certificate has expired": up(*OPEN, certificate="old.crt", key="old.key"),
+        "no connection can be encrypted with": up(*OPEN, certificate="coin.crt", key="coin.key"),
     }
     for said, (status, stderr) in refused.items():
         assert (status, said in stderr) == (2, True), (said, stderr)
