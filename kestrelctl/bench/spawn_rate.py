@@ -15,6 +15,7 @@ import shutil
 import signal
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 from statistics import median
@@ -82,9 +83,10 @@ def measure_spawn_rate(rounds: int = 3, round_seconds: float = 0.25) -> float:
     program = _sleep_program()
     cores = len(os.sched_getaffinity(0))
     context = get_context("spawn")
-    with context.Pool(cores, initializer=_join, initargs=(context.Barrier(cores),)) as pool:
-        work = [(program, round_seconds)] * cores
-        totals = [sum(pool.starmap(_spawn_loop, work, chunksize=1)) for _ in range(rounds)]
+    barrier = context.Barrier(cores)
+    with ProcessPoolExecutor(cores, context, initializer=_join, initargs=(barrier,)) as pool:
+        programs, seconds = [program] * cores, [round_seconds] * cores
+        totals = [sum(pool.map(_spawn_loop, programs, seconds)) for _ in range(rounds)]
     return median(totals)
 
 

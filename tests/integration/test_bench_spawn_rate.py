@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from itertools import count
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from kestrelctl.bench import spawn_rate
 from kestrelctl.bench.spawn_rate import bare_rate, measure_spawn_rate
-from kestrelctl.errors import MissingTool
+from kestrelctl.errors import KestrelError, MissingTool
 
 
 def test_every_core_starts_processes() -> None:
@@ -38,6 +39,19 @@ def test_without_a_sleep_program_it_says_what_is_missing(monkeypatch: pytest.Mon
     monkeypatch.setenv("PATH", "")
     with pytest.raises(MissingTool):
         measure_spawn_rate()
+
+
+async def test_that_one_of_its_processes_is_killed_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a kernel that is out of memory. The others would wait for it for ever."""
+    sleep = tmp_path / "sleep"
+    sleep.write_text("#!/bin/sh\nkill -9 $PPID\n")
+    sleep.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(KestrelError, match="could not be measured"):
+        async with asyncio.timeout(60):
+            await bare_rate()
 
 
 async def test_what_lies_in_the_directory_of_the_caller_is_not_run(
