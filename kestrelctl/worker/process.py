@@ -308,8 +308,14 @@ class WorkerProcess:
                 self._degraded = self._spool.degraded
                 log.warning("spool: %s", self._degraded or "written to disk again")
         reporting, self._reporting = self._reporting, {}
-        for worker in reporting:
-            worker.report()
+        try:
+            while reporting:
+                worker = next(iter(reporting))
+                del reporting[worker]
+                worker.report()
+        finally:
+            for worker in reporting:  # one that fails keeps no other from reporting
+                self.wants_to_report(worker)
 
     def status(self) -> str:
         """One line on the state of this worker."""

@@ -199,8 +199,15 @@ class NativeLauncher:
                 break
         whole = len(self._received) - len(self._received) % _ANSWER.size
         answers, self._received = self._received[:whole], self._received[whole:]
-        for answer in _ANSWER.iter_unpack(answers):
-            self._tell(*answer)
+        untold = _ANSWER.iter_unpack(answers)
+        try:
+            for answer in untold:
+                self._tell(*answer)
+        finally:
+            left = b"".join(_ANSWER.pack(*answer) for answer in untold)
+            if left:  # one has failed: the others are told all the same
+                self._received = left + self._received
+                self._loop.call_soon(self.hear)
 
     def _tell(
         self,

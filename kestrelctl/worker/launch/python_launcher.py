@@ -246,9 +246,15 @@ class PythonLauncher:
         self._untold.append(event)
 
     def _tell(self) -> None:
-        untold, self._untold = self._untold, []
-        for event in untold:
-            event()
+        untold, self._untold = iter(self._untold), []
+        try:
+            for event in untold:
+                event()
+        finally:
+            left = list(untold)
+            if left:  # one has failed: the others are told all the same, and in their order
+                self._untold[:0] = left
+                self._loop.call_soon(self._tell)
 
     # ---- signals
 

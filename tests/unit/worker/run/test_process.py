@@ -167,6 +167,28 @@ async def test_a_session_that_fails_keeps_nobody_else_from_starting(
     assert [str(failure) for failure in failures] == ["broken"]
 
 
+async def test_a_session_that_fails_keeps_nobody_else_from_reporting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails() -> None:
+        raise ValueError("broken")
+
+    worker = Worker(sessions=3)
+    monkeypatch.setattr(worker.process.sessions[0], "report", fails)
+    worker.give(attempts=1)
+    await worker.turn()
+    failures: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+    for number in (0, 10, 20):
+        worker.executor.complete(Completion(number, 0))
+    for _ in range(3):
+        await worker.turn()
+    reports = [said for said in worker.said if isinstance(said, workers.Report)]
+    assert [result.number for report in reports for result in report.results] == [10, 20]
+    assert [str(failure) for failure in failures] == ["broken"]
+
+
 async def test_nothing_starts_when_the_process_is_closed() -> None:
     worker = Worker(sessions=2)
     worker.give(attempts=1)
