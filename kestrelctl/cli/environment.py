@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import click
+from msgspec.structs import replace
 
 from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
@@ -33,6 +34,21 @@ OBSTACLES = {
 }
 
 
+async def listed(connection: Connection, of: str = "") -> EnvironmentList:
+    """Returns the classes and all environments, or one class and what there is of it.
+
+    Raises:
+        NotFound: there is no such class.
+    """
+    found = await ask(connection, ListEnvironments(of=of), EnvironmentList)
+    environments, after = list(found.environments), found.after
+    while after is not None:
+        page = await ask(connection, ListEnvironments(of=of, after=after), EnvironmentList)
+        environments += page.environments
+        after = page.after
+    return replace(found, environments=environments, after=None)
+
+
 @click.group("environment", cls=Noun)
 def environment() -> None:
     """List, start and stop workers that start on demand."""
@@ -44,7 +60,7 @@ def list_(invocation: Invocation) -> None:
     """List the environments that there are."""
 
     async def work(connection: Connection) -> CommandOutput:
-        found = await ask(connection, ListEnvironments(), EnvironmentList)
+        found = await listed(connection)
         now = invocation.now()
         columns: list[Column[EnvironmentView]] = [
             Column("NUMBER", lambda each: str(each.number), right=True),
@@ -81,13 +97,12 @@ def explain(invocation: Invocation, name: str) -> None:
     """Explain the number of environments of a CLASS, and where others could start."""
 
     async def work(connection: Connection) -> CommandOutput:
-        found = await ask(connection, ListEnvironments(), EnvironmentList)
+        found = await listed(connection, name)
         for each in found.classes:
             if each.name == name:
                 there = [one for one in found.environments if one.of == name]
                 return explanation(each, there, invocation.now(), found.environments)
-        known = ", ".join(each.name for each in found.classes) or "none"
-        raise NotFound(f"there is no environment class {name}", cause=f"there are: {known}")
+        raise NotFound(f"there is no environment class {name}", cause="there are: none")
 
     invocation.talk(work)
 
@@ -101,7 +116,7 @@ def explanation(
     """Describes a class, its environments, and the obstacles to more of them.
 
     Args:
-        of_all: the environments of all classes.
+        of_all: also those of other classes that make room for this one.
     """
     most = f"{found.minimum} to {found.maximum}"
     blocks: list[str | tuple[str, str] | Table] = [
@@ -126,6 +141,8 @@ def explanation(
         ]
         headings = [("HOST", False), ("FREE", False), ("MAKES ONE", False)]
         blocks.append(Table(headings, rows))
+        if found.more_hosts:
+            blocks.append(f"and {plural(found.more_hosts, 'other host')}")
     else:
         blocks.append("no worker makes environments: `worker run --environments KIND` lets one")
     blocks.extend(f"{_failed_starts(failure, now)}: {failure.why}" for failure in found.failures)

@@ -28,7 +28,7 @@ from kestrelctl.core.pool import Pool
 from kestrelctl.core.properties.reading import PropertyReading
 from kestrelctl.core.scheduling.shortage import class_words, shape_words
 from kestrelctl.protocol import codec
-from kestrelctl.protocol.answers import RunningTask, UnitView, UserLine, WorkerView
+from kestrelctl.protocol.answers import EnvironmentView, RunningTask, UnitView, UserLine, WorkerView
 from kestrelctl.protocol.job_answers import (
     CheckpointView,
     JobExplanation,
@@ -79,6 +79,7 @@ V = TypeVar(
     TaskFiles,
     MembershipEvent,
     FiredView,
+    EnvironmentView,
 )
 
 
@@ -288,7 +289,7 @@ def detailed(view: JobView, spec: JobSpec) -> JobView:
     return whole if _json_bytes(whole) + _FRAME_BYTES <= codec.MAX_PAYLOAD_BYTES else view
 
 
-def first_that_fit(views: Iterable[V], beside: JobView | None = None) -> list[V]:
+def first_that_fit(views: Iterable[V], beside: msgspec.Struct | None = None) -> list[V]:
     """Returns as many views as one answer may hold; at least one, if there is any.
 
     Args:

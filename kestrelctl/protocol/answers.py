@@ -186,6 +186,9 @@ class EnvironmentClassView(msgspec.Struct, frozen=True, kw_only=True, omit_defau
         assets: what each has, in natural units.
         waiting: tasks that wait for a worker and that it could run.
         obstacle: why no more are started: `not-needed`, `maximum`, `no-host`, `no-room`, `failed`.
+        hosts: those where it could be started first; all classes of an answer share five hundred.
+        more_hosts: how many others there are.
+        failures: the latest one first; all classes of an answer share a hundred.
         runs: what each starts instead of a worker, as a command line; empty for a worker.
     """
 
@@ -200,15 +203,23 @@ class EnvironmentClassView(msgspec.Struct, frozen=True, kw_only=True, omit_defau
     waiting: int
     obstacle: str
     hosts: list[EnvironmentHostView] = []
+    more_hosts: int = 0
     failures: list[StartFailureView] = []
     runs: str = ""
 
 
 class EnvironmentList(Reply, frozen=True, kw_only=True, tag="environments"):
-    """All classes, and all environments."""
+    """The classes, and a page of their environments, by number.
+
+    Attributes:
+        classes: on the first page alone.
+        environments: those of the class that was asked for come with those that make room for it.
+        after: asks for the next page; None if this was the last.
+    """
 
     classes: list[EnvironmentClassView]
     environments: list[EnvironmentView] = []
+    after: int | None = None
 
 
 class FlockStatus(Reply, frozen=True, kw_only=True, tag="flock"):

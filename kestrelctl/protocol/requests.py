@@ -240,10 +240,18 @@ Name = Annotated[str, msgspec.Meta(max_length=100)]
 
 
 class ListEnvironments(UserRequest, frozen=True, kw_only=True, tag="environment_list"):
-    """List the classes, and the environments of each. Answered by `environments`."""
+    """List the classes, and a page of the environments. Answered by `environments`.
+
+    Attributes:
+        of: the class to tell of; empty for all, which share the room for hosts in the answer.
+        after: the number after which the page starts.
+    """
 
     answered_by = (EnvironmentList,)
     repeats = True
+
+    of: Name = ""
+    after: Count = 0
 
 
 class StartOneEnvironment(AdminRequest, frozen=True, kw_only=True, tag="environment_start"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from kestrelctl.core.environments.environment_class import EnvironmentClass
 from kestrelctl.core.environments.on_demand import HostRoom, amounts_of
 from kestrelctl.core.environments.started import Environment
@@ -12,6 +14,7 @@ from kestrelctl.core.model.worker.assets import describe_all, natural, without_u
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.environments.service import EnvironmentService
 from kestrelctl.manager.rights import Handlers
+from kestrelctl.manager.views import first_that_fit
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.answers import (
@@ -21,6 +24,10 @@ from kestrelctl.protocol.answers import (
     EnvironmentView,
     StartFailureView,
 )
+
+#: The most hosts, and the most failed starts, that one answer tells, of all its classes together.
+MOST_HOSTS = 500
+MOST_FAILURES = 100
 
 
 class EnvironmentRequests:
@@ -38,14 +45,25 @@ class EnvironmentRequests:
         }
 
     async def list(self, caller: Caller, request: rq.ListEnvironments) -> None:
-        now, hosts = self._desk.now(), self._desk.hosts()
-        caller.reply(
-            EnvironmentList(
-                id=request.id,
-                classes=[self._class_view(cls, hosts) for cls in self._desk.classes.values()],
-                environments=[_view(each, now) for each in self._desk.there()],
-            )
+        desk, of = self._desk, request.of
+        meant = [desk.class_named(of)] if of else list(desk.classes.values())
+        answer = EnvironmentList(id=request.id, classes=[])
+        if meant and not request.after:
+            hosts = desk.hosts()
+            views = [self._class_view(cls, hosts, 1 / len(meant)) for cls in meant]
+            answer = replace(answer, classes=views)
+        there = sorted(
+            (
+                each
+                for each in desk.there()
+                if each.number > request.after and of in ("", each.of, each.makes_room_for)
+            ),
+            key=lambda each: each.number,
         )
+        now = desk.now()
+        page = first_that_fit((_view(each, now) for each in there), beside=answer)
+        after = page[-1].number if len(page) < len(there) else None
+        caller.reply(replace(answer, environments=page, after=after))
 
     async def start(self, caller: Caller, request: rq.StartOneEnvironment) -> None:
         started = self._desk.start(request.of, request.host)
@@ -59,14 +77,35 @@ class EnvironmentRequests:
             self._desk.stop(number)
         caller.reply(an.Changed(id=request.id, what=[str(number) for number in numbers]))
 
-    def _class_view(self, cls: EnvironmentClass, hosts: Sequence[HostRoom]) -> EnvironmentClassView:
+    def _class_view(
+        self, cls: EnvironmentClass, hosts: Sequence[HostRoom], part: float
+    ) -> EnvironmentClassView:
+        """Makes the view of a class.
+
+        Args:
+            part: of the most hosts and failures in an answer, those of this class.
+        """
         desk = self._desk
+        most_hosts, most_failures = (
+            max(1, int(MOST_HOSTS * part)),
+            max(1, int(MOST_FAILURES * part)),
+        )
+        latest_first = sorted(desk.failures.of_class(cls.name), key=lambda each: -each[1].at)
         failures = [
             StartFailureView(
                 host=host, times=f.times, at=f.at, next_try_at=f.next_try_at, why=f.why
             )
-            for host, f in desk.failures.of_class(cls.name)
+            for host, f in latest_first[:most_failures]
         ]
+        views = [
+            EnvironmentHostView(
+                host=host.name,
+                free=natural(without_units(host.free)),
+                why_not=self._why_not(cls, host),
+            )
+            for host in hosts
+        ]
+        views.sort(key=lambda view: view.why_not != "")
         return EnvironmentClassView(
             name=cls.name,
             kind=cls.kind,
@@ -78,14 +117,8 @@ class EnvironmentRequests:
             idle_seconds=cls.idle_seconds,
             waiting=desk.demand.needed[cls.name],
             obstacle=desk.obstacles[cls.name].value,
-            hosts=[
-                EnvironmentHostView(
-                    host=host.name,
-                    free=natural(without_units(host.free)),
-                    why_not=self._why_not(cls, host),
-                )
-                for host in hosts
-            ],
+            hosts=views[:most_hosts],
+            more_hosts=len(views[most_hosts:]),
             failures=failures,
             runs=shlex.join(cls.runs),
         )

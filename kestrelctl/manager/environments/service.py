@@ -427,7 +427,7 @@ class EnvironmentService:
             NotFound: there is no such class, or no such host.
             UsageError: it cannot be started there now.
         """
-        cls = self._class(of)
+        cls = self.class_named(of)
         there = sum(each.of == of for each in self.book.known.values())
         if there >= cls.maximum:
             are = "is" if there == 1 else "are"
@@ -488,7 +488,12 @@ class EnvironmentService:
             )
         return found
 
-    def _class(self, of: str) -> EnvironmentClass:
+    def class_named(self, of: str) -> EnvironmentClass:
+        """Returns the class of a name.
+
+        Raises:
+            NotFound: there is none.
+        """
         found = self.classes.get(of)
         if found is None:
             known = ", ".join(sorted(self.classes)) or "none"

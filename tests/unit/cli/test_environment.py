@@ -12,6 +12,7 @@ from cli_fake_pool import FakePool, run
 from kestrelctl.cli.environment import explanation
 from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.protocol.answers import EnvironmentList, EnvironmentView
+from kestrelctl.protocol.requests import ListEnvironments
 from kestrelctl.protocol.workers import Token
 
 TOKEN = Token(
@@ -94,6 +95,30 @@ def test_classes_whose_starts_fail_are_named_with_the_time_of_the_next_try() -> 
     assert "failed" not in listed.stderr
     explained = run(FakePool(), "environment", "explain", found.name).stdout
     assert "2 starts failed at w1, the last 5.0 s ago, the next try in 15 s: no" in explained
+
+
+def test_environments_are_listed_page_by_page() -> None:
+    first = cli_fake_pool.ENVIRONMENT
+    second = msgspec.structs.replace(first, number=first.number + 1)
+
+    def page(request: ListEnvironments) -> EnvironmentList:
+        if request.after:
+            return EnvironmentList(id="", classes=[], environments=[second])
+        classes = [cli_fake_pool.ENVIRONMENT_CLASS]
+        return EnvironmentList(id="", classes=classes, environments=[first], after=first.number)
+
+    pool = FakePool(ListEnvironments=page)
+    listed = run(pool, "environment", "list", "-o", "quiet").stdout
+    assert listed.split() == [str(first.number), str(second.number)]
+    explained = run(pool, "environment", "explain", "science").stdout
+    assert "there are  2, of 0 to 2" in explained
+    assert [request.of for request in pool.asked] == ["", "", "science", "science"]
+
+
+def test_it_is_said_how_many_hosts_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = msgspec.structs.replace(cli_fake_pool.ENVIRONMENT_CLASS, more_hosts=1_000)
+    monkeypatch.setattr(cli_fake_pool, "ENVIRONMENT_CLASS", found)
+    assert "and 1,000 other hosts" in run(FakePool(), "environment", "explain", "science").stdout
 
 
 def test_it_is_explained_that_an_environment_makes_room_for_another_class() -> None:

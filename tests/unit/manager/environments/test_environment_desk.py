@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from neighbourskit import on_its_own_clock
@@ -19,10 +19,14 @@ from kestrelctl.core.environments.start_failures import FIRST_PAUSE_SECONDS
 from kestrelctl.core.environments.started import EnvironmentPhase
 from kestrelctl.core.events import Drain
 from kestrelctl.core.model.worker.ad import WorkerAd
-from kestrelctl.errors import Unreachable, UsageError
+from kestrelctl.errors import NotFound, Unreachable, UsageError
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.environments.accounts import EnvironmentAccounts
-from kestrelctl.manager.environments.answering import EnvironmentRequests
+from kestrelctl.manager.environments.answering import (
+    MOST_FAILURES,
+    MOST_HOSTS,
+    EnvironmentRequests,
+)
 from kestrelctl.manager.environments.service import (
     AWAY_SECONDS,
     GIVES_UP_SECONDS,
@@ -30,6 +34,8 @@ from kestrelctl.manager.environments.service import (
     EnvironmentService,
 )
 from kestrelctl.manager.environments.table import FIRST_NUMBER, NODE_SETTLES_SECONDS, worker_name
+from kestrelctl.protocol import codec
+from kestrelctl.protocol.answers import EnvironmentList
 from kestrelctl.protocol.requests import ListEnvironments
 from kestrelctl.protocol.workers import (
     EndedEnvironment,
@@ -570,6 +576,74 @@ async def test_one_that_is_stopped_while_the_server_is_away_has_not_failed(
     assert found.failures.latest("gpu", HOST) is None
 
 
+async def listed(found: EnvironmentService, of: str = "", after: int = 0) -> EnvironmentList:
+    """The answer to a list of environments, which fits into a message."""
+    told: list[Any] = []
+    caller = Caller("ada@users.pool/1", False, told.append)
+    await EnvironmentRequests(found).list(caller, ListEnvironments(id="1", of=of, after=after))
+    [answer] = told
+    assert codec.fits(codec.encode(answer))
+    return cast(EnvironmentList, answer)
+
+
+@on_its_own_clock
+async def test_a_list_fits_into_a_message_however_many_hosts_and_environments_there_are(
+    tmp_path: Path,
+) -> None:
+    hosts = [worker(f"worker-{n}@workers.kestrel.example.org/host-{n}") for n in range(1_500)]
+    found, _, _ = desk(tmp_path, *hosts)
+    numbers = range(FIRST_NUMBER - 3_999, FIRST_NUMBER + 1)
+    hosts[0].free = {"cpus": 0}
+    found.on_here(hosts[0].jid, here(*reversed(numbers)))
+    for host in hosts[1:]:
+        found.on_here(host.jid, here())
+        found.failures.failed("gpu", host.jid, found.now(), "no room on its disk " * 10)
+    first = await listed(found)
+    assert [(each.name, len(each.hosts), each.more_hosts) for each in first.classes] == [
+        ("gpu", MOST_HOSTS // 3, 1_500 - MOST_HOSTS // 3),
+        ("mpi", MOST_HOSTS // 3, 1_500 - MOST_HOSTS // 3),
+        ("lab", MOST_HOSTS // 3, 1_500 - MOST_HOSTS // 3),
+    ]
+    assert [len(each.failures) for each in first.classes] == [MOST_FAILURES // 3, 0, 0]
+    assert first.after is not None
+    second = await listed(found, after=first.after)
+    assert (second.classes, second.after) == ([], None)
+    told = [each.number for page in (first, second) for each in page.environments]
+    assert told == list(numbers)
+
+
+@on_its_own_clock
+async def test_of_a_class_that_is_asked_for_the_hosts_that_could_make_one_are_told_first(
+    tmp_path: Path,
+) -> None:
+    hosts = [worker(f"worker-{n}@workers.kestrel.example.org/host-{n}") for n in range(1_500)]
+    found, _, _ = desk(tmp_path, *hosts)
+    for host in hosts[:-1]:
+        host.free = {"cpus": 0}
+    for host in hosts:
+        found.on_here(host.jid, here())
+        found.failures.failed("mpi", host.jid, found.now(), "no room on its disk " * 10)
+    found.on_here(hosts[0].jid, here(FIRST_NUMBER, of="gpu"))
+    found.on_here(hosts[1].jid, here(FIRST_NUMBER - 1, of="lab"))
+    found.on_here(hosts[2].jid, here(FIRST_NUMBER - 2, of="lab"))
+    found.book.known[FIRST_NUMBER - 2].makes_room_for = "gpu"
+    answer = await listed(found, "gpu")
+    [gpu] = answer.classes
+    assert (gpu.name, len(gpu.hosts), gpu.more_hosts) == ("gpu", MOST_HOSTS, 1_000)
+    assert [host.why_not for host in gpu.hosts[:2]] == ["", "it lacks 1 cpu"]
+    assert gpu.hosts[0].host == hosts[-1].jid
+    assert [each.number for each in answer.environments] == [FIRST_NUMBER - 2, FIRST_NUMBER]
+    [mpi] = (await listed(found, "mpi")).classes
+    assert len(mpi.failures) == MOST_FAILURES
+
+
+@on_its_own_clock
+async def test_a_class_that_is_asked_for_and_not_there_is_refused(tmp_path: Path) -> None:
+    found, _, _ = desk(tmp_path)
+    with pytest.raises(NotFound, match="no environment class art"):
+        await listed(found, "art")
+
+
 @on_its_own_clock
 async def test_a_list_looks_at_the_hosts_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -587,12 +661,8 @@ async def test_a_list_looks_at_the_hosts_once(
         return look()
 
     monkeypatch.setattr(found, "hosts", counted)
-    told: list[Any] = []
-    caller = Caller("ada@users.pool/1", False, told.append)
-    await EnvironmentRequests(found).list(caller, ListEnvironments(id="1"))
-    [listed] = told
-    assert [len(each.hosts) for each in listed.classes] == [3, 3, 3]
-    assert {host.why_not for each in listed.classes for host in each.hosts} == {""}
+    [gpu] = (await listed(found, "gpu")).classes
+    assert [host.why_not for host in gpu.hosts] == [""] * 3
     assert looks == 1
 
 
