@@ -640,9 +640,11 @@ class JobRequests:
             found = [await self._detailed(records[0], found[0])]
         if request.where:
             where = where_jobs(request.where, found)
-            fitting = [
-                view for view in found if where.is_true_of(listed_job(view), f"job {view.job_id}")
-            ]
+            fitting = where.those_that_fit(
+                found,
+                lambda view: (f"job {view.job_id}", listed_job(view)),
+                is_first=request.before is None,
+            )
             page = views.first_that_fit(reversed(fitting[-wanted:]))[::-1]
             before = records[0].job_id if len(records) == limit else None
             if len(page) < len(fitting):

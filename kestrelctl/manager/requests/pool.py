@@ -92,11 +92,11 @@ class PoolRequests:
             where = where_workers(request.where, workers)
             looked_at = found[:MOST_LOOKED_AT]
             every = [views.worker_view(workers[jid], moment) for jid in looked_at]
-            fitting = [
-                view
-                for view in every
-                if where.is_true_of(listed_worker(workers[view.worker], view), view.worker)
-            ]
+            fitting = where.those_that_fit(
+                every,
+                lambda view: (view.worker, listed_worker(workers[view.worker], view)),
+                is_first=not request.after,
+            )
             page = views.first_that_fit(fitting[:limit])
             after = looked_at[-1] if len(found) > len(looked_at) else None
             if len(page) < len(fitting):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from kestrelctl.core.classad.bad_expression import BadExpression
 from kestrelctl.core.classad.evaluation import Ad, Expression, Failure, Unknown
@@ -48,6 +49,8 @@ LISTED_JOB = {
     "Cancelled": "how many were cancelled",
 }
 
+V = TypeVar("V", WorkerView, JobView)
+
 
 class Where:
     """An expression for a list.
@@ -74,7 +77,36 @@ class Where:
         except BadExpression as mistake:
             raise UsageError("--where cannot be used", cause=shown(text, mistake)) from None
 
-    def is_true_of(self, attributes: Attributes, name: str) -> bool:
+    def those_that_fit(
+        self, views: Sequence[V], ad_of: Callable[[V], tuple[str, Attributes]], *, is_first: bool
+    ) -> list[V]:
+        """Returns those of a page of which the expression is true.
+
+        One for which it comes to an error is left out, like one that lacks an attribute: what a
+        single worker says of itself must keep nobody from a list of the others.
+
+        Args:
+            ad_of: tells the name and the attributes of one.
+            is_first: whether this is the first page: what is an error for each of that is a mistake
+                of who asks.
+
+        Raises:
+            UsageError: the expression comes to an error, or to a text, for all of the first page.
+        """
+        found: list[V] = []
+        mistakes: list[UsageError] = []
+        for view in views:
+            name, attributes = ad_of(view)
+            try:
+                if self._is_true_of(attributes, name):
+                    found.append(view)
+            except UsageError as mistake:
+                mistakes.append(mistake)
+        if is_first and mistakes and len(mistakes) == len(views):
+            raise mistakes[0]
+        return found
+
+    def _is_true_of(self, attributes: Attributes, name: str) -> bool:
         """Whether the expression is true of one in the list; not of one that lacks an attribute.
 
         Raises:

@@ -92,6 +92,29 @@ async def test_a_mistake_has_a_clear_word(manager: PlayedManager, text: str, cau
     assert cause in (answer.cause or "")
 
 
+async def test_one_worker_with_an_odd_attribute_keeps_nobody_from_a_list_of_the_others(
+    manager: PlayedManager,
+) -> None:
+    """Each machine says its attributes itself."""
+    ad = WorkerAd(assets={"cpus": 9.0}, attributes={"rack": "in the cellar"})
+    hello = work.Hello(version=work.VERSION, incarnation="one", greeting=1, ad=ad)
+    await manager.work("w9@workers.pool/1", hello)
+    assert await workers(manager, "Rack + 1 > 1") == ["w1", "w3", "w5"]
+    assert await workers(manager, "Rack + 1 > 1", limit=1) == ["w1", "w3", "w5"]
+    answer = await asked(manager, rq.ListWorkers(names=["w9"], where="Rack + 1 > 1"))
+    assert isinstance(answer, an.Failed)
+    assert answer.cause == "for w9@workers.pool/1 it comes to an error"
+
+
+async def test_one_job_of_which_nothing_can_be_said_keeps_nobody_from_a_list_of_the_others(
+    manager: PlayedManager,
+) -> None:
+    for name in ("4", "four"):
+        spec = JobSpec(program=Program(argv=("x",)), name=name, request={"cpus": 100.0})
+        assert isinstance(await asked(manager, rq.SubmitJob(spec=spec)), an.Submitted)
+    assert await jobs(manager, "12 / (JobId - 2) == -12") == [1]
+
+
 async def test_jobs_are_found_as_they_are_shown_to_who_asks(manager: PlayedManager) -> None:
     for n in range(5):
         spec = JobSpec(
