@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, ParamSpec
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -250,6 +251,37 @@ class Fetched(msgspec.Struct, kw_only=True):
             )
 
 
+class _Places:
+    """The addresses at which the files of a job lie: almost always one, that of the pool's share.
+
+    Nobody waits a second time for one that does not answer, and files at others come all the same:
+    a worker says itself where the files of its tasks lie.
+    """
+
+    def __init__(self, share: Share) -> None:
+        self._share = share
+        self._seen: set[str] = set()
+        self._away: dict[str, Unreachable] = {}
+
+    async def get(self, stored: StoredFile, target: Path) -> None:
+        """Writes a stored file, as `Share.get`."""
+        places = {urlsplit(piece.url).netloc for piece in stored.pieces}
+        self._seen |= places
+        for place in places & self._away.keys():
+            raise self._away[place]
+        try:
+            await self._share.get(stored, target)
+        except Unreachable as error:
+            if len(places) == 1:  # nobody knows which of several it was
+                self._away.update(dict.fromkeys(places, error))
+            raise
+
+    def check(self) -> None:
+        """Raises Unreachable if no place at all answers."""
+        if self._away and self._seen <= self._away.keys():
+            raise next(iter(self._away.values()))
+
+
 async def fetch_files(
     share: Share,
     connection: Connection,
@@ -270,6 +302,7 @@ async def fetch_files(
     pages = _pages(connection, view.job_id, task_ids)
     first = await anext(pages)  # before the directory is made: there may be nothing to fetch
     directory = FetchDirectory(place, view.job_id, view.submitted_at)
+    places = _Places(share)
     heard = 0
 
     async def bring(each: TaskFiles) -> None:
@@ -278,10 +311,10 @@ async def fetch_files(
             return
         archive = directory.archive(each.task_id)
         try:
-            await share.get(each.stored, archive)
+            await places.get(each.stored, archive)
+        except NoSpace:
+            raise
         except KestrelError as error:
-            if _is_of_all(error):
-                raise
             found.missing[each.task_id] = _why(error)
             return
         try:
@@ -313,6 +346,7 @@ async def fetch_files(
             task.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
         directory.close()
+    places.check()
     found.missing = dict(sorted(found.missing.items()))
     found.without = (len(set(task_ids)) or view.tasks) - heard
     return found
@@ -331,6 +365,7 @@ async def fetch_tar(
         target: `-` is stdout; a file is there as a whole or not at all.
     """
     found = Fetched(job_id=view.job_id, directory=str(target))
+    places = _Places(share)
     heard = 0
     beside = None if str(target) == "-" else target.absolute().parent
     with (
@@ -344,9 +379,9 @@ async def fetch_tar(
             try:
                 await coming
                 await _to_its_end(_copy, archive, each.task_id, out)
+            except NoSpace:
+                raise
             except KestrelError as error:
-                if _is_of_all(error):
-                    raise
                 found.missing[each.task_id] = _why(error)
                 return
             archive.unlink()
@@ -361,10 +396,11 @@ async def fetch_tar(
                     if len(archives) == _AT_ONCE:
                         await write_first()
                     archive = Path(made, f"{each.task_id}.tar")
-                    coming = asyncio.create_task(share.get(each.stored, archive))
+                    coming = asyncio.create_task(places.get(each.stored, archive))
                     archives.append((each, archive, coming))
             while archives:
                 await write_first()
+            places.check()
         finally:
             for _, _, coming in archives:
                 coming.cancel()
@@ -471,11 +507,6 @@ async def _to_its_end(work: Callable[P, None], *args: P.args, **named: P.kwargs)
 def _raise_from(ended: set[asyncio.Task[None]]) -> None:
     for task in ended:
         task.result()
-
-
-def _is_of_all(error: KestrelError) -> bool:
-    """Whether what keeps files of a task from coming would keep those of all others, too."""
-    return isinstance(error, Unreachable | NoSpace)
 
 
 def _why(error: KestrelError) -> str:

@@ -174,6 +174,36 @@ def test_a_fetch_that_was_cut_goes_on(home: Home) -> None:
     assert len(home.share.given) == 5 - before // 2
 
 
+@pytest.mark.parametrize("words", [("--to", "here"), ("--tar", "here.tar")])
+def test_an_address_that_does_not_answer_keeps_back_its_own_files_alone(
+    home: Home, words: tuple[str, ...]
+) -> None:
+    """A worker says itself where the files of its tasks lie."""
+    for n in (2, 5):
+        [piece] = home.stored[n].pieces
+        home.stored[n] = replace(home.stored[n], pieces=(replace(piece, url="https://other/1"),))
+        home.share.fails[home.stored[n].sha256] = Unreachable("other is away")
+    result = home.fetch(*words)
+    assert result.exit_code == 13
+    assert "files of 2 tasks (2, 5) did not come" in result.stderr
+    assert "other is away" in result.stderr
+    if "--tar" in words:
+        with tarfile.open(home.path / "here.tar", errors="surrogateescape") as archive:
+            assert set(archive.getnames()) == set(home.wanted(1, 3, 4))
+    else:
+        assert home.here("here") == home.wanted(1, 3, 4)
+
+
+def test_nobody_waits_twice_for_an_address_that_does_not_answer(home: Home) -> None:
+    home.stored = {n: home.share.put(home.left(n)) for n in range(1, 40)}
+    home.job = replace(JOB, tasks=39, done=39)
+    home.share.fails = {
+        stored.sha256: Unreachable("the share is away") for stored in home.stored.values()
+    }
+    assert home.fetch().exit_code == 5
+    assert len(home.share.given) <= 4
+
+
 def test_files_of_another_attempt_replace_those_of_before(home: Home) -> None:
     home.fetch()
     home.stored[2] = home.share.put({"result": b"better\n"})
