@@ -84,7 +84,12 @@ class UserConnection:
         try:
             answer = self._answers.decode(payload)
         except codec.BadMessage as error:
-            self._fail(KestrelError("the pool answered what cannot be read", cause=str(error)))
+            unread = KestrelError("the pool answered what cannot be read", cause=str(error))
+            request_id = codec.id_in(payload)
+            if not request_id:  # nobody knows whose answer it is
+                self._fail(unread)
+            elif (future := self._pending.pop(request_id, None)) and not future.done():
+                future.set_exception(unread)
             return
         if isinstance(answer, Ended):
             self._pushed.put_nowait(answer)

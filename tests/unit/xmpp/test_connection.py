@@ -502,6 +502,34 @@ async def test_a_request_that_the_server_refuses_is_not_a_manager_that_is_away()
     assert "manager" not in f"{refused.value.message} {refused.value.hint}"
 
 
+async def test_an_answer_that_cannot_be_read_ends_its_own_request_alone() -> None:
+    user, asked = UserConnection("x"), []
+    user.session = SimpleNamespace(  # type: ignore[assignment]
+        send=lambda text, to: asked.append(directions.requests.decode(text).id)
+    )
+    user.on_online()
+    asking = [asyncio.create_task(user.ask(CancelJobs(jobs=jobs))) for jobs in "78"]
+    await asyncio.sleep(0)
+    user.on_payload("jobs@x", "a@x/1", f'{{"type": "changed", "id": "{asked[0]}", "what": 1}}')
+    user.on_payload("jobs@x", "a@x/1", '{"type": "changed", "id": "of long ago", "what": 1}')
+    user.on_payload("jobs@x", "a@x/1", codec.encode(Changed(id=asked[1], what=["8"])))
+    with pytest.raises(KestrelError, match="cannot be read"):
+        await asking[0]
+    assert await asking[1] == Changed(id=asked[1], what=["8"])
+
+
+async def test_an_answer_to_nobody_knows_what_ends_all_requests() -> None:
+    user = UserConnection("x")
+    user.session = SimpleNamespace(send=lambda text, to: None)  # type: ignore[assignment]
+    user.on_online()
+    asking = [asyncio.create_task(user.ask(CancelJobs(jobs=jobs))) for jobs in "78"]
+    await asyncio.sleep(0)
+    user.on_payload("jobs@x", "a@x/1", '{"type": "chan')
+    for each in asking:
+        with pytest.raises(KestrelError, match="cannot be read"):
+            await each
+
+
 class Silent:
     """A user whose manager answers the last of so many requests only."""
 
