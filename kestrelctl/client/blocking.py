@@ -171,13 +171,32 @@ class Client:
         """Has something called on the loop of this client, in the order in which it was said."""
         self._loop.call_soon_threadsafe(call)
 
+    def may_wait(self) -> None:
+        """Passes if the thread that calls it may wait for this client.
+
+        Raises:
+            UsageError: it is the client's own, which would wait for itself.
+        """
+        if threading.current_thread() is self._thread:
+            raise UsageError(
+                "this would wait for itself",
+                cause="what is done at the end of a call is done by the thread that all answers of "
+                "the pool come to",
+                hint="do it in another thread; an executor may be ended by shutdown(wait=False)",
+            )
+
     def does(self, work: Coroutine[Any, Any, A]) -> A:
         """Returns what the work returns, on the loop of this client; Ctrl-C cancels the work.
 
         Raises:
             UsageError: the client is not open, or this is a copy of its process: nothing would do
-                the work.
+                the work. Or the client's own thread would wait for itself.
         """
+        try:
+            self.may_wait()
+        except UsageError:
+            work.close()
+            raise
         with self._turn:
             if not (self._takes_work and self._thread.is_alive()):
                 work.close()

@@ -354,7 +354,12 @@ class KestrelExecutor(Executor):
         Args:
             wait: returns when all calls are done; else at once, and they are done nevertheless.
             cancel_futures: cancels the calls that have not begun.
+
+        Raises:
+            UsageError: it would wait for itself: it is called at the end of a call, and waits.
         """
+        if wait:
+            self._client.may_wait()
         if not self._may_end():
             return
         if cancel_futures:

@@ -373,6 +373,22 @@ def test_what_is_done_at_the_end_of_a_call_may_shut_the_executor_down(
     waits.wait()
 
 
+def test_a_shutdown_that_would_wait_for_itself_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the end of a call it stood still for ever, with all calls that were not done."""
+    executor, told = unconnected()
+
+    def refused() -> None:
+        raise UsageError("this would wait for itself")
+
+    monkeypatch.setattr(executor._client, "may_wait", refused, raising=False)
+    with pytest.raises(UsageError, match="wait for itself"):
+        executor.shutdown()
+    assert not executor._is_shut
+    assert told == []
+
+
 async def test_progress_is_asked_while_interpreters_come() -> None:
     """The program's thread asks; the loop's thread hears of another one meanwhile."""
     calls = Looked()
@@ -405,6 +421,9 @@ class NoPool(contextlib.AbstractContextManager["NoPool"]):
 
     def soon(self, _call: object) -> None:
         """There is no loop."""
+
+    def may_wait(self) -> None:
+        """There is no thread."""
 
     async def close(self, *, kill: bool) -> None:
         """There are no calls."""

@@ -498,6 +498,16 @@ def test_files_of_tasks_come_home(at_home: Path) -> None:
     assert (at_home / "results").is_dir()
 
 
+def test_the_thread_of_a_client_waits_for_nothing_that_it_does_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would stand still for ever."""
+    with client(FakePool()) as pool, monkeypatch.context() as patch:
+        patch.setattr(pool, "_thread", threading.current_thread())  # as at the end of a call
+        with pytest.raises(UsageError, match="wait for itself"):
+            pool.status()
+
+
 def test_who_asks_a_client_that_is_not_open_is_told_so() -> None:
     """Nothing would do the work, and it would be waited for."""
     pool = client(FakePool())
