@@ -102,7 +102,7 @@ async def open_briefly(wanted: str, *, as_admin: bool = False) -> AsyncIterator[
     """Opens a connection that blocks, for a command of a moment (see `at_once`).
 
     Raises:
-        UsageError: as `open_pool`.
+        UsageError, NotAllowed: as `open_pool`.
         TakesLonger: it does not succeed at once.
     """
     from kestrelctl.xmpp.brief_user import connect_briefly

@@ -1,6 +1,7 @@
 """A user's connection for a command of a moment: it blocks, and asks what may be asked twice.
 
-Whatever does not go well ends it, for the command to begin anew over the usual one (`user`).
+Whatever does not go well ends it, for the command to begin anew over the usual one (`user`). Only
+what the server or the pool refuses is final.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from xml.etree.ElementTree import Element
 from msgspec.structs import replace
 
 from kestrelctl.at_once import TakesLonger
-from kestrelctl.errors import Busy, KestrelError
+from kestrelctl.errors import Busy, KestrelError, NotAllowed
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.request import Failed, Reply
 from kestrelctl.xmpp import stanza
@@ -136,12 +137,23 @@ class BriefConnection:
         self._answer: Reply | None = None
 
     async def open(self, login: StreamLogin, host: str, port: int) -> None:
-        """Logs in. Raises TakesLonger if it does not succeed at once."""
+        """Logs in.
+
+        Raises:
+            NotAllowed: the server refused the credentials.
+            TakesLonger: it does not succeed at once.
+        """
         self._stream.deadline = time.monotonic() + LOGIN_SECONDS
         try:
             await login.open(self._stream, host, port)
             self._stream.listen()
-        except (OSError, UnicodeError, StreamFailed, LoginRefused, KestrelError) as error:
+        except LoginRefused as refusal:
+            if not refusal.is_of_credentials:
+                raise TakesLonger from refusal
+            raise NotAllowed(
+                "the server refused the login", cause="the server refused the credentials"
+            ) from refusal
+        except (OSError, UnicodeError, StreamFailed, KestrelError) as error:
             raise TakesLonger from error
 
     async def ask(
@@ -217,7 +229,7 @@ class BriefConnection:
 async def connect_briefly(
     pool: str, login: StreamLogin, host: str, port: int
 ) -> AsyncIterator[BriefConnection]:
-    """Connects to the pool as a user, for the length of a `with`. Raises TakesLonger as `open`."""
+    """Connects to the pool as a user, for the length of a `with`; raises as `open`."""
     connection = BriefConnection(pool)
     try:
         await connection.open(login, host, port)

@@ -40,6 +40,19 @@ class LoginRefused(Exception):
         self.text = text
         self.is_bind = is_bind
 
+    @property
+    def is_of_credentials(self) -> bool:
+        """Whether the server has looked at the credentials, and does not take them.
+
+        They are not shown to it again: each time counts for its guard, which then keeps others of
+        the same address out, too.
+        """
+        # RFC 6120, 6.5.7 and 6.5.10: it has not looked at them.
+        return not self.is_bind and self.condition not in (
+            "invalid-mechanism",
+            "temporary-auth-failure",
+        )
+
 
 class StreamLogin(Protocol):
     """Opens a stream for an account or a component.

@@ -430,7 +430,7 @@ class XmppSession:
             return KestrelError(
                 "the server has no login that is known here", cause=text or None, hint=_LOGINS
             )
-        if not refusal.is_bind:
+        if refusal.is_of_credentials:
             self.refused = "the server refused the credentials"
         elif condition == "not-authorized":
             # Prosody answers so for an account that was deleted after it was authenticated.

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from serverkit import RUBBISH, Babbling, Recorded, Server
-from streamkit import JSON
+from streamkit import JSON, SASL
 
 from kestrelctl.at_once import TakesLonger, at_once
-from kestrelctl.errors import KestrelError, NotFound, Untrusted
+from kestrelctl.errors import KestrelError, NotAllowed, NotFound, Untrusted
 from kestrelctl.protocol.job_answers import Jobs
 from kestrelctl.protocol.job_requests import CancelJobs, ListJobs
 from kestrelctl.protocol.request import Failed, Reply, Request
@@ -124,6 +124,28 @@ def test_a_refusal_is_the_error_of_its_code() -> None:
     found, _ = outcome(Refusing())
     assert isinstance(found, NotFound)
     assert found.message == "there is no job 7"
+
+
+@pytest.mark.parametrize(
+    ("condition", "kind"),
+    [
+        ("not-authorized", NotAllowed),
+        ("account-disabled", NotAllowed),
+        ("temporary-auth-failure", TakesLonger),
+        ("invalid-mechanism", TakesLonger),
+    ],
+)
+def test_a_password_that_is_refused_is_not_tried_a_second_time(
+    condition: str, kind: type[Exception]
+) -> None:
+    """Each try counts for the guard of the server; a command of a moment made two of them."""
+
+    class Refusing(Server):
+        def on_auth(self, said: str) -> str:
+            return f"<failure xmlns='{SASL}'><{condition}/></failure>"
+
+    found, _ = outcome(Refusing())
+    assert isinstance(found, kind)
 
 
 def test_a_pool_that_is_busy_takes_longer() -> None:
