@@ -9,6 +9,8 @@ from kestrelctl.errors import UsageError
 
 #: `int` refuses thousands of digits.
 _RANGE = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?")
+#: A number with commas between thousands, of which a part cannot be an id: `1,000`, `12,345,067`.
+_THOUSANDS = re.compile(r"(?<!\d)[1-9]\d{0,2}(?:,\d{3})*,0\d{2}(?:,\d{3})*(?!\d)")
 _MOST_IDS = 100_000
 #: The words for the latest job of whoever asks, and for all of his that a command is about.
 LAST = "last"
@@ -18,6 +20,19 @@ ALL = "all"
 def with_commas(text: str) -> str:
     """Words with commas between: `3, 5-9` and `3 5-9` are `3,5-9`, and `1 2` is never 12."""
     return ",".join(filter(None, (word.strip(",") for word in text.split())))
+
+
+def refuse_thousands(text: str) -> None:
+    """Raises UsageError for a number with commas between thousands.
+
+    `1,001` would be 1, twice: `job cancel 1,001` cancelled job 1.
+    """
+    found = _THOUSANDS.search(text)
+    if found is not None:
+        one, several = found[0].replace(",", ""), ",".join(str(int(n)) for n in found[0].split(","))
+        raise UsageError(
+            f"is {found[0]} one number, or several?", hint=f"write {one}, or {several}"
+        )
 
 
 def parse_jobs(text: str) -> str:
@@ -86,6 +101,7 @@ def parse_tasks(text: str) -> list[int]:
 
 
 def _ranges(text: str, what: str) -> list[tuple[int, int]]:
+    refuse_thousands(text)
     found = []
     for part in text.split(","):
         match = _RANGE.fullmatch(part)

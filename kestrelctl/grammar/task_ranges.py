@@ -6,7 +6,7 @@ import re
 
 from kestrelctl.core.model.job.task_array import Run, TaskArray, problem_with_ids
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.id_ranges import with_commas
+from kestrelctl.grammar.id_ranges import refuse_thousands, with_commas
 
 #: `int` refuses thousands of digits.
 _ARRAY = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?(?::(\d{1,20}))?")
@@ -21,6 +21,7 @@ def parse_array(text: object) -> TaskArray:
         UsageError: it is none of these, or an id is there twice.
     """
     text = with_commas(str(text))
+    refuse_thousands(text)
     runs = sorted(_run(part, text) for part in text.split(","))
     (first, step, _), *further = runs
     array = TaskArray(

@@ -9,6 +9,7 @@ import pytest
 from cli_fake_pool import ENDED_JOB, FakePool, job_with, run
 
 from kestrelctl.core.model.job.task_state import TaskState
+from kestrelctl.errors import UsageError
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 
@@ -59,6 +60,34 @@ def test_numbers_with_a_blank_between_are_never_one_number() -> None:
     run(pool, "submit", "--array", "1 2", "--", "true")
     assert pool.last(rq.SubmitJob).spec.ids() == "1,2"
     assert "not a job to wait for" in run(pool, "submit", "--after", "1 2", "--", "true").stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "one", "several"),
+    [("1,001", "1001", "1,1"), ("12,345,067", "12345067", "12,345,67"), ("5-1,000", "1000", "1,0")],
+)
+def test_a_number_with_commas_between_thousands_is_no_selection(
+    text: str, one: str, several: str
+) -> None:
+    """`cancel 1,001` cancelled job 1."""
+    pool = FakePool()
+    for words in (
+        ("job", "cancel", text),
+        ("job", "cancel", "7", "--task", text),
+        ("submit", "--array", text, "--", "x"),
+    ):
+        result = run(pool, *words)
+        assert result.exit_code == UsageError.exit_status
+        assert "one number, or several?" in result.stderr
+        assert f"write {one}, or {several}" in result.stderr
+    assert not pool.asked
+
+
+@pytest.mark.parametrize("text", ["1,100", "100,200", "1,2,3", "0,1", "001,002", "7,10", "1,0"])
+def test_numbers_that_may_be_several_are(text: str) -> None:
+    pool = FakePool()
+    assert run(pool, "job", "cancel", text).exit_code == 0
+    assert pool.last(rq.CancelJobs).jobs == text
 
 
 def test_each_of_several_jobs_is_shown() -> None:
