@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from kestrelctl.access.context import check_config, own_config, read_own_config
@@ -40,26 +43,27 @@ def add_context(name: str, fields: dict[str, str | int | bool], password: str = 
     """
     if not is_name(name):
         raise UsageError(f"{name[:80]!r} cannot be the name of a context", cause=NAME_RULE)
-    file, (default, known) = own_config(), read_own_config()
-    if name in known:
-        raise UsageError(
-            f"there is a context {name} already", hint=f"kestrelctl context remove {name}"
-        )
-    in_file = bool(password) and not fields.get("keyring")
-    if in_file:
-        fields = fields | {"password_file": f"{name}.password"}
-    lines = [f"{key} = {_toml(fields[key])}" for key in FIELDS if key in fields]
-    text = file.read_text() if file.exists() else ""
-    text = f"{text.rstrip()}\n\n{_header(name)}\n" + "\n".join(lines) + "\n"
-    if not default and not known:
-        text = _with_default(text, name)
-    text = text.lstrip("\n")
-    check_config(text, file)
-    if in_file:
-        _write(file.with_name(f"{name}.password"), f"{password}\n")
-    elif password:
-        store_password(str(fields["jid"]), password)
-    _write(file, text)
+    with _changing() as file:
+        default, known = read_own_config()
+        if name in known:
+            raise UsageError(
+                f"there is a context {name} already", hint=f"kestrelctl context remove {name}"
+            )
+        in_file = bool(password) and not fields.get("keyring")
+        if in_file:
+            fields = fields | {"password_file": f"{name}.password"}
+        lines = [f"{key} = {_toml(fields[key])}" for key in FIELDS if key in fields]
+        text = file.read_text() if file.exists() else ""
+        text = f"{text.rstrip()}\n\n{_header(name)}\n" + "\n".join(lines) + "\n"
+        if not default and not known:
+            text = _with_default(text, name)
+        text = text.lstrip("\n")
+        check_config(text, file)
+        if in_file:
+            _write(file.with_name(f"{name}.password"), f"{password}\n")
+        elif password:
+            store_password(str(fields["jid"]), password)
+        _write(file, text)
     return file
 
 
@@ -69,10 +73,10 @@ def use_context(name: str) -> None:
     Raises:
         UsageError: the configuration is wrong.
     """
-    file = own_config()
-    text = _with_default(file.read_text() if file.exists() else "", name)
-    check_config(text, file)
-    _write(file, text)
+    with _changing() as file:
+        text = _with_default(file.read_text() if file.exists() else "", name)
+        check_config(text, file)
+        _write(file, text)
 
 
 def remove_context(name: str) -> None:
@@ -81,22 +85,24 @@ def remove_context(name: str) -> None:
     Raises:
         UsageError: the configuration has none of that name.
     """
-    file, (default, known) = own_config(), read_own_config()
-    if name not in known:
-        raise UsageError(f"{file} has no context {name}", hint="kestrelctl context list")
-    text = file.read_text()
-    begin = re.search(rf"^{re.escape(_header(name))}\s*$", text, re.MULTILINE)
-    if begin is None:
-        raise UsageError(
-            f"context {name} is not written as {_header(name)} in {file}", hint="remove it by hand"
-        )
-    end = _TABLE.search(text, begin.end())
-    text = text[: begin.start()].rstrip("\n") + "\n\n" + (text[end.start() :] if end else "")
-    if default == name:
-        text = _DEFAULT.sub("", text, count=1)
-    text = text.strip("\n") + "\n" if text.strip() else ""
-    check_config(text, file)
-    _write(file, text)
+    with _changing() as file:
+        default, known = read_own_config()
+        if name not in known:
+            raise UsageError(f"{file} has no context {name}", hint="kestrelctl context list")
+        text = file.read_text()
+        begin = re.search(rf"^{re.escape(_header(name))}\s*$", text, re.MULTILINE)
+        if begin is None:
+            raise UsageError(
+                f"context {name} is not written as {_header(name)} in {file}",
+                hint="remove it by hand",
+            )
+        end = _TABLE.search(text, begin.end())
+        text = text[: begin.start()].rstrip("\n") + "\n\n" + (text[end.start() :] if end else "")
+        if default == name:
+            text = _DEFAULT.sub("", text, count=1)
+        text = text.strip("\n") + "\n" if text.strip() else ""
+        check_config(text, file)
+        _write(file, text)
 
 
 def _header(name: str) -> str:
@@ -119,11 +125,27 @@ def _with_default(text: str, name: str) -> str:
     return "\n".join(part for part in (head, line) if part) + "\n\n" + rest.lstrip("\n")
 
 
+@contextlib.contextmanager
+def _changing() -> Iterator[Path]:
+    """Keeps other commands from changing the configuration between its reading and its writing.
+
+    The lock is on a file of its own: the configuration is replaced by another file.
+    """
+    file = own_config()
+    with contextlib.ExitStack() as stack:
+        try:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = stack.enter_context(file.with_name(f"{file.name}.lock").open("ab"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError as error:
+            raise UsageError(f"{file} cannot be written", cause=error.strerror) from None
+        yield file
+
+
 def _write(file: Path, text: str) -> None:
     """Writes a file that nobody else can read; it is there as a whole or not at all."""
     draft = file.with_name(f"{file.name}.new")
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft.unlink(missing_ok=True)
         draft.touch(mode=0o600)
         draft.write_text(text)

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import fcntl
 import shlex
 import stat
 from pathlib import Path
+from threading import Event, Thread
+from typing import BinaryIO
 
 import pytest
 from click.testing import CliRunner, Result
 
+from kestrelctl.access import context_file
 from kestrelctl.access.context import find_context
+from kestrelctl.access.context_file import add_context
 from kestrelctl.cli.main import kestrelctl
 
 ADD = "context add {} --jid ada@example.org --domain pool.example.org"
+
+FIELDS: dict[str, str | int | bool] = {
+    "jid": "ada@example.org",
+    "password_file": "password",
+    "pool": "pool.example.org",
+}
 
 
 @pytest.fixture
@@ -53,6 +64,34 @@ def test_the_first_one_is_used_until_another_is_chosen(config: Path) -> None:
     types("context use lab")
     assert find_context("").name == "lab"
     assert config.read_text().count("default") == 1
+
+
+def test_two_that_are_added_at_once_are_both_there(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks, lock = context_file.check_config, fcntl.flock
+    others: list[Thread] = []
+    waits = Event()
+
+    def locked(file: BinaryIO, how: int) -> None:
+        if others:
+            waits.set()
+        lock(file, how)
+
+    def checked(text: str, file: Path) -> None:
+        """Another command begins when the first has read the configuration."""
+        if not others:
+            others.append(Thread(target=lambda: add_context("farm", FIELDS)))
+            others[0].start()
+            assert waits.wait(10)
+        checks(text, file)
+
+    monkeypatch.setattr(fcntl, "flock", locked)
+    monkeypatch.setattr(context_file, "check_config", checked)
+    add_context("lab", FIELDS)
+    others[0].join()
+    assert types("context list -q -o quiet").output.split() == ["farm", "lab"]
+    assert find_context("").name == "lab"
 
 
 def test_lines_written_by_hand_stay(config: Path) -> None:

@@ -66,8 +66,8 @@ def types(line: str, status: int = 0) -> Result:
 def test_a_password_in_the_keyring_is_in_no_file(ring: InMemory, config: Path) -> None:
     types(ADD)
     assert ring.passwords == {("kestrelctl", JID): "secret"}
-    assert [file.name for file in config.parent.iterdir()] == [config.name]
-    assert "secret" not in config.read_text()
+    for file in config.parent.iterdir():
+        assert "secret" not in file.read_text()
     assert read_password(find_context("lab").user) == "secret"
     assert "secret" not in types("context show").output
     assert check_of_password(find_context("lab").user).state == GOOD
