@@ -13,7 +13,7 @@ from kestrelctl.core.model.job.shell_text import left_in
 from kestrelctl.core.model.job.spec import JobSpec, Notify
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.click_options import LAST_JOB, click_options
-from kestrelctl.grammar.described_job import checked_job, checked_key, job_of
+from kestrelctl.grammar.described_job import checked_alone, checked_key, job_of
 from kestrelctl.grammar.job_options import FORMER_KEEP, JOB_FILE_SUFFIXES, OPTIONS
 from kestrelctl.grammar.nearest import did_you_mean
 from kestrelctl.grammar.option import Choice, Decimal, Flag, Option, Whole
@@ -116,7 +116,7 @@ def read(words: Sequence[str], last_job: int | None = None) -> SubmitJob:
             f"the pool cannot see your files, and {argv[0]} looks like a job file",
             hint=f"if it is a command, write: submit -- {argv[0]}",
         )
-    return SubmitJob(spec=checked_job(job_of(argv, given)), explain=True, key=key or "")
+    return SubmitJob(spec=checked_alone(job_of(argv, given)), explain=True, key=key or "")
 
 
 def remarks(words: Sequence[str], spec: JobSpec) -> str:

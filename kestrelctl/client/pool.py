@@ -32,7 +32,7 @@ from kestrelctl.errors import (
     Unreachable,
     UsageError,
 )
-from kestrelctl.grammar.described_job import checked_job, checked_key, job_of
+from kestrelctl.grammar.described_job import checked_alone, checked_job, checked_key, job_of
 from kestrelctl.grammar.id_ranges import LAST
 from kestrelctl.grammar.job_options import OPTIONS
 from kestrelctl.grammar.option_values import option_values
@@ -489,7 +489,7 @@ class AsyncClient:
         spec, values = self._made(words_of(command), lines, given)
         left = parse_parent_files(values["input"], spec.after_each, _no_last)
         program = replace(spec.program, parent_files=left)
-        spec = checked_job(replace(spec, program=program, after=waiting_for(spec.after, left)))
+        spec = checked_alone(replace(spec, program=program, after=waiting_for(spec.after, left)))
         sources = of_this_machine(values["input"])
         if not sources and values["stdin"] is None:
             return spec

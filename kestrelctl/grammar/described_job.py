@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from kestrelctl.core.model.job.after import IfParentFails
 from kestrelctl.core.model.job.placeholders import Placeholders, has_braces
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
@@ -170,6 +171,21 @@ def checked_job(spec: JobSpec) -> JobSpec:
             "the pool would not take this job", cause=objection.cause, hint=objection.hint
         )
     return spec
+
+
+def checked_alone(spec: JobSpec) -> JobSpec:
+    """A job that the pool would take, and that no jobs are submitted with.
+
+    Raises:
+        UsageError: it would not, or the job says what becomes of it when none of those fails for
+            which it waits.
+    """
+    if spec.if_parent_fails is not IfParentFails.CANCEL and not (spec.after or spec.after_each):
+        raise UsageError(
+            "--if-parent-fails is for a job that waits for others, and this one waits for none",
+            hint="--after JOB, or --after-each JOB, says for which it waits",
+        )
+    return checked_job(spec)
 
 
 def checked_key(key: str | None) -> str | None:

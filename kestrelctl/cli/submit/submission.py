@@ -24,7 +24,7 @@ from kestrelctl.core.model.job.shell_text import left_in
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import StoreFull, UsageError
-from kestrelctl.grammar.described_job import checked_job, checked_key, job_of
+from kestrelctl.grammar.described_job import checked_alone, checked_job, checked_key, job_of
 from kestrelctl.grammar.file_patterns import IN_FILE_NAMES
 from kestrelctl.protocol.job_answers import GraphSubmitted, Submitted
 
@@ -57,7 +57,7 @@ def submit_job(
     files: JobFiles | None = None
     if options["input"] or options["stdin"] is not None:
         spec, files = _with_files(spec, options, last_job)
-    checked_job(spec)
+    checked_alone(spec)
     fetch_to = None if options["fetch"] is None else Path(options["fetch"])
     if fetch_to is not None and spec.program.output_to:
         raise UsageError(

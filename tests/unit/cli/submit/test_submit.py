@@ -447,3 +447,13 @@ def test_a_tag_that_is_empty_is_refused_and_not_passed_over(tags: str) -> None:
     assert result.exit_code == 2
     assert result.stderr.startswith("error: --requires names no tag\nhint: write --requires LINUX")
     assert not pool.asked
+
+
+@pytest.mark.parametrize("otherwise", ["wait", "run"])
+def test_what_becomes_of_a_job_when_its_parents_fail_needs_parents(otherwise: str) -> None:
+    """It was taken, and meant nothing."""
+    options = ("--if-parent-fails", otherwise)
+    assert "--after JOB" in refused(*options, "--", "ls")
+    assert submitted(*options, "--after", "7", "--", "ls").if_parent_fails == otherwise
+    assert submitted(*options, "--after-each", "7", "--", "ls").if_parent_fails == otherwise
+    assert submitted("--if-parent-fails", "cancel", "--", "ls") == submitted("--", "ls")
