@@ -221,14 +221,19 @@ def _user() -> str:
 
 
 def _runtime_directory() -> Path:
-    return Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}")
+    return _named("XDG_RUNTIME_DIR", Path(f"/run/user/{os.geteuid()}"))
 
 
 def _units(*, system: bool) -> Path:
     if system:
         return Path("/etc/systemd/system")
-    home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
-    return Path(home) / "systemd" / "user"
+    return _named("XDG_CONFIG_HOME", Path.home() / ".config") / "systemd" / "user"
+
+
+def _named(variable: str, usual: Path) -> Path:
+    """A directory by the XDG Base Directory Specification, for which a relative one is none."""
+    named = os.environ.get(variable, "")
+    return Path(named) if os.path.isabs(named) else usual
 
 
 def _escaped(text: str) -> str:

@@ -430,6 +430,27 @@ def test_a_service_that_there_is_runs_its_new_unit(
     ]  # fmt: skip
 
 
+def test_directories_that_are_not_absolute_are_none(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the XDG Base Directory Specification, and so for systemd; the unit would not be found."""
+    program = tmp_path / "systemctl"
+    program.write_text('#!/bin/sh\necho "$XDG_RUNTIME_DIR" >>"$0.directory"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", "config")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "run")
+    monkeypatch.chdir(tmp_path)
+    found = keep(home, "example.org")
+    service.install(found, found.settings(), system=False)
+    name = service.name_of("example.org")
+    assert (tmp_path / ".config/systemd/user" / name).exists()
+    assert not (tmp_path / "config").exists()
+    directories = set((tmp_path / "systemctl.directory").read_text().split())
+    assert directories == {f"/run/user/{os.geteuid()}"}
+
+
 @pytest.mark.parametrize("system", [False, True])
 def test_a_worker_that_is_stuck_or_stopped_is_started_again(home: Path, system: bool) -> None:
     unit = service.unit_text(keep(home, "example.org"), SETTINGS, system=system)
