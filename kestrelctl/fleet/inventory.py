@@ -16,6 +16,7 @@ from typing import Any
 from kestrelctl.errors import UsageError
 from kestrelctl.fleet.host import Host
 from kestrelctl.fleet.sshoptions import parse_ssh_options
+from kestrelctl.grammar.quantities import parse_digits
 from kestrelctl.missing_package import missing_package
 
 _TIMEOUT_SECONDS = 120
@@ -90,13 +91,31 @@ def host_of(name: str, variables: Mapping[str, Any], configuration: Mapping[str,
         name=name,
         address=found["address"] or name,
         user=found["remote_user"],
-        port=int(found["port"]) if found["port"].isdigit() else None,
+        port=_port(name, found["port"]),
         key_files=(str(Path(key_file).expanduser()),) if key_file else (),
         ssh_config=options.lines,
         ignored=options.ignored,
         local=found["connection"] in ("local", "ansible.builtin.local"),
         become=found["become"].lower() in _TRUE,
     )
+
+
+def _port(host: str, text: str) -> int | None:
+    """The port of a host; None if the inventory says none.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not text:
+        return None
+    port = parse_digits(text, 65535)
+    if not port:
+        raise UsageError(
+            f"the port of {host} is {text[:40]!r}",
+            cause="a port is a number from 1 to 65535",
+            hint="mend `ansible_port` in the inventory",
+        )
+    return port
 
 
 def _first(variables: Mapping[str, Any], names: Sequence[str]) -> Any:

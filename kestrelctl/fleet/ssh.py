@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from paramiko.ssh_exception import (
     SSHException,
 )
 
-from kestrelctl.errors import KestrelError, TimedOut, Unreachable, Untrusted
+from kestrelctl.errors import KestrelError, TimedOut, Unreachable, Untrusted, UsageError
 from kestrelctl.fleet.host import Host
 from kestrelctl.fleet.shell import (
     KILL_AFTER_SECONDS,
@@ -34,6 +36,7 @@ from kestrelctl.fleet.shell import (
     timed_out,
     whole_command,
 )
+from kestrelctl.grammar.quantities import parse_duration
 
 CONNECT_SECONDS = 10
 _KEEPALIVE_SECONDS = 15
@@ -41,6 +44,8 @@ _KEEPALIVE_SECONDS = 15
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 _USER_CONFIG = ("~/.ssh/config", "/etc/ssh/ssh_config")
+#: `[2001:db8::1]:2222`, `gate:2222` or `2001:db8::1`, as ProxyJump takes them (ssh_config(5)).
+_PLACE = re.compile(r"\[(.+)\](?::(\d{1,5}))?|([^:]+)(?::(\d{1,5}))?|(.*:.*:.*)", re.ASCII)
 _KNOWN_HOSTS = {
     "userknownhostsfile": "~/.ssh/known_hosts ~/.ssh/known_hosts2",
     "globalknownhostsfile": "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2",
@@ -176,11 +181,17 @@ def connection_to(host: Host) -> Connection:
     gateway: Any = None
     jumps = ssh_config.lookup(host.address).get("proxyjump", "none")
     for jump in jumps.split(",") if jumps.lower() != "none" else ():
-        gateway = _trusting_known(Connection(jump, config=config, gateway=gateway or False))
+        user, address, port = _jump(jump.strip())
+        gateway = _trusting_known(
+            Connection(
+                address, user=user, port=port, config=config, gateway=gateway or False,
+                connect_timeout=_connect_seconds(ssh_config, address),
+            )
+        )  # fmt: skip
     return _trusting_known(
         Connection(
             host.address, user=host.user or None, port=host.port, config=config, gateway=gateway,
-            connect_timeout=None if _has_timeout(host) else CONNECT_SECONDS,
+            connect_timeout=_connect_seconds(ssh_config, host.address),
             connect_kwargs={
                 "key_filename": list(host.key_files),
                 "banner_timeout": CONNECT_SECONDS,
@@ -191,8 +202,35 @@ def connection_to(host: Host) -> Connection:
     )  # fmt: skip
 
 
-def _has_timeout(host: Host) -> bool:
-    return any(line.startswith("ConnectTimeout ") for line in host.ssh_config)
+def _jump(text: str) -> tuple[str | None, str, int | None]:
+    """The user, the address and the port of `[user@]host[:port]` of ProxyJump (ssh_config(5)).
+
+    Fabric itself takes the brackets and the port of `[2001:db8::1]:2222` for a part of the address.
+
+    Raises:
+        ValueError: it is of another form.
+    """
+    user, _, place = text.removeprefix("ssh://").rpartition("@")
+    found = _PLACE.fullmatch(place)
+    if found is None:
+        raise ValueError(f"{text!r} of ProxyJump is not of the form [USER@]HOST[:PORT]")
+    port = found[2] or found[4]
+    return user or None, found[1] or found[3] or found[5], int(port) if port else None
+
+
+def _connect_seconds(ssh_config: SSHConfig, address: str) -> int:
+    """The longest that it may take to connect: ConnectTimeout, in any form that ssh takes.
+
+    Raises:
+        ValueError: it is no time.
+    """
+    told = ssh_config.lookup(address).get("connecttimeout", "none")
+    if told.lower() in ("none", "0"):
+        return CONNECT_SECONDS
+    try:
+        return ceil(parse_duration(told))
+    except UsageError:
+        raise ValueError(f"{told!r} of ConnectTimeout is no time") from None
 
 
 def _trusting_known(connection: Connection) -> Connection:
@@ -242,7 +280,8 @@ def _unreachable(host: Host, connection: Connection, error: Exception) -> Kestre
     elif isinstance(error, socket.gaierror):
         cause = f"the name {hop.host} has no address"
     elif isinstance(error, TimeoutError):
-        cause = f"{hop.host} port {hop.port} did not answer in {CONNECT_SECONDS} s"
+        patience = "" if error.errno else f" in {hop.connect_timeout} s"  # or the kernel gave up
+        cause = f"{hop.host} port {hop.port} did not answer{patience}"
     elif isinstance(error, SSHException):
         cause = f"no SSH with {hop.host} port {hop.port}: {cause}"
     return Unreachable(message, cause=cause or type(error).__name__, hint=hint)

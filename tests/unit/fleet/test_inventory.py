@@ -69,6 +69,14 @@ def test_hosts_come_by_name_with_what_the_inventory_says_of_them(ansible: FakeAn
     assert (w2.address, w2.port, w2.user, w2.local, w2.become) == ("w2", None, "", False, False)
 
 
+@pytest.mark.parametrize("port", ["ssh", "22²", "0", "65536", "-22", "9" * 5_000])
+def test_a_port_that_is_none_is_refused(ansible: FakeAnsible, port: str) -> None:
+    """It was passed over, and the host reached at port 22, where another one may answer."""
+    ansible.has(w1={"ansible_port": port})
+    with pytest.raises(UsageError, match="the port of w1 is"):
+        read_inventory(None, None)
+
+
 def test_a_host_without_variables_is_one_of_the_hosts(ansible: FakeAnsible) -> None:
     """Ansible names it in its group alone."""
     ansible.answers(
