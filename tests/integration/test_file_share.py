@@ -447,6 +447,30 @@ async def test_what_was_stored_is_there_after_a_restart(tmp_path: Path) -> None:
     assert (tmp_path / "copy").read_bytes() == path.read_bytes()
 
 
+@pytest.mark.parametrize(
+    "end", [b'item({\n\t["key"] = "x', b"\0" * 4096, b"item({\n\t[\0\0\0\0", b"   item(\n"]
+)
+async def test_a_list_of_files_that_was_cut_off_is_read_up_to_there(
+    tmp_path: Path, end: bytes
+) -> None:
+    """A power failure leaves half of what was written last, or zeros."""
+    server = PrivateServer.create(tmp_path / "xmpp")
+    path = large(tmp_path / "source", 7)
+    async with running(server), logged_in(server) as user:
+        stored = [await FileShare(user.request_slot).put(path) for _ in range(2)]
+    [log] = server.directory.rglob("kestrel_slots.list")
+    whole = log.read_bytes()
+    log.write_bytes(whole + end)
+    for _ in range(2):  # the next start finds it mended
+        async with running(server), logged_in(server, "bob") as user:
+            for each in stored:
+                await FileShare().get(each, tmp_path / "copy")
+            stored.append(await FileShare(user.request_slot).put(path))
+    assert log.with_name(f"{log.name}.damaged").read_bytes() == whole + end
+    said = "".join(file.read_text() for file in server.directory.rglob("*.log"))
+    assert said.count("2 uploads before it are known") == 1
+
+
 async def test_an_account_stores_so_much_a_day_and_no_more(tmp_path: Path) -> None:
     server = PrivateServer.create(tmp_path / "xmpp")
     reconfigured(server, "kestrel_slots_account_bytes_per_day", 6 * MIB)

@@ -11,7 +11,9 @@
 -- - knows at each start how many bytes there are: Prosody counts them once a week;
 -- - has what expired deleted soon after a start, if that was not done for a day: Prosody waits for the
 --   next midnight (UTC), which a server that is not up at night never sees;
--- - deletes what is left of uploads that a crash cut off.
+-- - deletes what is left of uploads that a crash cut off;
+-- - reads its list up to where a power failure cut it off: Prosody reads it as a whole or not at all, and
+--   nobody could upload any more.
 --
 -- Prosody's own quotas cannot be told that a place was given back: let them be beyond all that comes, and
 -- set these instead.
@@ -27,6 +29,7 @@
 --                                     know of its file: it must not be less, but for tests.
 local array = require "util.array";
 local datamanager = require "core.storagemanager".olddm;
+local envload = require "util.envload".envload;
 local errors = require "util.error";
 local new_id = require "util.id".long;
 local lfs = require "lfs";
@@ -46,6 +49,7 @@ local LOG = "kestrel_slots";
 local NAMESPACE = "urn:xmpp:http:upload:0";
 local LONGEST_NAME_BYTES = 200; -- of a file, and of its type
 local DAY_SECONDS = 86400;
+local MOST_CUTS = 10; -- so many entries at the end of the list may be damaged
 local MOST_FORGOTTEN = 10000; -- more lines of the log than this are in vain before it is written anew
 
 local slots, accounts, count, bytes;
@@ -127,12 +131,49 @@ local function give_back()
 	end
 end
 
+-- Writes the log anew, with what is there and nothing else.
+local function write_log(kept)
+	local ok, err = datamanager.list_store(nil, host, LOG, kept);
+	if ok then forgotten = 0; end
+	return ok, err;
+end
+
+-- The entries of a log before its damaged end; nil if there is more damage than that.
+local function entries_in(text)
+	for _ = 1, MOST_CUTS do
+		text = text:match("^.*%);\n") or ""; -- an entry may be followed by nothing but zeros
+		local found = {};
+		local chunk = envload(text, "=" .. LOG, { item = function (slot) found[#found + 1] = slot; end });
+		if chunk and pcall(chunk) then return found; end
+		text = text:sub(1, -2);
+	end
+end
+
+local function read_log()
+	local kept, err = datamanager.list_load(nil, host, LOG);
+	if kept or not err then return kept or {}; end
+	local path = datamanager.getpath(nil, host, LOG, "list");
+	local file = io.open(path, "rb");
+	if not file then return nil, err; end
+	local text = file:read("*a");
+	file:close();
+	kept = text and entries_in(text);
+	if not kept then return nil, err; end
+	os.remove(path .. ".damaged");
+	lfs.link(path, path .. ".damaged");
+	local ok;
+	ok, err = write_log(kept);
+	if not ok then return nil, err; end
+	module:log("error", "The end of %s cannot be read: %d uploads before it are known, later ones take room that nothing"
+		.. " counts. The list as it was is %s.damaged", path, #kept, path);
+	return kept;
+end
+
 local function load()
 	if slots then return true; end
-	local kept, err = datamanager.list_load(nil, host, LOG);
-	if not kept and err then return nil, err; end
+	local kept, err = read_log();
+	if not kept then return nil, err; end
 	slots, accounts, count, bytes = {}, {}, 0, 0;
-	kept = kept or {};
 	table.sort(kept, function (a, b) return a.when < b.when; end);
 	for _, slot in ipairs(kept) do
 		if is_there(path_of(slot)) then
@@ -144,13 +185,6 @@ local function load()
 		end
 	end
 	return true;
-end
-
--- Writes the log anew, with what is there and nothing else.
-local function write_log(kept)
-	local ok, err = datamanager.list_store(nil, host, LOG, kept);
-	if ok then forgotten = 0; end
-	return ok, err;
 end
 
 local function all_slots()
