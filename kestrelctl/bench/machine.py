@@ -56,6 +56,8 @@ def prosody_version() -> str:
     `prosody --version` would start a server.
     """
     tool = find_prosody().with_name("prosodyctl")
+    if not tool.exists():
+        return ""
     about = subprocess.run([tool, "about"], capture_output=True, text=True, check=False).stdout
     found = re.search(r"^Prosody (\d\S*)", about, re.MULTILINE)
     return found.group(1) if found else ""
