@@ -17,7 +17,7 @@ from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.shell_text import numbered
 from kestrelctl.core.model.job.spec import JobSpec, Notify
 from kestrelctl.core.model.job.task_state import TaskState
-from kestrelctl.core.model.result import Count, Seconds, Whole
+from kestrelctl.core.model.result import Count, Place, Seconds, Whole
 from kestrelctl.protocol.job_answers import (
     Ended,
     FollowedLog,
@@ -228,7 +228,7 @@ class ListTasks(JobRequest, frozen=True, kw_only=True, tag="tasks"):
     shared = True
 
     states: list[TaskState] = []
-    after: Whole = -1
+    after: Place = -1
     limit: Count = 1000
     ids: list[Whole] = []
     items: bool = False
@@ -245,7 +245,7 @@ class ListOutputs(JobRequest, frozen=True, kw_only=True, tag="outputs"):
     answered_by = (OutputPage,)
     repeats = True
 
-    after: Whole = -1
+    after: Place = -1
     ids: list[Whole] = []
 
 
@@ -308,7 +308,7 @@ class AllLogs(JobRequest, frozen=True, kw_only=True, tag="all_logs"):
     answered_by = (LogPage,)
 
     stream: str = "stdout"
-    after: Whole = -1
+    after: Place = -1
     ids: list[Whole] = []
 
 

@@ -15,6 +15,8 @@ from kestrelctl.core.model.job.stage_rules import possible_runs
 #: A count that every store can hold; more is refused when it is decoded.
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+#: The place after which a page of what is counted from 0 begins; -1 for the beginning.
+Place = Annotated[int, msgspec.Meta(ge=-1, le=(1 << 63) - 1)]
 
 #: A time or a duration in seconds; wide enough for any clock, and many of them have a finite sum.
 Seconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]

@@ -215,3 +215,14 @@ async def test_a_story_names_the_items_of_the_tasks_that_were_asked_about(
     told = directions.answers.decode(await manager.ask(ADA, rq.TellStory(job="1")))
     assert isinstance(told, an.Story)
     assert told.items == {}
+
+
+@pytest.mark.parametrize("kind", [rq.ListTasks, rq.ListOutputs, rq.AllLogs])
+async def test_a_page_that_begins_before_the_first_task_is_refused(
+    manager: PlayedManager, kind: type[rq.ListTasks | rq.ListOutputs | rq.AllLogs]
+) -> None:
+    """The answer listed tasks that there are not."""
+    await submit(manager, JobSpec(program=Program(argv=("x",)), count=3))
+    answer = directions.answers.decode(await manager.ask(ADA, kind(job="1", after=-2)))
+    assert isinstance(answer, an.Failed)
+    assert "this is no request of the protocol" in answer.message
