@@ -57,6 +57,11 @@ JOURNAL_LINES = 50_000
 COMMAND_SECONDS = 30
 
 _NAME = r"(?:[\w.-]*(?:passw(?:or)?d|passphrase|secret|token|api_?key|private_?key|secret_?key))"
+#: `submit --export ALL` keeps the same names back, and more; this program imports nothing.
+_VARIABLE = (
+    r"\w*(?:PASS|SECRET|TOKEN|CREDENTIAL|KEY|COOKIE|PRIVATE)\w*"
+    r"|(?:\w*_)?(?:PWD|PAT|AUTH|PIN)(?:_\w*)?"
+)
 #: `component_secret = "x"`, `password: x`, `"token": "x"`, `Environment=ADMIN_PASSWORD=x`.
 ASSIGNED = re.compile(
     rf"""(?i)(["']?\b{_NAME}["']?\]?\s*(?:=>?|:(?!/))\s*)("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|[^\s"',;}}]+)"""
@@ -66,9 +71,7 @@ LINE = re.compile(
     rf"""(?im)^([ \t]*(?:-[ \t]+)?["']?(?:{_NAME}|credentials)["']?[ \t]*[:=][ \t]*)(\S.*)"""
 )
 #: Variables of a unit from the first on whose name says that it is secret; it may hold anything.
-VARIABLES = re.compile(
-    r"""(?im)^(Environment=(?:.*?[\s"'])??["']?\w*(?:PASS|SECRET|TOKEN|CREDENTIAL|KEY)\w*=).*"""
-)
+VARIABLES = re.compile(rf"""(?im)^(Environment=(?:.*?[\s"'])??["']?(?:{_VARIABLE})=).*""")
 #: The word of a command line that follows such an option, or `worker join`.
 ARGUMENT = re.compile(r"(?i)(--?(?:password|secret|token)[ =]|\bworker join )(\S+)")
 IN_URL = re.compile(r"(\w://[^\s/:@]*:)([^\s/@]+)(@)")

@@ -103,7 +103,7 @@ class Fleet:
         """
         if not self.failed:
             return
-        lost = [h for h, e in self.failed.items() if isinstance(e, Unreachable | Untrusted)]
+        lost = [host for host, error in self.failed.items() if was_not_reached(error)]
         names = sorted(lost or self.failed)
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         first = self.failed[names[0]]
@@ -176,4 +176,9 @@ def state_of(error: KestrelError | None) -> str:
     """Returns `ok`, `unreachable` or `failed`."""
     if error is None:
         return "ok"
-    return "unreachable" if isinstance(error, Unreachable | Untrusted) else "failed"
+    return "unreachable" if was_not_reached(error) else "failed"
+
+
+def was_not_reached(error: KestrelError) -> bool:
+    """Whether nobody could log in at a host; one without the known key may be another machine."""
+    return isinstance(error, Unreachable | Untrusted)

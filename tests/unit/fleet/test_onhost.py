@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kestrelctl.cli.submit.export import exported
 from kestrelctl.fleet.bundle import Collected
 from kestrelctl.fleet.onhost import (
     BLACK,
@@ -50,8 +51,19 @@ def test_what_looks_like_a_secret_is_blacked_out(line: str, expected: str) -> No
 
 
 @pytest.mark.parametrize(
+    "name",
+    ["DB_PASS", "db_password", "AUTH", "PROXY_AUTH", "CARD_PIN", "GIT_PAT", "SESSION_COOKIE",
+     "PRIVATE_KEY", "MY_PWD", "API_TOKEN", "SECRET_OF_ALL", "CREDENTIALS"],
+)  # fmt: skip
+def test_a_variable_that_is_not_exported_is_not_bundled_either(name: str) -> None:
+    assert exported(["ALL"], {name: "hunter2"}).kept_back == (name,)
+    assert black_out(f"Environment=A=1 {name}=hunter2", set()) == f"Environment=A=1 {name}={BLACK}"
+
+
+@pytest.mark.parametrize(
     "line",
     [
+        "Environment=SPINNER=on",
         'password_file = "lab.password"',
         'password_hash = "SHA-256"',
         "LoadCredential=component.secret:/etc/kestrel/component.secret",
