@@ -20,7 +20,7 @@ from paperkit import Full, Paper
 
 from kestrelctl.cli.fleet import hosts as fleethosts
 from kestrelctl.cli.fleet.commands import Runs
-from kestrelctl.errors import TimedOut, Unreachable
+from kestrelctl.errors import TimedOut, Unreachable, Untrusted
 from kestrelctl.fleet import bundle, inventory
 from kestrelctl.fleet.fan_out import HostOutcome
 from kestrelctl.fleet.host import Host
@@ -81,6 +81,12 @@ def test_status_has_a_line_for_each_host_also_for_one_that_is_gone() -> None:
         "error: 1 of 2 hosts could not be reached: b\n"
         "cause: b cannot be reached: no route\nhint: try ssh root@b\n"
     )
+
+
+def test_a_host_that_has_not_the_known_key_was_not_reached() -> None:
+    result = run(FakeFleet(a=Untrusted("a has another key"), b=status_answer()), "status")
+    assert result.stdout.splitlines()[1].split()[:2] == ["a", "unreachable"]
+    assert result.exit_code == 5
 
 
 def test_a_full_disk_is_shown_as_that() -> None:
