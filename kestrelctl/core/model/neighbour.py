@@ -1,11 +1,10 @@
-"""Workers that other pools lend: how to tell them, and which tasks never go there."""
+"""Workers that other pools lend: how to tell them. `job.stays_home` says what never goes there."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kestrelctl.core.model.job.spec import JobSpec
     from kestrelctl.core.model.worker.ad import WorkerAd
 
 #: The node of the address at which pools talk with each other. No worker of a pool's own is called
@@ -39,13 +38,3 @@ def distance_seconds_of(ad: WorkerAd | None, jid: str) -> float:
     if not is_neighbour(jid):
         return 0.0
     return max(NEAREST_SECONDS, 0.0 if ad is None else ad.distance_seconds)
-
-
-def stays_home(spec: JobSpec) -> bool:
-    """Whether tasks of a job never go to a neighbour.
-
-    Guests are not lent on: whoever lends a machine knows whose tasks run there, and no task travels
-    in a circle. Copies of a service would hold what is lent for a while only, and members of one
-    program must find each other, which they cannot from pool to pool.
-    """
-    return spec.stays or spec.guest is not None or spec.service or spec.span > 1

@@ -6,28 +6,13 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from kestrelctl.core.model.files import output_addresses, parent_files, workdir
-from kestrelctl.core.model.job import channel_rules, checkpoint_rules, guest, task_environment
+from kestrelctl.core.model.files import workdir
+from kestrelctl.core.model.job.stays_home import HOME_TAGS
 from kestrelctl.core.model.neighbour import LEAST_CPUS
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.asset_rules import MOST_CPUS
 from kestrelctl.core.model.worker.matching_ads import amounts_ad
 from kestrelctl.flock.rules.start_text import ALWAYS, NEVER
-
-#: The tags of what a task of another pool cannot have here: a directory of its user's choice, files
-#: of other tasks of his, checkpoints, a shared file system of the lender's, an environment of its
-#: classes.
-_NOT_FOR_GUESTS = frozenset(
-    (
-        guest.TAG,
-        workdir.TAG,
-        parent_files.TAG,
-        channel_rules.TAG,
-        checkpoint_rules.TAG,
-        output_addresses.FILE_TAG,
-        *map(task_environment.tag_of, task_environment.KINDS),
-    )
-)
 
 
 def lent_machine(ad: WorkerAd, *, any_workdir: bool = False) -> WorkerAd:
@@ -47,7 +32,7 @@ def lent_machine(ad: WorkerAd, *, any_workdir: bool = False) -> WorkerAd:
         units={},
         shared=(),
         unknown={},
-        tags=tuple(tag for tag in ad.tags if tag.lower() not in _NOT_FOR_GUESTS - kept),
+        tags=tuple(tag for tag in ad.tags if tag.lower() not in HOME_TAGS - kept),
         host="",
         ends_at=None,
         distance_seconds=0.0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from kestrelctl.core.model.job.spec import JobSpec
-from kestrelctl.core.model.neighbour import stays_home
+from kestrelctl.core.model.job.stays_home import stays_home
 from kestrelctl.core.model.worker.assets import Amounts, Natural, amounts, natural, whole_uses
 from kestrelctl.core.model.worker.claim import Claim
 from kestrelctl.core.model.worker.matching_ads import Attributes, amounts_ad, in_lower_case
