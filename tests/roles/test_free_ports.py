@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import PIPE
 from types import ModuleType
 
 import pytest
@@ -43,6 +46,18 @@ def test_another_program_is_found(module: ModuleType) -> None:
 def test_where_nobody_can_look_the_user_decides(module: ModuleType) -> None:
     found = list(module.listeners(TABLE))
     assert module.foreign(found, {}, own=50, own_user=106) == [(5347, None, 0)]
+
+
+def test_what_a_service_has_started_is_its_own(module: ModuleType) -> None:
+    own = os.getpid()
+    with subprocess.Popen(["sh", "-c", "sleep 60 & echo $!; wait"], stdout=PIPE) as shell:
+        assert shell.stdout is not None
+        grandchild = int(shell.stdout.readline())
+        assert module.belongs_to(grandchild, own)
+        assert module.belongs_to(grandchild, shell.pid)
+        assert not module.belongs_to(own, shell.pid)
+        assert not module.belongs_to(grandchild, 0), "a service that does not run"
+        os.kill(grandchild, signal.SIGKILL)
 
 
 def test_a_service_that_does_not_run_owns_nothing(module: ModuleType) -> None:

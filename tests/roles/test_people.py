@@ -27,14 +27,19 @@ def server(*accounts: str, **given: Any) -> dict[str, Any]:
     return values_of("xmpp_server") | {"__xmpp_server_people": {"found": found}} | given
 
 
-def goes_on(values: dict[str, Any]) -> bool:
-    required = task("xmpp_server", "credentials.yml", "Require a word on people who are gone")
+#: What provides accounts with each flavour of the server.
+PROSODY, EJABBERD = "prosody/credentials.yml", "ejabberd/accounts.yml"
+
+
+def goes_on(values: dict[str, Any], file: str = PROSODY) -> bool:
+    required = task("xmpp_server", file, "Require a word on people who are gone")
     return bool(render("{{ " + required["ansible.builtin.assert"]["that"] + " }}", values))
 
 
-def removed(values: dict[str, Any]) -> list[str]:
-    provided = task("xmpp_server", "credentials.yml", "Provide the accounts")["prosody_account"]
-    return list(render(provided["absent"], values))
+def removed(values: dict[str, Any], file: str = PROSODY) -> list[str]:
+    provided = task("xmpp_server", file, "Provide the accounts")
+    (module,) = (name for name in provided if name.endswith("_account"))
+    return list(render(provided[module]["absent"], values))
 
 
 def test_nobody_is_asked_while_all_are_in_the_inventory() -> None:
@@ -43,22 +48,24 @@ def test_nobody_is_asked_while_all_are_in_the_inventory() -> None:
     assert removed(server("ada", "bob", xmpp_server_close_users=True)) == []
 
 
-def test_an_account_of_who_is_gone_stops_the_run_before_any_account_changes() -> None:
-    names = [each["name"] for each in load(ROLES / "xmpp_server/tasks/credentials.yml")]
+@pytest.mark.parametrize("file", [PROSODY, EJABBERD])
+def test_an_account_of_who_is_gone_stops_the_run_before_any_account_changes(file: str) -> None:
+    names = [each["name"] for each in load(ROLES / "xmpp_server/tasks" / file)]
     assert names[:2] == ["List the accounts of people", "Require a word on people who are gone"]
     values = server("ada", "bob", "carol", "dave")
-    assert not goes_on(values)
-    required = task("xmpp_server", "credentials.yml", names[1])["ansible.builtin.assert"]
+    assert not goes_on(values, file)
+    required = task("xmpp_server", file, names[1])["ansible.builtin.assert"]
     said = str(render(required["fail_msg"], values))
     assert f"carol{USERS}, dave{USERS}. No account was changed." in said
     assert "-e kestrel_close_users=true" in said
 
 
+@pytest.mark.parametrize("file", [PROSODY, EJABBERD])
 @pytest.mark.parametrize("word", ["true", True])
-def test_with_a_word_that_account_is_removed_and_no_other(word: object) -> None:
+def test_with_a_word_that_account_is_removed_and_no_other(word: object, file: str) -> None:
     values = server("ada", "bob", "carol", kestrel_close_users=word)
-    assert goes_on(values)
-    assert removed(values) == [f"carol{USERS}"]
+    assert goes_on(values, file)
+    assert removed(values, file) == [f"carol{USERS}"]
 
 
 def test_who_is_named_as_removed_is_closed_without_a_question() -> None:

@@ -14,6 +14,7 @@ SPECIFICATIONS: dict[str, dict[str, Any]] = {
     "kestrel_users": {"type": "list", "elements": "dict"},
     "kestrel_monitoring_addresses": {"type": "list", "elements": "str"},
     "kestrel_postgresql": {"type": "str"},
+    "xmpp_server_flavor": {"type": "str", "choices": ["prosody", "ejabberd"]},
     "worker_cpus": {"type": "int"},
     "worker_password": {"type": "str", "no_log": True},
     "manager_log_format": {"type": "str", "choices": ["text", "json"]},
@@ -86,6 +87,58 @@ def test_managers_must_share_one_store(validation: ModuleType, other: str) -> No
         validation, {"managers": ["a", "b"]}, {"kestrel_postgresql": STORE}, b=on_one
     )
     assert "kestrel_postgresql is not the same on a, b" in problem
+
+
+EJABBERD = {"xmpp_server_flavor": "ejabberd"}
+
+
+def test_a_pool_may_have_an_ejabberd(validation: ModuleType) -> None:
+    assert problems(validation, everywhere=EJABBERD) == []
+
+
+def test_an_ejabberd_carries_one_manager(validation: ModuleType) -> None:
+    stored = {**EJABBERD, "kestrel_postgresql": STORE}
+    (problem,) = problems(validation, {"managers": ["a", "b"]}, stored)
+    assert "managers must have exactly one host; it has a, b: an ejabberd gives each" in problem
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "what"),
+    [
+        ("xmpp_server_account_admins", ["pool@pool.internal"], "accounts that the pool makes"),
+        ("manager_environments", "[environment.science]", "accounts that the pool makes for"),
+        ("kestrel_flock_join", "pool.internal", "a flock"),
+        ("xmpp_server_flock", True, "a flock"),
+        ("xmpp_server_federated_domains", ["a.internal"], "other servers"),
+        ("xmpp_server_websocket_port", 5281, "chat clients in browsers"),
+        ("xmpp_server_client_kilobytes_per_second", 100, "a bounded rate"),
+        ("xmpp_server_share_account_percent", 50, "a share for each account"),
+        ("xmpp_server_metrics_port", 5280, "metrics of the server"),
+    ],
+)
+def test_what_an_ejabberd_does_not_carry_is_refused(
+    validation: ModuleType, variable: str, value: object, what: str
+) -> None:
+    groups = {"xmpp_servers": ["srv"], "managers": ["srv"], "workers": ["w1"]}
+    asked = {"kestrel_domain": "pool.internal", variable: value}
+    hosts = {"srv": {**asked, **EJABBERD}, "w1": asked}
+    (problem,) = validation.flavor_problems(groups, hosts)
+    assert f"{variable} asks for {what}" in problem
+    assert list(validation.flavor_problems(groups, dict.fromkeys(hosts, asked))) == []
+
+
+def test_what_is_switched_off_is_not_asked_for(validation: ModuleType) -> None:
+    groups = {"xmpp_servers": ["srv"], "managers": ["srv"], "workers": ["w1"]}
+    off = {"kestrel_flock_join": "", "xmpp_server_websocket_port": 0, **EJABBERD}
+    assert list(validation.flavor_problems(groups, {"srv": off, "w1": off})) == []
+
+
+def test_every_variable_that_an_ejabberd_does_without_is_one_of_a_role(
+    validation: ModuleType, roles: Path
+) -> None:
+    known = validation.read_specifications(roles)
+    starts = tuple(validation._NOT_WITH_EJABBERD)
+    assert [each for each in starts if not any(name.startswith(each) for name in known)] == []
 
 
 def test_other_groups_are_other_peoples_affair(validation: ModuleType) -> None:

@@ -31,6 +31,24 @@ _MAX_DOMAIN_CHARACTERS = 200  # leaves room for `workers.` and for a host's name
 _GROUPS = ("xmpp_servers", "managers", "workers", "monitoring")
 _USER_KEYS = {"name", "admin"}
 _NAMES_SHOWN = 3
+#: What a pool with an ejabberd goes without: beginnings of variables, and what they are for.
+_NOT_WITH_EJABBERD = {
+    "xmpp_server_account_admins": "accounts that the pool makes and deletes itself",
+    "manager_environment": "accounts that the pool makes for environments",
+    "kestrel_flock_": "a flock",
+    "xmpp_server_flock": "a flock",
+    "xmpp_server_federat": "other servers",
+    "xmpp_server_neighbour_": "other servers",
+    "xmpp_server_websocket_": "chat clients in browsers",
+    "xmpp_server_client_kilobytes_per_second": "a bounded rate for each account",
+    "xmpp_server_share_account_": "a share for each account of what files take",
+    "xmpp_server_share_max_bytes": "a bound of what all files take",
+    "xmpp_server_metrics_": "metrics of the server",
+    "xmpp_server_component_port": "a port for managers without TLS",
+    "xmpp_server_backlog": "a queue of connections",
+    "xmpp_server_keepalive_seconds": "probes of silent connections",
+    "xmpp_server_log_level": "another level of its log",
+}
 
 
 def read_specifications(roles: Path) -> dict[str, dict[str, Any]]:
@@ -59,6 +77,51 @@ def group_problems(groups: Mapping[str, list[str]]) -> Iterator[str]:
         yield f"the group workers must have at least one host; it has none{meant['workers']}"
     if meant["monitoring"]:
         yield f"the group monitoring has no host{meant['monitoring']}"
+
+
+def flavor_problems(
+    groups: Mapping[str, list[str]], hosts: Mapping[str, Variables]
+) -> Iterator[str]:
+    """Yield what is asked for that the server of the pool, if it is an ejabberd, cannot carry."""
+    servers = groups.get("xmpp_servers", [])
+    try:
+        flavors = {str(hosts[name].get("xmpp_server_flavor", "prosody")) for name in servers}
+    except AnsibleError as error:
+        yield f"xmpp_server_flavor cannot be worked out: {error}"
+        return
+    if "ejabberd" not in flavors:
+        return
+    managers = groups.get("managers", [])
+    if len(managers) > 1:
+        yield (
+            f"the group managers must have exactly one host; it has {_listed(managers)}: an"
+            " ejabberd gives each message to one of several managers, by chance"
+            " (xmpp_server_flavor: prosody carries managers that stand by)"
+        )
+    asked: dict[str, str] = {}
+    for variables in hosts.values():
+        for variable in variables:
+            what = _missing_with_ejabberd(variable)
+            if what is not None and _is_set(variables, variable):
+                asked.setdefault(variable, what)
+    for variable, what in sorted(asked.items()):
+        yield (
+            f"{variable} asks for {what}, which a pool with an ejabberd does without: leave it"
+            " out, or have the server be a Prosody (xmpp_server_flavor: prosody)"
+        )
+
+
+def _missing_with_ejabberd(variable: str) -> str | None:
+    return next(
+        (what for start, what in _NOT_WITH_EJABBERD.items() if variable.startswith(start)), None
+    )
+
+
+def _is_set(variables: Variables, variable: str) -> bool:
+    try:
+        return bool(variables[variable])
+    except (AnsibleError, KeyError):
+        return True  # needs something that is known only later
 
 
 def store_problems(
@@ -261,6 +324,7 @@ def find_problems(
     problems = [*group_problems(groups), *worker_name_problems(groups.get("workers", []))]
     problems += _pool_wide(hosts, "kestrel_domain", domain_problems)
     problems += _pool_wide(hosts, "kestrel_users", user_problems)
+    problems += flavor_problems(groups, hosts)
     problems += store_problems(groups, hosts)
     problems += monitoring_problems(groups, hosts)
     for variables in hosts.values():

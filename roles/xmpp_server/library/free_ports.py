@@ -70,6 +70,20 @@ def holders(inodes: set[int]) -> dict[int, int]:
     return found
 
 
+def belongs_to(process: int, own: int) -> bool:
+    """Tell whether a process is the service's own, or was started by it.
+
+    That of a service may be a shell, whose child listens.
+    """
+    while process > 1 and process != own:
+        try:
+            status = Path(f"/proc/{process}/stat").read_text()
+        except OSError:  # it has just ended
+            return False
+        process = int(status.rpartition(")")[2].split()[1])
+    return process == own
+
+
 def _sockets(process: Path) -> set[int]:
     found = set()
     with suppress(OSError):
@@ -150,7 +164,11 @@ def main() -> None:
     _, output, _ = module.run_command(command)
     own = int(output.strip() or 0)
     own_user = Path(f"/proc/{own}").stat().st_uid if own else None
-    taken = foreign(found, holders({listener.inode for listener in found}), own, own_user)
+    held = {
+        inode: own if belongs_to(process, own) else process
+        for inode, process in holders({listener.inode for listener in found}).items()
+    }
+    taken = foreign(found, held, own, own_user)
     if taken:
         module.fail_json(msg=complaint(taken))
     module.exit_json(changed=False)

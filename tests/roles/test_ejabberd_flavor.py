@@ -1,0 +1,134 @@
+"""What the roles make of a pool whose server is an ejabberd."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from role_files import ROLES, load
+from templating import POOL, render, values_of
+from test_units import exposure
+from yaml import safe_load
+
+PAGE = ROLES.parent / "docs/servers.md"
+#: The pool of the page.
+EXAMPLE = {
+    "xmpp_server_flavor": "ejabberd",
+    "kestrel_domain": "example.org",
+    "xmpp_server_address": "xmpp.example.org",
+    "vault_kestrel_component_secret": "SECRET",
+}
+#: The unit of Debian's package, of which the drop-in is a part.
+UNIT = """\
+[Service]
+Type=notify
+User=ejabberd
+Group=ejabberd
+ExecStart=/bin/sh -c '/usr/sbin/ejabberdctl foreground'
+NotifyAccess=all
+AmbientCapabilities=CAP_NET_BIND_SERVICE
+"""
+AT_EJABBERD = {"hostvars": {"srv": {**POOL["hostvars"]["srv"], "xmpp_server_flavor": "ejabberd"}}}
+
+
+def template(role: str, name: str, **given: Any) -> str:
+    values = {**values_of(role), "inventory_hostname": "srv", **given}
+    return str(render((ROLES / role / "templates" / name).read_text(), values))
+
+
+def configuration(**given: Any) -> Any:
+    return safe_load(template("xmpp_server", "ejabberd.yml.j2", **EXAMPLE | given))
+
+
+def test_the_configuration_is_that_of_the_page() -> None:
+    found = re.search("^```yaml\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    assert found is not None
+    heading, _, text = template("xmpp_server", "ejabberd.yml.j2", **EXAMPLE).partition("\n")
+    assert heading.startswith("# A Kestrel pool. Written by Ansible")
+    assert text == found[1]
+
+
+def test_it_listens_where_the_inventory_says() -> None:
+    listening = configuration(xmpp_server_interfaces=["192.0.2.1", "127.0.0.1"])["listen"]
+    assert [(each["module"], each["ip"]) for each in listening] == [
+        ("ejabberd_c2s", "192.0.2.1"),
+        ("ejabberd_service", "192.0.2.1"),
+        ("ejabberd_c2s", "127.0.0.1"),
+        ("ejabberd_service", "127.0.0.1"),
+        ("ejabberd_http", "192.0.2.1"),
+        ("ejabberd_http", "127.0.0.1"),
+    ]
+
+
+def test_without_a_port_for_files_there_is_no_file_share() -> None:
+    found = configuration(xmpp_server_share_port=0)
+    assert [each["module"] for each in found["listen"]] == ["ejabberd_c2s", "ejabberd_service"]
+    modules = found["append_host_config"]["users.example.org"]["modules"]
+    assert list(modules) == ["mod_offline", "mod_roster"]
+
+
+@pytest.mark.parametrize("secret", ["no", "12e4", "-a", 'a"b\\c', "a: b #c"])
+def test_a_secret_is_text_whatever_it_looks_like(secret: str) -> None:
+    listening = configuration(xmpp_server_component_secret=secret)["listen"]
+    assert listening[1]["hosts"] == {"example.org": {"password": secret}}
+
+
+def test_files_are_at_an_address_that_may_be_of_ipv6() -> None:
+    modules = configuration(xmpp_server_address="2001:db8::1")["append_host_config"]
+    share = modules["users.example.org"]["modules"]["mod_http_upload"]
+    assert share["put_url"] == "https://[2001:db8::1]:5443/upload"
+
+
+def test_its_own_tools_reach_it_from_this_machine_alone() -> None:
+    text = template("xmpp_server", "ejabberdctl.cfg.j2", **EXAMPLE)
+    assert "ERLANG_NODE=ejabberd@localhost\nINET_DIST_INTERFACE=127.0.0.1\n" in text
+
+
+def test_the_service_is_closed_as_far_as_it_can_be(tmp_path: Path) -> None:
+    path = tmp_path / "ejabberd.service"
+    path.write_text(UNIT + template("xmpp_server", "ejabberd_service.conf.j2"))
+    status, level = exposure(path, 20)
+    assert status == 0
+    assert level <= 2.0
+
+
+def test_a_manager_beside_it_speaks_tls_as_one_elsewhere_does() -> None:
+    """It has no port without."""
+    for host in ("srv", "w1"):
+        deployed = {"__manager_deployed": "", "inventory_hostname": host, **AT_EJABBERD}
+        unit = template("manager", "kestrel-manager.service.j2", **deployed)
+        assert "--host 192.0.2.1 --port 5348" in unit
+        assert " --tls " in unit
+        assert "After=network-online.target ejabberd.service" in unit
+
+
+def test_prometheus_asks_it_for_nothing() -> None:
+    hosts = {**AT_EJABBERD["hostvars"], "w1": {}, "mon": {"ansible_host": "192.0.2.31"}}
+    text = template(
+        "prometheus", "prometheus.yml.j2", inventory_hostname="mon", hostvars=hosts,
+        __prometheus_rules_found=[],
+    )  # fmt: skip
+    jobs = [each["job_name"] for each in safe_load(text)["scrape_configs"]]
+    assert jobs == ["prometheus", "kestrel-manager", "kestrel-worker"]
+
+
+def guards(task_name: str, **known: Any) -> bool:
+    """Whether the role goes on at what it found on the host."""
+    (task,) = (
+        each
+        for each in load(ROLES / "xmpp_server/tasks/ejabberd/guard.yml")
+        if each["name"] == task_name
+    )
+    values = {**values_of("xmpp_server"), **EXAMPLE, **task.get("vars", {}), **known}
+    return bool(render("{{ " + task["ansible.builtin.assert"]["that"] + " }}", values))
+
+
+def test_an_ejabberd_that_may_have_accounts_is_left_alone() -> None:
+    def goes_on(**result: Any) -> bool:
+        return guards("Leave another ejabberd alone", __xmpp_server_used={"results": [result]})
+
+    assert goes_on(rc=0, stdout_lines=[])
+    assert not goes_on(rc=0, stdout_lines=["ada"])
+    assert not goes_on(rc=3, stdout_lines=[]), "one that does not answer"
