@@ -132,3 +132,55 @@ def test_an_ejabberd_that_may_have_accounts_is_left_alone() -> None:
     assert goes_on(rc=0, stdout_lines=[])
     assert not goes_on(rc=0, stdout_lines=["ada"])
     assert not goes_on(rc=3, stdout_lines=[]), "one that does not answer"
+
+
+def test_an_ejabberd_keeps_the_name_under_which_it_has_its_accounts() -> None:
+    def goes_on(name: str, *, new: bool) -> bool:
+        known = {"__xmpp_server_is_new": new, "__xmpp_server_former_node": {"stdout": name}}
+        return guards("Require that this name stays", **known)
+
+    assert goes_on("ejabberd@localhost", new=False)
+    assert goes_on("ejabberd@elm.example.org", new=True)
+    assert not goes_on("ejabberd@elm.example.org", new=False)
+
+
+TWO = {
+    "groups": {"xmpp_servers": ["oak", "elm"], "managers": ["oak"], "workers": ["w1"]},
+    "hostvars": {"oak": {"ansible_host": "192.0.2.1"}, "elm": {"ansible_host": "192.0.2.2"}},
+    "kestrel_server_address": "xmpp.example.org",
+    "inventory_hostname": "elm",
+    "ansible_host": "192.0.2.2",
+}
+
+
+def test_a_node_is_known_by_a_name_of_its_own_and_talks_to_others_over_tls() -> None:
+    text = template("xmpp_server", "ejabberdctl.cfg.j2", **EXAMPLE | TWO)
+    assert "ERLANG_NODE=ejabberd@elm.example.org\nINET_DIST_INTERFACE=0.0.0.0\n" in text
+    assert "-proto_dist inet_tls -ssl_dist_optfile /etc/ejabberd/kestrel/nodes.conf" in text
+    alone = template("xmpp_server", "ejabberdctl.cfg.j2", **EXAMPLE)
+    assert "inet_tls" not in alone
+    places = template("xmpp_server", "ejabberd_inetrc.j2", **EXAMPLE | TWO)
+    assert '{host,{192,0,2,1}, ["oak.example.org"]}.\n' in places
+    assert '{host,{192,0,2,2}, ["elm.example.org"]}.\n' in places
+
+
+def test_a_node_believes_no_other_without_a_certificate() -> None:
+    text = template("xmpp_server", "ejabberd_nodes.conf.j2", **EXAMPLE | TWO)
+    assert text.count("{verify, verify_peer}") == 2
+    assert "{fail_if_no_peer_cert, true}" in text
+
+
+def test_a_node_has_a_certificate_for_its_own_address_and_for_that_of_all() -> None:
+    values = {**EXAMPLE, **values_of("xmpp_server"), **TWO, "kestrel_domain": "example.org"}
+    names = render(values["xmpp_server_certificate_names"], values)
+    assert {"xmpp.example.org", "192.0.2.2", "elm.example.org", "example.org"} <= set(names)
+
+
+def test_files_are_at_the_node_that_has_them() -> None:
+    modules = configuration(**TWO)["append_host_config"]["users.example.org"]["modules"]
+    assert modules["mod_http_upload"]["put_url"] == "https://192.0.2.2:5443/upload"
+
+
+def test_what_changes_accounts_of_several_nodes_does_so_once() -> None:
+    tasks = load(ROLES / "xmpp_server/tasks/ejabberd/accounts.yml")
+    assert [task["name"] for task in tasks if not task.get("run_once")] == []

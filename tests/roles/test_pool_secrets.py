@@ -87,6 +87,15 @@ def test_grafana_gets_a_password_when_it_is_used(plugin: ModuleType, wanted: Any
     assert "vault_grafana_admin_password" in content
 
 
+def test_nodes_of_one_server_get_what_they_know_each_other_by(
+    plugin: ModuleType, wanted: Any
+) -> None:
+    content, _ = plugin.complete({}, replace(wanted, server_nodes=True), plain)
+    cookie = content["vault_kestrel_server_cookie"]
+    again, made = plugin.complete(content, wanted, plain)
+    assert (again["vault_kestrel_server_cookie"], made) == (cookie, [])
+
+
 @pytest.mark.parametrize(
     ("choice", "changed"),
     [("component", {COMPONENT}), ("workers", {WORKERS}), ("users", {USERS})],

@@ -14,6 +14,8 @@ SPECIFICATIONS: dict[str, dict[str, Any]] = {
     "kestrel_users": {"type": "list", "elements": "dict"},
     "kestrel_monitoring_addresses": {"type": "list", "elements": "str"},
     "kestrel_postgresql": {"type": "str"},
+    "kestrel_server_address": {"type": "str"},
+    "xmpp_server_node_address": {"type": "str"},
     "xmpp_server_flavor": {"type": "str", "choices": ["prosody", "ejabberd"]},
     "worker_cpus": {"type": "int"},
     "worker_password": {"type": "str", "no_log": True},
@@ -94,6 +96,33 @@ EJABBERD = {"xmpp_server_flavor": "ejabberd"}
 
 def test_a_pool_may_have_an_ejabberd(validation: ModuleType) -> None:
     assert problems(validation, everywhere=EJABBERD) == []
+
+
+TWO = {"xmpp_servers": ["192.0.2.1", "elm"], "managers": ["192.0.2.1"]}
+AT_TWO = {**EJABBERD, "kestrel_server_address": "xmpp.example.org"}
+
+
+def test_several_servers_are_nodes_of_one_ejabberd(validation: ModuleType) -> None:
+    assert problems(validation, TWO, AT_TWO, elm={"ansible_host": "192.0.2.2"}) == []
+    elsewhere = {"ansible_host": "elm.example.org", "xmpp_server_node_address": "192.0.2.2"}
+    assert problems(validation, TWO, AT_TWO, elm=elsewhere) == []
+
+
+def test_nodes_are_of_one_flavor(validation: ModuleType) -> None:
+    prosody = {"ansible_host": "192.0.2.2", "xmpp_server_flavor": "prosody"}
+    (problem,) = problems(validation, TWO, AT_TWO, elm=prosody)
+    assert "several are nodes of one ejabberd" in problem
+
+
+def test_nodes_have_a_name_together(validation: ModuleType) -> None:
+    (problem,) = problems(validation, TWO, EJABBERD, elm={"ansible_host": "192.0.2.2"})
+    assert "kestrel_server_address is not set" in problem
+
+
+def test_each_node_has_an_address_for_the_others(validation: ModuleType) -> None:
+    for bad in ({}, {"ansible_host": "elm.example.org"}, {"ansible_host": "2001:db8::1"}):
+        (problem,) = problems(validation, TWO, AT_TWO, elm=bad)
+        assert "elm has no address at which other nodes reach it" in problem
 
 
 def test_an_ejabberd_carries_one_manager(validation: ModuleType) -> None:

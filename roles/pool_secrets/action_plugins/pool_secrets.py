@@ -29,6 +29,7 @@ COMPONENT = "vault_kestrel_component_secret"
 WORKERS = "vault_kestrel_worker_passwords"
 USERS = "vault_kestrel_user_passwords"
 GRAFANA = "vault_grafana_admin_password"
+COOKIE = "vault_kestrel_server_cookie"
 CA_KEY = "vault_kestrel_ca_key"
 CA_CERTIFICATE = "kestrel_ca_certificate"
 FLOCK_CA_KEY = "vault_kestrel_flock_ca_key"
@@ -75,6 +76,7 @@ class Wanted:
 
     Attributes:
         close_users: passwords of people who are not among `users` are forgotten.
+        server_nodes: whether several nodes make one server, and prove themselves to each other.
     """
 
     domain: str
@@ -85,6 +87,7 @@ class Wanted:
     rotate: frozenset[str]
     authority_days: int
     close_users: bool = False
+    server_nodes: bool = False
 
 
 def read(text: str) -> dict[str, Any]:
@@ -167,6 +170,9 @@ def complete(
     if wanted.grafana and (GRAFANA not in new or "grafana" in wanted.rotate):
         new[GRAFANA] = password()
         made.append("the password of Grafana's admin")
+    if wanted.server_nodes and COOKIE not in new:
+        new[COOKIE] = password()
+        made.append("what the server's nodes know each other by")
     made += _complete_authority(new, wanted, encrypt, CA_KEY, CA_CERTIFICATE, "pool")
     return new, made
 
@@ -313,6 +319,7 @@ class ActionModule(ActionBase):
                 "authority_days": {"type": "int", "required": True},
                 "flock": {"type": "bool", "default": False},
                 "close_users": {"type": "bool", "default": False},
+                "server_nodes": {"type": "bool", "default": False},
             }
         )
         # Pools of a flock may share a file by links, which stay.
@@ -327,6 +334,7 @@ class ActionModule(ActionBase):
             rotate=frozenset(arguments["rotate"] or ()),
             authority_days=arguments["authority_days"],
             close_users=arguments["close_users"],
+            server_nodes=arguments["server_nodes"],
         )
         content = self._read(file)
         vault = VaultLib(self._loader._vault.secrets)

@@ -64,11 +64,9 @@ def read_specifications(roles: Path) -> dict[str, dict[str, Any]]:
 def group_problems(groups: Mapping[str, list[str]]) -> Iterator[str]:
     """Yield what is wrong with the sizes of the groups."""
     meant = {name: _misspelt(name, groups) for name in _GROUPS}
-    servers = groups.get("xmpp_servers", [])
-    if len(servers) != 1:
+    if not groups.get("xmpp_servers"):
         yield (
-            f"the group xmpp_servers must have exactly one host; it has {_listed(servers)}"
-            f"{meant['xmpp_servers']}"
+            f"the group xmpp_servers must have exactly one host; it has none{meant['xmpp_servers']}"
         )
     managers = groups.get("managers", [])
     if not managers:
@@ -89,6 +87,8 @@ def flavor_problems(
     except AnsibleError as error:
         yield f"xmpp_server_flavor cannot be worked out: {error}"
         return
+    if len(servers) > 1:
+        yield from _node_problems(servers, hosts, flavors)
     if "ejabberd" not in flavors:
         return
     managers = groups.get("managers", [])
@@ -109,6 +109,33 @@ def flavor_problems(
             f"{variable} asks for {what}, which a pool with an ejabberd does without: leave it"
             " out, or have the server be a Prosody (xmpp_server_flavor: prosody)"
         )
+
+
+def _node_problems(
+    servers: list[str], hosts: Mapping[str, Variables], flavors: set[str]
+) -> Iterator[str]:
+    """Yield what is wrong with several servers, which are nodes of one ejabberd."""
+    if flavors != {"ejabberd"}:
+        yield (
+            f"the group xmpp_servers must have exactly one host; it has {_listed(servers)}: several"
+            " are nodes of one ejabberd (xmpp_server_flavor: ejabberd, on all of them)"
+        )
+        return
+    if not any(variables.get("kestrel_server_address") for variables in hosts.values()):
+        yield (
+            f"kestrel_server_address is not set, and the group xmpp_servers has {_listed(servers)}:"
+            " it is a name that leads to all of them, such as one with several addresses in DNS"
+        )
+    for name in servers:
+        variables = hosts[name]
+        address = str(
+            variables.get("xmpp_server_node_address") or variables.get("ansible_host") or name
+        )
+        if not _is_address(address) or ":" in address:
+            yield (
+                f"{name} has no address at which other nodes reach it: {address!r} is none of IPv4"
+                " (xmpp_server_node_address: 192.0.2.11)"
+            )
 
 
 def _missing_with_ejabberd(variable: str) -> str | None:

@@ -1,4 +1,5 @@
-"""A pool whose server is an ejabberd: jobs with files, accounts that change, a server that dies.
+"""A pool whose server is an ejabberd of two nodes: jobs with files, accounts that change, nodes
+that die.
 
 The tests build on each other. Run by verify.yml, which has Ansible's settings in the environment.
 """
@@ -18,7 +19,8 @@ import pytest
 CHECKOUT = Path(__file__).parents[3]
 INVENTORY = Path(__file__).parent / "inventory"
 LAB = [str(CHECKOUT / "tests/lab/lab"), "--name", "ejabberd", "--subnet", "10.89.103"]
-SERVER = MANAGER = "oak"
+NODES = {"oak": "10.89.103.12", "elm": "10.89.103.20"}
+MANAGER = "oak"
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -62,6 +64,14 @@ def workers() -> set[str]:
     }
 
 
+def nodes(seen_by: str) -> list[str]:
+    return sorted(on(seen_by, 'ejabberdctl list_cluster | tr -d "\'"').split())
+
+
+def all_nodes() -> list[str]:
+    return sorted(f"ejabberd@{name}.pool.internal" for name in NODES)
+
+
 def require_a_job_with_files() -> None:
     """Give twenty tasks a file, and see that each left what it made of it."""
     directory = f"/tmp/job-{time.monotonic_ns()}"
@@ -73,29 +83,46 @@ def require_a_job_with_files() -> None:
     assert made == ["WORDS"] * 20
 
 
+def registered(host: str) -> list[list[str]]:
+    """The accounts at a host of the pool, as each node has them."""
+    asked = f"ejabberdctl registered_users {host}.pool.internal"
+    return [sorted(on(node, asked).split()) for node in NODES]
+
+
 def test_a_job_with_files_runs() -> None:
+    assert nodes("oak") == nodes("elm") == all_nodes()
     wait_until(lambda: workers() == {"w1", "w2"})
     require_a_job_with_files()
 
 
+def test_workers_are_spread_over_the_nodes() -> None:
+    for worker, node in (("w1", "oak"), ("w2", "elm")):
+        peers = on(worker, "ss -Htn state established '( dport = :5222 )'").split()
+        assert f"{NODES[node]}:5222" in peers
+
+
 def test_the_service_is_closed_and_misses_nothing() -> None:
-    on(SERVER, "systemd-analyze security --no-pager --threshold=20 ejabberd")
     refused = "Operation not permitted|Read-only file system|Permission denied|not owner|eacces"
-    on(SERVER, f"! journalctl --unit ejabberd --output cat | grep -E {shlex.quote(refused)}")
-    on(SERVER, f"! grep -rE {shlex.quote(refused)} /var/log/ejabberd")
+    for node in NODES:
+        on(node, "systemd-analyze security --no-pager --threshold=20 ejabberd")
+        on(node, f"! journalctl --unit ejabberd --output cat | grep -E {shlex.quote(refused)}")
+        on(node, f"! grep -rE {shlex.quote(refused)} /var/log/ejabberd")
 
 
 def test_nobody_else_can_read_a_secret() -> None:
     looked = "find /etc/ejabberd /var/lib/ejabberd -type f -readable"
-    found = on(SERVER, f"runuser --user=nobody -- {looked} 2>/dev/null || true").split()
+    found = on("elm", f"runuser --user=nobody -- {looked} 2>/dev/null || true").split()
     assert found == []
 
 
-def test_its_tools_and_the_pool_are_all_that_is_listened_to() -> None:
-    sockets = [line.split()[3] for line in on(SERVER, "ss -Htln").splitlines()]
-    ports = {address.rpartition(":")[2]: address for address in sockets}
-    assert set(ports) - {"22", "9437"} == {"5222", "5348", "5443", "4369", "4370"}
-    assert {ports["4369"], ports["4370"]} == {"127.0.0.1:4369", "127.0.0.1:4370"}
+def test_nodes_talk_to_each_other_over_tls_and_to_nobody_else() -> None:
+    asked = f"openssl s_client -brief -connect {NODES['oak']}:4370 </dev/null 2>&1; true"
+    said = on("w1", asked)
+    assert "SSL alert" in said, "it has no certificate of the pool"
+    sockets = [line.split()[3] for line in on("oak", "ss -Htln").splitlines()]
+    assert {each.rpartition(":")[2] for each in sockets} - {"22", "9437"} == {
+        "5222", "5348", "5443", "4370", "4369",
+    }  # fmt: skip
 
 
 def test_passwords_are_made_anew_and_the_pool_goes_on() -> None:
@@ -110,9 +137,9 @@ def test_who_is_taken_out_of_the_inventory_is_closed() -> None:
     without = json.dumps({"kestrel_users": [{"name": "ada", "admin": True}]})
     said = playbook("playbooks/server", "-e", without, status=2)
     assert "bob@users.pool.internal. No account was changed." in " ".join(said.split())
-    assert "bob" in on(SERVER, "ejabberdctl registered_users users.pool.internal")
+    assert registered("users") == [["ada", "bob"]] * 2
     playbook("playbooks/server", "-e", without, "-e", "kestrel_close_users=true")
-    assert on(SERVER, "ejabberdctl registered_users users.pool.internal").split() == ["ada"]
+    assert registered("users") == [["ada"]] * 2
 
 
 def test_what_it_cannot_carry_is_refused_before_anything_is_touched() -> None:
@@ -121,24 +148,40 @@ def test_what_it_cannot_carry_is_refused_before_anything_is_touched() -> None:
     assert "nothing has been touched" in said
 
 
-def test_a_server_that_is_killed_comes_back_and_loses_nothing() -> None:
-    submit = ["kestrelctl", "submit", "-o", "quiet", "--array", "1-4", "--", "sleep", "20"]
+def test_a_node_that_is_killed_loses_nothing() -> None:
+    """The node that the manager and a worker are connected to."""
+    submit = ["kestrelctl", "submit", "-o", "quiet", "--array", "1-4", "--", "sleep", "15"]
     job = on(MANAGER, shlex.join(submit)).split()[0]
     wait_until(lambda: kestrelctl("job", "list", job)[0]["running"] == 4)
-    on(SERVER, "systemctl kill --signal=KILL ejabberd")
+    on("oak", "systemctl kill --signal=KILL ejabberd")
     on(MANAGER, f"kestrelctl job wait {job}")
     assert [each["losses"] for each in kestrelctl("job", "tasks", job)] == [0] * 4
+    require_a_job_with_files()
+    wait_until(lambda: nodes("elm") == all_nodes())
+
+
+def test_while_a_machine_is_gone_the_other_node_carries_the_pool() -> None:
+    run(*LAB, "kill", "elm")
+    wait_until(lambda: workers() == {"w1", "w2"})
+    require_a_job_with_files()
+    assert nodes("oak") == ["ejabberd@oak.pool.internal"]
+
+
+def test_a_machine_that_comes_back_is_a_node_again() -> None:
+    run(*LAB, "start", "elm")
+    # A container that starts has its first /etc/hosts.
+    on("elm", f"printf '%s xmpp.pool.internal\\n' {' '.join(NODES.values())} >>/etc/hosts")
+    wait_until(lambda: nodes("oak") == all_nodes())
+    assert registered("workers") == [["w1", "w2"]] * 2
     require_a_job_with_files()
 
 
 def test_a_worker_is_taken_out_with_its_account() -> None:
     playbook("playbooks/remove_worker", "--limit", "w2")
-    assert on(SERVER, "ejabberdctl registered_users workers.pool.internal").split() == ["w1"]
-    [gone] = [each for each in kestrelctl("worker", "list") if each["worker"].startswith("w2@")]
-    assert gone["state"] == "offline", "it would begin drained"
+    assert registered("workers") == [["w1"]] * 2
 
 
 def test_a_pool_is_removed_whole() -> None:
     playbook("playbooks/reset", "-e", "confirm=yes")
-    assert on(SERVER, "ls -d /etc/ejabberd /var/lib/ejabberd 2>/dev/null || true") == ""
-    on(SERVER, "! dpkg -s ejabberd 2>/dev/null")
+    for node in NODES:
+        assert on(node, "ls -d /etc/ejabberd /var/lib/ejabberd 2>/dev/null || true") == ""
