@@ -29,7 +29,8 @@ def refuse_thousands(text: str) -> None:
     """
     found = _THOUSANDS.search(text)
     if found is not None:
-        one, several = found[0].replace(",", ""), ",".join(str(int(n)) for n in found[0].split(","))
+        one, parts = found[0].replace(",", ""), found[0].split(",")
+        several = ",".join(dict.fromkeys(str(int(n)) for n in parts))
         raise UsageError(
             f"is {found[0]} one number, or several?", hint=f"write {one}, or {several}"
         )

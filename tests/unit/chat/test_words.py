@@ -245,7 +245,7 @@ def test_who_submits_in_a_chat_is_told_of_the_end() -> None:
         ("submit -- a && b", "&& is for a shell"),
         ("cancel", "Which job?"),
         ("cancel x", "Not a selection of jobs"),
-        ("cancel 1,001", "Write 1001, or 1,1"),
+        ("cancel 1,001", "Write 1001, or 1"),
         ("cancel 12 3", "Is 3 a job, or a task of job 12?"),
         ("cancel 5, #12 7-9", "Is 7-9 a job, or a task of job 12?"),
         ("job 1 2", "too many"),
