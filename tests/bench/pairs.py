@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -93,7 +94,7 @@ class Build:
             job = json.loads(self._says("job", "info", "last", "--pool", POOL, "-o", "json"))
             return Measured(tasks / (job["ended_at"] - job["submitted_at"]), *costs)
         finally:
-            self._says("down", "--name", POOL, "--delete")
+            self._down()
 
     @contextmanager
     def pool(self) -> Iterator[None]:
@@ -103,7 +104,12 @@ class Build:
             self._says("submit", "--pool", POOL, "--wait", "-q", "--", "echo", "hello")
             yield
         finally:
-            self._says("down", "--name", POOL, "--delete")
+            self._down()
+
+    def _down(self) -> None:
+        """Ends the pool and forgets it: builds do so by themselves, by an option, or not at all."""
+        self._says("down", "--name", POOL)
+        shutil.rmtree(self._pool.parent, ignore_errors=True)
 
     def command(self, words: str) -> tuple[float, float]:
         """Runs a command; returns its processor time and the time that it took, in seconds."""
@@ -129,7 +135,7 @@ class Build:
 
     def sessions(self, tasks: int, executor: str = "process") -> Measured:
         """A run on 917 workers."""
-        sleep = ("--sleep", f"0:{SESSIONS}", "--executor", executor)
+        sleep = ("--workers", str(SESSIONS), "--sleep", "0", "--executor", executor)
         (run,) = json.loads(self._says("bench", "--jobs", str(tasks), *sleep, "-o", "json"))["runs"]
         processes = ("server", "manager", "worker")
         costs = [1e6 * run[f"{name}_cpu_seconds"] / tasks for name in processes]
