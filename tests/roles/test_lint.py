@@ -13,8 +13,12 @@ import pytest
 PROGRAMS = Path(sys.executable).parent
 REPOSITORY = Path(__file__).parents[2]
 CONFIGURATION = [".ansible-lint", ".yamllint", ".gitignore"]
-YAMLLINT = ["yamllint", "--strict", "--format", "parsable", "."]
-ANSIBLE_LINT = ["ansible-lint", "--offline", "--strict", "-q", "--nocolor", "--format", "pep8"]
+YAMLLINT = [str(PROGRAMS / "yamllint"), "--strict", "--format", "parsable", "."]
+ANSIBLE_LINT = [
+    sys.executable,
+    str(Path(__file__).with_name("ansible_lint.py")),
+    *("--offline", "--strict", "-q", "--nocolor", "--format", "pep8"),
+]
 
 BAD_TASKS = """\
 ---
@@ -32,13 +36,22 @@ BAD_PLAYBOOK = """\
         src: a.j2
         dest: /etc/a
 """
+BROKEN_PLAYBOOK = """\
+---
+- name: Broken
+  hosts: all
+  tasks:
+    - name: No module has this name
+      kestrel.none.such:
+        src: a.j2
+"""
 
 
 def lint(command: list[str], directory: Path, home: Path) -> subprocess.CompletedProcess[str]:
     """Run a linter of this environment in a directory, with nothing of this user's settings."""
     environment = {"HOME": str(home), "PATH": os.pathsep.join([str(PROGRAMS), os.defpath])}
     return subprocess.run(
-        [str(PROGRAMS / command[0]), *command[1:]],
+        command,
         cwd=directory,
         env=environment,
         capture_output=True,
@@ -85,6 +98,7 @@ def test_broken_rules_are_found_wherever_they_are(project: Path, tmp_path: Path)
     write(project / "roles/bad/tasks/main.yml", BAD_TASKS)
     write(project / "playbooks/bad.yml", BAD_PLAYBOOK)
     write(project / "tests/molecule/bad/converge.yml", BAD_PLAYBOOK)
+    write(project / "playbooks/broken.yml", BROKEN_PLAYBOOK)
     linted = lint(ANSIBLE_LINT, project, tmp_path)
     assert linted.returncode == 2, linted.stdout + linted.stderr
     for found in [
@@ -95,5 +109,6 @@ def test_broken_rules_are_found_wherever_they_are(project: Path, tmp_path: Path)
         "roles/bad/tasks/main.yml:3:9: name[casing]",
         "playbooks/bad.yml:5: risky-file-permissions",
         "tests/molecule/bad/converge.yml:5: risky-file-permissions",
+        "playbooks/broken.yml:5:7: syntax-check[unknown-module]",
     ]:
         assert found in linted.stdout
