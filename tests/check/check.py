@@ -100,7 +100,15 @@ SIMULATION = Stage("simulation", (f"{PYTEST} tests/simulation",))
 ROLES = Stage("roles", (f"{PYTEST} -m 'not lab' tests/roles",))
 #: Three files at a time, in the order of tests/conftest.py: they wait more than they compute.
 THREE_FILES = "--numprocesses 3 --dist loadfile --no-loadscope-reorder"
-REAL = Stage("processes", (f"{PYTEST} -m 'processes and not lab' {THREE_FILES}",), nice=PROCESSES)
+#: What is in these is not of processes: each of the three would take half a minute to read it.
+NOT_OF_PROCESSES = " ".join(
+    f"--ignore tests/{name}" for name in ("unit", "property", "simulation", "planted", "roles")
+)
+REAL = Stage(
+    "processes",
+    (f"{PYTEST} -m 'processes and not lab' {NOT_OF_PROCESSES} {THREE_FILES}",),
+    nice=PROCESSES,
+)
 LAB = Stage("hosts", (f"{PYTEST} -m lab",), nice=HOSTS)
 DEBIAN_13 = Stage("debian 13", ("python tests/check/debian_13.py",), nice=PROCESSES)
 

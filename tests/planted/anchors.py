@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from functools import cache, cached_property
+from itertools import takewhile, zip_longest
 from typing import Any
 
 #: What stands for the function of statements that are in none, nor in a class.
@@ -213,6 +214,26 @@ class Module:
         new = instead + "\n" * (self._bytes.count(b"\n", begin, end) - instead.count("\n"))
         return (self._bytes[:begin] + new.encode() + self._bytes[end:]).decode()
 
+    def check_changed(self, changed: str) -> None:
+        """Reads what `replaced` or `with_entry` returned.
+
+        Only statements of the module in which something is changed, such as a whole class: all
+        others are as they were.
+
+        Raises:
+            SyntaxError: it is not Python.
+        """
+        now, before = changed.splitlines(), self.source.splitlines()
+        first = _equal_rows(zip(now, before, strict=False)) + 1
+        last = len(before) - _equal_rows(zip(reversed(now), reversed(before), strict=False))
+        some = [
+            each
+            for each, after in zip_longest(self.tree.body, self.tree.body[1:])
+            if (after is None or _first_row(after) > first) and _first_row(each) <= last
+        ]
+        begin, end = _first_row(some[0]), max(last, some[-1].end_lineno or 0)
+        ast.parse("\n".join(now[begin - 1 : end + len(now) - len(before)]))
+
     # -- where a line is in the source: offsets in its bytes --------------------------------------
 
     @cached_property
@@ -250,6 +271,17 @@ class Module:
         found = _COLON.match(self._bytes, begin)
         assert found is not None
         return found.end()
+
+
+def _equal_rows(pairs: Iterable[tuple[str, str]]) -> int:
+    """So many pairs at the beginning are of equal rows."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _first_row(statement: ast.stmt) -> int:
+    """The row where a statement begins, with its decorators."""
+    decorators = getattr(statement, "decorator_list", [])
+    return min(node.lineno for node in (statement, *decorators))
 
 
 def _entries(statement: ast.stmt) -> Iterator[Entry]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import compileall
 import multiprocessing
 import os
@@ -180,7 +179,7 @@ def changed_source(defect: Defect) -> tuple[Path, str]:
     except SyntaxError as error:
         raise CannotBePlanted(f"{defect.name}: {error}") from error
     try:
-        ast.parse(changed)
+        sources().module(path).check_changed(changed)
     except SyntaxError as error:
         raise CannotBePlanted(f"{defect.name}: {path} is not Python with it: {error}") from error
     return Path(path), changed

@@ -162,3 +162,26 @@ def test_an_entry_of_a_table_in_a_function_belongs_to_that_function() -> None:
 def test_what_is_no_entry_is_refused(entry: str) -> None:
     with pytest.raises(SyntaxError):
         entry_text(entry)
+
+
+@pytest.mark.parametrize("instead", ["x = (", "x = 2\n)", "x = 2\n  y = 3", "return 2 +"])
+@pytest.mark.parametrize("name", ["first", "second", "C.third"])
+def test_what_is_not_python_any_more_is_found_wherever_it_stands(name: str, instead: str) -> None:
+    source = """
+@print
+def first():
+    x = 1
+def second():
+    x = 1
+class C:
+    y = 1
+    @print
+    def third(self):
+        x = 1
+z = 1
+"""
+    module = Module(source)
+    [place] = module.places(name, "x = 1")
+    module.check_changed(module.replaced(place, "x = 1", "x = 2\nx = 3"))
+    with pytest.raises(SyntaxError):
+        module.check_changed(module.replaced(place, "x = 1", instead))
