@@ -2,109 +2,49 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
+import multiprocessing
 import random
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import crashing_writer
 import pytest
+from crashing_writer import batch, opened, store_in
 from postgresqlkit import PostgresqlServer, running_server
 
-from kestrelctl.core.model.job.program import Program
-from kestrelctl.core.model.job.spec import JobSpec
-from kestrelctl.core.model.job.task_state import TaskState
-from kestrelctl.core.model.records import (
-    Happening,
-    JobForgotten,
-    JobRecord,
-    Progress,
-    Record,
-    Snapshot,
-    TaskRecord,
-)
-from kestrelctl.core.model.result import Result
-from kestrelctl.errors import AnotherLeads
+from kestrelctl.core.model.records import Happening, TaskRecord
 from kestrelctl.store.postgresql.store import PostgresqlStore
 from kestrelctl.store.sqlite.store import SqliteStore
 
 ROUNDS = 25
-#: Tasks in a batch. Job n + 1 is batch n; the cursor of job 1 says how many batches there are.
-SIZE = 200
-
-
-def batch(n: int) -> list[Record]:
-    """Batch n: a job, its tasks, all done, its story; a step of job 1; an old job forgotten."""
-    job_id = n + 1
-    spec = JobSpec(program=Program(argv=("true",)), count=SIZE)
-    records: list[Record] = [
-        JobRecord(job_id=job_id, owner="ada", spec=spec, submitted_at=float(n), cursor=SIZE)
-    ]
-    records += [
-        TaskRecord(job_id, index, TaskState.DONE, 0, 0, "w", Result(n, job_id, index, 0, 1.0, 0.5))
-        for index in range(SIZE)
-    ]
-    records += [Happening(job_id=job_id, index=i, at=float(n), what="lost") for i in range(-1, 40)]
-    records.append(Progress(1, n))
-    if n > 20:
-        records.append(JobForgotten(job_id - 10))
-    return records
-
-
-def store_in(data_dir: Path, conninfo: str) -> SqliteStore | PostgresqlStore:
-    """The store in PostgreSQL if it is said how to connect, otherwise SQLite."""
-    return PostgresqlStore(data_dir, conninfo, "pool") if conninfo else SqliteStore(data_dir)
-
-
-def opened(store: SqliteStore | PostgresqlStore) -> Snapshot:
-    """Opens a store once the database has noticed that the last process that led has gone."""
-    give_up = time.monotonic() + 20
-    while True:
-        try:
-            return store.open()
-        except AnotherLeads:
-            if time.monotonic() > give_up:
-                raise
-            time.sleep(0.01)
-
-
-async def commit_for_ever(data_dir: Path, conninfo: str) -> None:
-    """The life of the process that is killed: says each batch's number once it is durable."""
-    store = store_in(data_dir, conninfo)
-    snapshot = opened(store)
-    if snapshot.next_job_id == 1:
-        spec = JobSpec(program=Program(argv=("true",)), count=1_000_000)
-        await store.commit([JobRecord(job_id=1, owner="ada", spec=spec, submitted_at=0.0)])
-    n = store.jobs(ids=[1])[0].cursor
-    print("open", n, flush=True)
-    while True:
-        n += 1
-        await store.commit(batch(n))
-        print("durable", n, flush=True)
+#: It has imported the stores, which takes longer than a round.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload([crashing_writer.__name__])
 
 
 def run_and_kill(data_dir: Path, conninfo: str, batches: int, delay_seconds: float) -> int:
     """Kills the process after so many batches and a bit; returns the last it said to be durable."""
-    process = subprocess.Popen(
-        [sys.executable, __file__, str(data_dir), conninfo],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert process.stdout is not None
-    with process.stdout as said:
-        lines = [said.readline() for _ in range(batches + 1)]
-        time.sleep(delay_seconds)
-        os.kill(process.pid, signal.SIGKILL)
-        lines += said.readlines()
-    assert process.wait() == -signal.SIGKILL
-    whole = [line.split() for line in lines if line.endswith("\n")]
-    assert [word for word, _ in whole] == ["open"] + ["durable"] * (len(whole) - 1)
-    return int(whole[-1][1])
+    heard, said = FORKS.Pipe(duplex=False)
+    process = FORKS.Process(target=crashing_writer.live, args=(data_dir, conninfo, said))
+    process.start()
+    said.close()
+    with heard:
+        try:
+            numbers = [heard.recv() for _ in range(batches + 1)]
+            time.sleep(delay_seconds)
+        finally:
+            process.kill()
+        process.join()
+        while heard.poll():
+            try:
+                numbers.append(heard.recv())
+            except EOFError:
+                break
+    first, last = numbers[0], numbers[-1]
+    assert numbers == list(range(first, last + 1))
+    assert isinstance(last, int)
+    return last
 
 
 def check(store: SqliteStore | PostgresqlStore, durable: int) -> int:
@@ -153,7 +93,3 @@ def test_what_was_acknowledged_before_a_kill_is_there(
         found = check(store, durable)
         assert snapshot.next_job_id == found + 2
         store.close()
-
-
-if __name__ == "__main__":
-    asyncio.run(commit_for_ever(Path(sys.argv[1]), sys.argv[2]))
