@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
@@ -34,7 +35,6 @@ from kestrelctl.errors import (
 )
 from kestrelctl.grammar.described_job import checked_alone, checked_job, checked_key, job_of
 from kestrelctl.grammar.id_ranges import LAST
-from kestrelctl.grammar.job_options import OPTIONS
 from kestrelctl.grammar.option_values import option_values
 from kestrelctl.grammar.parent_file_words import of_this_machine, parse_parent_files, waiting_for
 from kestrelctl.protocol import job_answers as an
@@ -509,7 +509,7 @@ class AsyncClient:
         """
         for name in given.keys() & _INSTEAD.keys():
             raise UsageError(f"{name} is for the command line", hint=_INSTEAD[name])
-        values = option_values(OPTIONS, given, _no_last)
+        values = option_values(given, _no_last)
         if items is not None and values["array"] is not None:
             raise UsageError("items and array exclude each other", hint="one of them makes tasks")
         spec = job_of(argv, values, items=items, paste_items=values["paste_items"])
@@ -542,9 +542,9 @@ class AsyncClient:
                 await asyncio.sleep(pause_seconds)
         return await send()
 
-    @property
+    @cached_property
     def context(self) -> Context:
-        """The address of the pool, and what is known of it here."""
+        """The address of the pool, and what was known of it here when it was first looked for."""
         return self._finds(self._pool)
 
     @property

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from kestrelctl.errors import UsageError
+from kestrelctl.grammar.job_options import OPTIONS
 from kestrelctl.grammar.nearest import did_you_mean
 from kestrelctl.grammar.option import (
     Choice,
@@ -22,10 +24,8 @@ from kestrelctl.grammar.option import (
 )
 
 
-def option_values(
-    options: Iterable[Option], given: Mapping[str, Any], last: LastJob
-) -> dict[str, Any]:
-    """Returns the value of each option, by `Option.dest`.
+def option_values(given: Mapping[str, Any], last: LastJob) -> dict[str, Any]:
+    """Returns the value of each option of `submit`, by `Option.dest`.
 
     Args:
         given: the values that are set, by `Option.dest`: numbers, texts, booleans, lists of words,
@@ -35,12 +35,29 @@ def option_values(
     Raises:
         UsageError: there is no such option, or a value is none of its kind.
     """
-    known = {option.dest: option for option in options}
+    known = _known()
     for name in given:
         if name not in known:
             hint = did_you_mean(name, known)
             raise UsageError(f"there is no option {name!r}", hint=hint or None)
-    return {dest: _value(option, given.get(dest), last) for dest, option in known.items()}
+    return _unset_values() | {
+        name: _value(known[name], value, last) for name, value in given.items() if value is not None
+    }
+
+
+@cache
+def _known() -> dict[str, Option]:
+    return {option.dest: option for option in OPTIONS}
+
+
+@cache
+def _unset_values() -> dict[str, Any]:
+    """The values of all options where none is given; a program may submit thousands of jobs."""
+    return {name: _value(option, None, _nobody) for name, option in _known().items()}
+
+
+def _nobody() -> int:
+    raise AssertionError("where no option is given, none means the latest job")
 
 
 def _value(option: Option, given: Any, last: LastJob) -> Any:

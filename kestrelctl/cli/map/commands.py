@@ -204,7 +204,7 @@ def _job_maker(invocation: Invocation, options: dict[str, Any]) -> Any:
     from kestrelctl.grammar.described_job import checked_job, job_of
     from kestrelctl.grammar.option_values import option_values
 
-    values = option_values(OPTIONS, {}, _no_last) | options
+    values = option_values({}, _no_last) | options
     values["name"] = options["name"] or f"map-{secrets.token_hex(3)}"
     directory = start_directory(
         options["workdir"],

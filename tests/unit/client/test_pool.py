@@ -14,6 +14,7 @@ import pytest
 from cli_fake_pool import CONTEXT, JOB, TASK, FakePool, FakeShare, log_of
 from msgspec.structs import replace
 
+from kestrelctl.access.context import Context
 from kestrelctl.client import pool as client_pool
 from kestrelctl.client.blocking import Client
 from kestrelctl.client.pool import AsyncClient
@@ -59,6 +60,27 @@ def test_options_are_those_of_the_command_line() -> None:
     assert spec.program.placeholders is Placeholders.ARRAY
     assert (spec.program.env, spec.program.outputs) == ({"MODE": "fast"}, ("*.csv",))
     assert spec.program.time_limit_seconds == 900.0
+
+
+def test_a_session_looks_for_its_pool_once_however_many_jobs_it_submits() -> None:
+    """Whoever submits thousands of jobs does not read files of this machine for each of them."""
+    looked: list[str] = []
+
+    def find(name: str) -> Context:
+        looked.append(name)
+        return CONTEXT
+
+    with Client("lab", opens=FakePool().open, finds=find) as pool:
+        for _ in range(10):
+            pool.submit(["x"])
+    assert looked == ["lab"]
+
+
+def test_options_of_one_job_are_none_of_the_next() -> None:
+    fake = FakePool()
+    assert submitted(["x"], fake, array="1-3", env={"MODE": "fast"}, hold=True).count == 3
+    after = submitted(["x"], fake)
+    assert (after.count, after.held, after.program.env) == (1, False, {})
 
 
 @pytest.mark.parametrize("words", [{"*.csv"}, iter(["*.csv"]), ["*.csv"], "*.csv"])
