@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -44,6 +44,11 @@ from kestrelctl.protocol.triggers import TriggerRequest
 from kestrelctl.protocol.workers import Join, ToJoiner
 
 log = logging.getLogger(__name__)
+
+#: So many jobs of one message are submitted in a turn, which is a few milliseconds of the manager.
+JOBS_IN_A_TURN = 10
+#: What is told of a request at which the manager made a mistake.
+FAILED = KestrelError("the manager failed at this request")
 
 
 class Enrollment(Protocol):
@@ -152,22 +157,46 @@ class RequestDispatcher:
         if isinstance(request, rq.SubmitEach):
             self._serve_each(caller, request)
             return
-        told = replace(caller, reply=lambda answer: caller.reply(self._wall.told(answer)))
-        self.turns.spawn(caller.user, lambda: self._guarded(told, request))
+        self.turns.spawn(caller.user, partial(self._guarded, self._told(caller), request))
 
     def _serve_each(self, caller: Caller, request: rq.SubmitEach) -> None:
-        """Has each of several jobs submitted in a turn of its own, as if it had come by itself.
+        """Has several jobs submitted, a few in each turn, each as if it had come by itself.
 
         The request itself has no turn that lasts: many of them would leave none to their jobs.
         """
         together = SubmittedTogether(caller, request.id, len(request.jobs))
-        for place, job in enumerate(request.jobs):
-            one = together.caller_of(place)
-            job = msgspec.structs.replace(job, explain=False)
-            size_bytes = len(codec.encode(job))
-            work = partial(self.serve, one, job)
+        for first in range(0, len(request.jobs), JOBS_IN_A_TURN):
+            part = [
+                (
+                    self._told(together.caller_of(place)),
+                    msgspec.structs.replace(job, explain=False),
+                )
+                for place, job in enumerate(request.jobs[first : first + JOBS_IN_A_TURN], first)
+            ]
+            size_bytes = sum(len(codec.encode(job)) for _, job in part)
+            work = partial(self.turns.spawn, caller.user, partial(self._submit_part, part))
             if not self.turns.take(caller.jid, caller.user, size_bytes, work):
-                one.reply(failed(job.id, TOO_MANY))
+                _refuse(part, TOO_MANY)
+
+    async def _submit_part(self, part: Sequence[tuple[Caller, rq.SubmitJob]]) -> None:
+        try:
+            answers = await self._jobs.submit_each(part)
+        except KestrelError as error:
+            _refuse(part, error)
+            return
+        except Exception:
+            log.exception("jobs of %s could not be submitted", part[0][0].jid)
+            _refuse(part, FAILED)
+            return
+        for (caller, request), answer in zip(part, answers, strict=True):
+            if isinstance(answer, KestrelError):
+                caller.reply(failed(request.id, answer))
+            else:
+                caller.reply(answer)
+
+    def _told(self, caller: Caller) -> Caller:
+        """Returns a caller who is told moments by the machine's clock."""
+        return replace(caller, reply=lambda answer: caller.reply(self._wall.told(answer)))
 
     def forget(self, jid: str) -> int:
         """Drops what waits for a user's session that has gone; returns how many answers."""
@@ -184,7 +213,7 @@ class RequestDispatcher:
             caller.reply(failed(request.id, error))
         except Exception:
             log.exception("a request of %s failed: %s", caller.jid, type(request).__name__)
-            caller.reply(failed(request.id, KestrelError("the manager failed at this request")))
+            caller.reply(failed(request.id, FAILED))
 
 
 async def _no_environments(caller: Caller, request: rq.ListEnvironments) -> None:
@@ -210,6 +239,12 @@ def _not_here(request: rq.AnyRequest) -> NotFound:
         cause="its manager was started without one",
         hint="docs/flock.md says how pools find each other",
     )
+
+
+def _refuse(part: Sequence[tuple[Caller, rq.SubmitJob]], error: KestrelError) -> None:
+    """Tells each that its job was not submitted."""
+    for caller, request in part:
+        caller.reply(failed(request.id, error))
 
 
 def failed(request_id: str, error: KestrelError) -> an.Failed:

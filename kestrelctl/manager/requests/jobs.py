@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -34,7 +35,7 @@ from kestrelctl.manager.requests.descent import (
 from kestrelctl.manager.requests.environments import no_environments, with_environment
 from kestrelctl.manager.requests.parent_files import check_parents
 from kestrelctl.manager.requests.pending_answers import PendingAnswers
-from kestrelctl.manager.requests.steady_reads import SteadyReads
+from kestrelctl.manager.requests.steady_reads import ForSubmission, SteadyReads
 from kestrelctl.manager.requests.where import listed_job, where_jobs
 from kestrelctl.manager.rights import Handlers
 from kestrelctl.manager.selection import MAX_RECORDS, Selected, Selection, check_glob
@@ -276,6 +277,53 @@ class JobRequests:
         await self.submit(caller, request.submission())
 
     async def submit(self, caller: Caller, request: rq.SubmitJob) -> None:
+        [answer] = await self.submit_each([(caller, request)])
+        if isinstance(answer, KestrelError):
+            raise answer
+        caller.reply(answer)
+
+    async def submit_each(
+        self, submissions: Sequence[tuple[Caller, rq.SubmitJob]]
+    ) -> list[an.Submitted | KestrelError]:
+        """Submits jobs of one user with one look at the store and, mostly, one commit.
+
+        Args:
+            submissions: at least one. To each caller its job's end is told, if that is watched.
+
+        Returns:
+            What became of each.
+
+        Raises:
+            StoreFull: nothing can be stored now; nothing was done.
+        """
+        found: dict[int, an.Submitted | KestrelError] = {}
+        specs: dict[int, JobSpec] = {}
+        for place, (caller, request) in enumerate(submissions):
+            try:
+                specs[place] = await self._submitted_spec(caller, request)
+            except KestrelError as error:
+                found[place] = error
+        known = await self._steady_reads.for_submissions(
+            submissions[0][0].user,
+            [(submissions[place][1].key, [spec]) for place, spec in specs.items()],
+        )
+        answers = await self._pending.each_answer_to(
+            partial(self._submission, *submissions[place], spec, depends)
+            for (place, spec), depends in zip(specs.items(), known, strict=True)
+        )
+        for place, answer in zip(specs, answers, strict=True):
+            if isinstance(answer, Answer):
+                found[place] = self._submitted(*submissions[place], answer)
+            else:
+                found[place] = answer
+        return [found[place] for place in range(len(submissions))]
+
+    async def _submitted_spec(self, caller: Caller, request: rq.SubmitJob) -> JobSpec:
+        """Returns the job that a request submits.
+
+        Raises:
+            UsageError: the job cannot be accepted.
+        """
         spec = request.spec
         if request.upload:
             lines = self._uploads.take(caller.jid, request.upload)
@@ -289,20 +337,29 @@ class JobRequests:
             cause, hint = objection
             raise UsageError("the job cannot be accepted", cause=cause, hint=hint)
         await check_parents(self._service, spec)
-        known = await self._steady_reads.for_submission(caller.user, request.key, [spec])
-        answer = await self._pending.answer_to(
-            lambda token: ev.Submit(
-                at=self._service.now(),
-                cause=caller.jid,
-                request=token,
-                owner=caller.user,
-                spec=spec,
-                key=request.key,
-                earlier=known.earlier,
-                ended=known.ended,
-                paired=known.paired,
-            )
+        return spec
+
+    def _submission(
+        self,
+        caller: Caller,
+        request: rq.SubmitJob,
+        spec: JobSpec,
+        depends: ForSubmission,
+        token: str,
+    ) -> ev.Submit:
+        return ev.Submit(
+            at=self._service.now(),
+            cause=caller.jid,
+            request=token,
+            owner=caller.user,
+            spec=spec,
+            key=request.key,
+            earlier=depends.earlier,
+            ended=depends.ended,
+            paired=depends.paired,
         )
+
+    def _submitted(self, caller: Caller, request: rq.SubmitJob, answer: Answer) -> an.Submitted:
         job = self._service.pool.job(answer.job_id)
         if request.watch and job is not None:
             self._watchers.add(answer.job_id, caller, self._service.now())
@@ -310,14 +367,12 @@ class JobRequests:
         if request.explain and job is not None and job.remaining:
             explanation = self._explanation(job)
             hopeless = explanation if explanation.is_hopeless else None
-        caller.reply(
-            an.Submitted(
-                id=request.id,
-                job_id=answer.job_id,
-                tasks=answer.tasks,
-                repeated=answer.repeated,
-                hopeless=hopeless,
-            )
+        return an.Submitted(
+            id=request.id,
+            job_id=answer.job_id,
+            tasks=answer.tasks,
+            repeated=answer.repeated,
+            hopeless=hopeless,
         )
 
     def uploaded(self, caller: Caller, name: str) -> list[str]:

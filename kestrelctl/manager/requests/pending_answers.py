@@ -47,13 +47,27 @@ class PendingAnswers:
             KestrelError: the core's first refusal; the others were done nevertheless.
             StoreFull: nothing can be stored now; nothing was done.
         """
-        self._service.must_store()
-        futures = [self._hand_over(make) for make in makes]
-        found = [await future for future in futures]
+        found = await self._answers(makes)
         refusals = [answer for answer in found if answer.error is not None]
         if refusals:
             raise _error(refusals[0], done=len(found) - len(refusals))
         return found
+
+    async def each_answer_to(
+        self, makes: Iterable[Callable[[str], ev.Event]]
+    ) -> list[fx.Answer | KestrelError]:
+        """Gives the core several events at once, and returns each answer or refusal in its place.
+
+        Raises:
+            StoreFull: nothing can be stored now; nothing was done.
+        """
+        found = await self._answers(makes)
+        return [answer if answer.error is None else _error(answer, done=0) for answer in found]
+
+    async def _answers(self, makes: Iterable[Callable[[str], ev.Event]]) -> list[fx.Answer]:
+        self._service.must_store()
+        futures = [self._hand_over(make) for make in makes]
+        return [await future for future in futures]
 
     def _hand_over(self, make: Callable[[str], ev.Event]) -> asyncio.Future[fx.Answer]:
         token = str(next(self._tokens))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from kestrelctl.core.effects import JobEnded
+from kestrelctl.core.model.job.after import After
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import EndedTasks, JobRecord
 from kestrelctl.manager.requests.descent import ended_pairs, ended_parents
@@ -31,6 +32,32 @@ class ForSubmission(NamedTuple):
     earlier: JobRecord | None
     ended: dict[int, str]
     paired: dict[int, EndedTasks]
+
+
+class _Wanted(NamedTuple):
+    """The key of a submission, and the jobs that it depends on."""
+
+    owner: str
+    key: str
+    after: set[After]
+    after_each: set[int]
+
+    @classmethod
+    def of(cls, owner: str, key: str, specs: Sequence[JobSpec]) -> _Wanted:
+        after = {each for spec in specs for each in spec.after}
+        return cls(owner, key, after, {spec.after_each for spec in specs} - {0})
+
+    def known(self, read: Reads) -> ForSubmission:
+        return ForSubmission(
+            read.job_of_key(self.owner, self.key) if self.key else None,
+            ended_parents(read, self.owner, self.after),
+            ended_pairs(read, self.owner, self.after_each),
+        )
+
+    def concerns(self, ended: JobRecord) -> bool:
+        same_key = bool(self.key) and (ended.owner, ended.key) == (self.owner, self.key)
+        named = any(each.first <= ended.job_id <= each.last for each in self.after)
+        return same_key or named or ended.job_id in self.after_each
 
 
 class SteadyReads:
@@ -59,25 +86,29 @@ class SteadyReads:
                 return answer
 
     async def for_submission(self, owner: str, key: str, specs: Sequence[JobSpec]) -> ForSubmission:
-        """Finds what jobs that are submitted depend on.
+        """Finds what jobs that are submitted as one depend on.
 
         Args:
             key: that of their submission; empty for none.
         """
-        after = {each for spec in specs for each in spec.after}
-        after_each = {spec.after_each for spec in specs} - {0}
+        [found] = await self.for_submissions(owner, [(key, specs)])
+        return found
 
-        def known(read: Reads) -> ForSubmission:
-            return ForSubmission(
-                read.job_of_key(owner, key) if key else None,
-                ended_parents(read, owner, after),
-                ended_pairs(read, owner, after_each),
-            )
+    async def for_submissions(
+        self, owner: str, several: Sequence[tuple[str, Sequence[JobSpec]]]
+    ) -> list[ForSubmission]:
+        """Finds what each of several submissions depends on, in one look.
+
+        Args:
+            several: the key and the jobs of each.
+        """
+        wanted = [_Wanted.of(owner, key, specs) for key, specs in several]
+
+        def known(read: Reads) -> list[ForSubmission]:
+            return [each.known(read) for each in wanted]
 
         def concerns(ended: JobRecord) -> bool:
-            same_key = bool(key) and (ended.owner, ended.key) == (owner, key)
-            named = any(each.first <= ended.job_id <= each.last for each in after)
-            return same_key or named or ended.job_id in after_each
+            return any(each.concerns(ended) for each in wanted)
 
         return await self.ask(known, concerns)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,15 @@ from managerkit import PlayedManager
 
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
+from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.manager.requests import jobs
+from kestrelctl.manager.requests.dispatch import JOBS_IN_A_TURN
 from kestrelctl.manager.sending.turns import MOST_UNFINISHED, LineBounds
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec, directions, workers
 from kestrelctl.protocol import requests as rq
+from kestrelctl.store.store_record import StoreRecord
 
 ADA = "ada@users.pool/1"
 EMPTY = JobSpec(program=Program(argv=()))
@@ -42,9 +47,9 @@ async def asked(manager: PlayedManager, *jobs: rq.SubmitJob) -> list[an.Submitte
 
 async def test_each_is_answered_as_if_it_had_come_by_itself(manager: PlayedManager) -> None:
     alone = directions.answers.decode(await manager.ask(ADA, rq.SubmitJob(spec=EMPTY, id="1")))
-    jobs = [job("a", key="a"), rq.SubmitJob(spec=EMPTY, id="1"), job("c"), job("a", key="a"),
+    several = [job("a", key="a"), rq.SubmitJob(spec=EMPTY, id="1"), job("c"), job("a", key="a"),
             job("other", key="a")]  # fmt: skip
-    first, empty, third, again, other = await asked(manager, *jobs)
+    first, empty, third, again, other = await asked(manager, *several)
     assert first == an.Submitted(id="", job_id=1, tasks=1)
     assert empty == alone
     assert third == an.Submitted(id="", job_id=2, tasks=1)
@@ -79,9 +84,37 @@ async def test_those_for_which_the_line_has_no_room_are_refused_each(
     manager: PlayedManager,
 ) -> None:
     manager.dispatcher.turns._bounds = LineBounds(2, 1 << 20, 1 << 20)
-    found = await asked(manager, *(job() for _ in range(5)))
+    found = await asked(manager, *(job() for _ in range(4 * JOBS_IN_A_TURN + 5)))
     codes = [each.code if isinstance(each, an.Failed) else "taken" for each in found]
-    assert codes == ["taken"] * 3 + ["busy"] * 2, "one at once, and two that wait"
+    taken = 3 * JOBS_IN_A_TURN
+    assert codes == ["taken"] * taken + ["busy"] * (JOBS_IN_A_TURN + 5), (
+        "some at once, and those of two turns that wait"
+    )
+
+
+async def test_those_of_a_turn_are_stored_at_once(manager: PlayedManager) -> None:
+    written: list[int] = []
+    commit = manager.store.commit
+
+    async def count(records: Sequence[StoreRecord], *rest: Any) -> None:
+        written.append(sum(isinstance(each, JobRecord) for each in records))
+        await commit(records, *rest)
+
+    manager.store.commit = count  # type: ignore[method-assign]
+    await asked(manager, *(job() for _ in range(JOBS_IN_A_TURN)))
+    assert written == [JOBS_IN_A_TURN]
+
+
+async def test_a_mistake_of_the_manager_is_told_to_each(
+    manager: PlayedManager, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(_spec: JobSpec) -> None:
+        raise RuntimeError("a mistake")
+
+    monkeypatch.setattr(jobs, "problem_with_job", fails)
+    found = await asked(manager, job(), job())
+    assert [each.code for each in found if isinstance(each, an.Failed)] == ["error"] * 2
+    assert "a mistake" in caplog.text
 
 
 async def test_many_of_these_do_not_wait_for_each_other_for_ever(manager: PlayedManager) -> None:
