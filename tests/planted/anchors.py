@@ -224,6 +224,8 @@ class Module:
             SyntaxError: it is not Python.
         """
         now, before = changed.splitlines(), self.source.splitlines()
+        if now == before:
+            return
         first = _equal_rows(zip(now, before, strict=False)) + 1
         last = len(before) - _equal_rows(zip(reversed(now), reversed(before), strict=False))
         some = [

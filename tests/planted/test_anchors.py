@@ -183,5 +183,6 @@ z = 1
     module = Module(source)
     [place] = module.places(name, "x = 1")
     module.check_changed(module.replaced(place, "x = 1", "x = 2\nx = 3"))
+    module.check_changed(source)
     with pytest.raises(SyntaxError):
         module.check_changed(module.replaced(place, "x = 1", instead))
