@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import random
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,7 @@ def run_and_kill(data_dir: Path, conninfo: str, batches: int, delay_seconds: flo
         finally:
             process.kill()
         process.join()
+        assert process.exitcode == -signal.SIGKILL
         while heard.poll():
             try:
                 numbers.append(heard.recv())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -19,7 +19,7 @@ from kestrelctl.manager.members.service import MemberService
 from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.requests.channels import ChannelRequests
 from kestrelctl.manager.requests.graphs import GraphRequests
-from kestrelctl.manager.requests.jobs import JobRequests, Neighbourhood
+from kestrelctl.manager.requests.jobs import JobRequests, Neighbourhood, Submission
 from kestrelctl.manager.requests.pending_answers import PendingAnswers
 from kestrelctl.manager.requests.pool import PoolRequests, Usage
 from kestrelctl.manager.requests.resizes import Resizes
@@ -165,25 +165,19 @@ class RequestDispatcher:
         The request itself has no turn that lasts: many of them would leave none to their jobs.
         """
         together = SubmittedTogether(caller, request.id, len(request.jobs))
-        for first in range(0, len(request.jobs), JOBS_IN_A_TURN):
-            part = [
-                (
-                    self._told(together.caller_of(place)),
-                    msgspec.structs.replace(job, explain=False),
-                )
-                for place, job in enumerate(request.jobs[first : first + JOBS_IN_A_TURN], first)
-            ]
+        several = [
+            (self._told(together.caller_of(place)), msgspec.structs.replace(job, explain=False))
+            for place, job in enumerate(request.jobs)
+        ]
+        for part in _turns_of(several):
             size_bytes = sum(len(codec.encode(job)) for _, job in part)
             work = partial(self.turns.spawn, caller.user, partial(self._submit_part, part))
             if not self.turns.take(caller.jid, caller.user, size_bytes, work):
                 _refuse(part, TOO_MANY)
 
-    async def _submit_part(self, part: Sequence[tuple[Caller, rq.SubmitJob]]) -> None:
+    async def _submit_part(self, part: Sequence[Submission]) -> None:
         try:
             answers = await self._jobs.submit_each(part)
-        except KestrelError as error:
-            _refuse(part, error)
-            return
         except Exception:
             log.exception("jobs of %s could not be submitted", part[0][0].jid)
             _refuse(part, FAILED)
@@ -241,7 +235,18 @@ def _not_here(request: rq.AnyRequest) -> NotFound:
     )
 
 
-def _refuse(part: Sequence[tuple[Caller, rq.SubmitJob]], error: KestrelError) -> None:
+def _turns_of(several: Sequence[Submission]) -> Iterator[list[Submission]]:
+    """Parts them into those of one turn; what was sent ahead may be long, and has one to itself."""
+    part: list[Submission] = []
+    for each in several:
+        if part and (len(part) == JOBS_IN_A_TURN or part[-1][1].upload or each[1].upload):
+            yield part
+            part = []
+        part.append(each)
+    yield part
+
+
+def _refuse(part: Sequence[Submission], error: KestrelError) -> None:
     """Tells each that its job was not submitted."""
     for caller, request in part:
         caller.reply(failed(request.id, error))

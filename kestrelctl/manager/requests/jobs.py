@@ -69,6 +69,9 @@ def stage_sums(rows: Iterable[TaskRecord]) -> list[StageSum]:
     ]
 
 
+#: A submission, and who is told what becomes of it.
+Submission: TypeAlias = tuple[Caller, rq.SubmitJob]
+
 KEPT_SECONDS = 60.0
 #: The most sessions of one account that watch one job.
 MOST_SESSIONS = 20
@@ -283,7 +286,7 @@ class JobRequests:
         caller.reply(answer)
 
     async def submit_each(
-        self, submissions: Sequence[tuple[Caller, rq.SubmitJob]]
+        self, submissions: Sequence[Submission]
     ) -> list[an.Submitted | KestrelError]:
         """Submits jobs of one user with one look at the store and, mostly, one commit.
 
@@ -292,9 +295,6 @@ class JobRequests:
 
         Returns:
             What became of each.
-
-        Raises:
-            StoreFull: nothing can be stored now; nothing was done.
         """
         found: dict[int, an.Submitted | KestrelError] = {}
         specs: dict[int, JobSpec] = {}
@@ -307,11 +307,14 @@ class JobRequests:
             submissions[0][0].user,
             [(submissions[place][1].key, [spec]) for place, spec in specs.items()],
         )
-        answers = await self._pending.each_answer_to(
-            partial(self._submission, *submissions[place], spec, depends)
-            for (place, spec), depends in zip(specs.items(), known, strict=True)
-        )
-        for place, answer in zip(specs, answers, strict=True):
+        makes: dict[int, Callable[[str], ev.Event]] = {}
+        for (place, spec), depends in zip(specs.items(), known, strict=True):
+            if isinstance(depends, KestrelError):
+                found[place] = depends
+            else:
+                makes[place] = partial(self._submission, *submissions[place], spec, depends)
+        answers = await self._pending.each_answer_to(makes.values())
+        for place, answer in zip(makes, answers, strict=True):
             if isinstance(answer, Answer):
                 found[place] = self._submitted(*submissions[place], answer)
             else:

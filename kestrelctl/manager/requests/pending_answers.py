@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.plural import plural
-from kestrelctl.errors import BY_CODE, KestrelError
+from kestrelctl.errors import BY_CODE, KestrelError, StoreFull
 from kestrelctl.manager.service import Service
 
 
@@ -54,14 +54,13 @@ class PendingAnswers:
         return found
 
     async def each_answer_to(
-        self, makes: Iterable[Callable[[str], ev.Event]]
+        self, makes: Collection[Callable[[str], ev.Event]]
     ) -> list[fx.Answer | KestrelError]:
-        """Gives the core several events at once, and returns each answer or refusal in its place.
-
-        Raises:
-            StoreFull: nothing can be stored now; nothing was done.
-        """
-        found = await self._answers(makes)
+        """Gives the core several events at once; returns each answer or refusal in its place."""
+        try:
+            found = await self._answers(makes)
+        except StoreFull as error:  # nothing was done
+            return [error] * len(makes)
         return [answer if answer.error is None else _error(answer, done=0) for answer in found]
 
     async def _answers(self, makes: Iterable[Callable[[str], ev.Event]]) -> list[fx.Answer]:

@@ -13,6 +13,7 @@ from kestrelctl.core.effects import JobEnded
 from kestrelctl.core.model.job.after import After
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import EndedTasks, JobRecord
+from kestrelctl.errors import KestrelError
 from kestrelctl.manager.requests.descent import ended_pairs, ended_parents
 from kestrelctl.manager.service import Service
 from kestrelctl.store.port import Reads
@@ -47,12 +48,15 @@ class _Wanted(NamedTuple):
         after = {each for spec in specs for each in spec.after}
         return cls(owner, key, after, {spec.after_each for spec in specs} - {0})
 
-    def known(self, read: Reads) -> ForSubmission:
-        return ForSubmission(
-            read.job_of_key(self.owner, self.key) if self.key else None,
-            ended_parents(read, self.owner, self.after),
-            ended_pairs(read, self.owner, self.after_each),
-        )
+    def known(self, read: Reads) -> ForSubmission | KestrelError:
+        try:
+            return ForSubmission(
+                read.job_of_key(self.owner, self.key) if self.key else None,
+                ended_parents(read, self.owner, self.after),
+                ended_pairs(read, self.owner, self.after_each),
+            )
+        except KestrelError as error:  # another submission has nothing to do with it
+            return error
 
     def concerns(self, ended: JobRecord) -> bool:
         same_key = bool(self.key) and (ended.owner, ended.key) == (self.owner, self.key)
@@ -90,21 +94,26 @@ class SteadyReads:
 
         Args:
             key: that of their submission; empty for none.
+
+        Raises:
+            KestrelError: one of them cannot be read in the store.
         """
         [found] = await self.for_submissions(owner, [(key, specs)])
+        if isinstance(found, KestrelError):
+            raise found
         return found
 
     async def for_submissions(
         self, owner: str, several: Sequence[tuple[str, Sequence[JobSpec]]]
-    ) -> list[ForSubmission]:
-        """Finds what each of several submissions depends on, in one look.
+    ) -> list[ForSubmission | KestrelError]:
+        """Finds what each of several submissions depends on, in one look, or why it cannot be read.
 
         Args:
             several: the key and the jobs of each.
         """
         wanted = [_Wanted.of(owner, key, specs) for key, specs in several]
 
-        def known(read: Reads) -> list[ForSubmission]:
+        def known(read: Reads) -> list[ForSubmission | KestrelError]:
             return [each.known(read) for each in wanted]
 
         def concerns(ended: JobRecord) -> bool:

@@ -14,8 +14,10 @@ from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.errors import KestrelError, StoreFull, UsageError
+from kestrelctl.manager.caller import Caller, no_answer
 from kestrelctl.manager.requests import jobs
-from kestrelctl.manager.requests.dispatch import JOBS_IN_A_TURN
+from kestrelctl.manager.requests.dispatch import JOBS_IN_A_TURN, _turns_of
 from kestrelctl.manager.sending.turns import MOST_UNFINISHED, LineBounds
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec, directions, workers
@@ -103,6 +105,43 @@ async def test_those_of_a_turn_are_stored_at_once(manager: PlayedManager) -> Non
     manager.store.commit = count  # type: ignore[method-assign]
     await asked(manager, *(job() for _ in range(JOBS_IN_A_TURN)))
     assert written == [JOBS_IN_A_TURN]
+
+
+async def test_what_cannot_be_read_for_one_costs_the_others_nothing(
+    manager: PlayedManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_of_key = manager.store.job_of_key
+
+    def damaged(owner: str, key: str) -> JobRecord | None:
+        if key == "damaged":
+            raise KestrelError("job 4 cannot be read in the store")
+        return job_of_key(owner, key)
+
+    monkeypatch.setattr(manager.store, "job_of_key", damaged)
+    first, bad, last = await asked(manager, job(key="a"), job(key="damaged"), job(key="b"))
+    assert first == an.Submitted(id="", job_id=1, tasks=1)
+    assert isinstance(bad, an.Failed)
+    assert bad.message == "job 4 cannot be read in the store"
+    assert last == an.Submitted(id="", job_id=2, tasks=1)
+
+
+async def test_a_full_disk_hides_from_nobody_what_is_wrong_with_a_job(
+    manager: PlayedManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> None:
+        raise StoreFull("no space left")
+
+    monkeypatch.setattr(manager.dispatcher.pending._service, "must_store", full)
+    found = await asked(manager, job(), rq.SubmitJob(spec=EMPTY))
+    codes = [each.code for each in found if isinstance(each, an.Failed)]
+    assert codes == [StoreFull.code, UsageError.code]
+
+
+def test_lines_that_were_sent_ahead_have_a_turn_to_themselves() -> None:
+    ada = Caller(ADA, admin=False, reply=no_answer)
+    short, long = (ada, job()), (ada, job(upload="lines"))
+    turns = _turns_of([short] * 12 + [long, long, short])
+    assert [len(each) for each in turns] == [JOBS_IN_A_TURN, 2, 1, 1, 1]
 
 
 async def test_a_mistake_of_the_manager_is_told_to_each(
