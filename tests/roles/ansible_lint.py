@@ -18,13 +18,17 @@ from unittest.mock import patch
 FORKS = multiprocessing.get_context("forkserver")
 
 
-def play(words: list[str], said: Path, complained: Path) -> None:
-    """Carries out `ansible-playbook` in this process, with these files as its outputs."""
+def play(words: list[str], said: Path, complained: Path, status: Path) -> None:
+    """Carries out `ansible-playbook` in this process, with these files as what it leaves."""
     from ansible.cli.playbook import main
 
     for output, file in ((1, said), (2, complained)):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), output)
-    main(words)
+    try:
+        main(words)
+    except SystemExit as end:
+        status.write_text(str(end.code), encoding="utf-8")
+        raise
 
 
 def played(words: list[str], *, env: dict[str, str], **_: object) -> SimpleNamespace:
@@ -35,12 +39,14 @@ def played(words: list[str], *, env: dict[str, str], **_: object) -> SimpleNames
     """
     os.environ.update(env)
     with tempfile.TemporaryDirectory() as kept:
-        said, complained = Path(kept, "said"), Path(kept, "complained")
-        process = FORKS.Process(target=play, args=(words, said, complained))
+        said, complained, status = (Path(kept, name) for name in ("said", "complained", "status"))
+        process = FORKS.Process(target=play, args=(words, said, complained, status))
         process.start()
         process.join()
+        # Of threads that start processes, one may take the other's exit status from the fork
+        # server: `exitcode` is then 255.
         return SimpleNamespace(
-            returncode=process.exitcode,
+            returncode=int(status.read_text(encoding="utf-8")),
             stdout=said.read_text(encoding="utf-8"),
             stderr=complained.read_text(encoding="utf-8"),
         )
