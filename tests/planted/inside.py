@@ -1,7 +1,7 @@
 """Runs tests against a copy of `kestrelctl`, in a process of its own.
 
-Each such process is forked from one that has imported this module, and with it what all tests need:
-that takes longer than most tests. Nothing here imports `kestrelctl`, which the copy brings.
+Each such process is forked from one that has imported what all tests need (`planting.NEEDED`).
+Nothing here imports `kestrelctl`, which the copy brings.
 """
 
 from __future__ import annotations
@@ -13,17 +13,10 @@ import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import click
 import hypothesis
-import msgspec
-import prometheus_client
-import psutil
 import pytest
 import pytest_asyncio.plugin
-import rich.console
 
-#: Imported for the copies' sake only.
-FOR_THE_COPIES = (click, msgspec, prometheus_client, psutil, rich.console)
 #: What no planted defect is about: the replaced text does not even run.
 NO_DEFECTS = ("SyntaxError", "NameError", "ImportError", "ModuleNotFoundError", "UnboundLocalError")
 
@@ -62,7 +55,9 @@ def try_the_same_examples() -> None:
     hypothesis.settings.load_profile("planted")
 
 
-def main(checkout: str, copied: str, tests: list[str], room: str, found: Connection) -> None:
+def main(
+    checkout: str, copied: str, tests: list[str], room: str, found: Connection, to_the_end: bool
+) -> None:
     """Runs tests, in a process that does nothing else.
 
     Args:
@@ -71,6 +66,7 @@ def main(checkout: str, copied: str, tests: list[str], room: str, found: Connect
         tests: their paths, as pytest takes them.
         room: an empty directory, for their files and for what they print, which goes to `said`.
         found: where a `planting.Found` goes.
+        to_the_end: also after a first failure.
     """
     descriptor = os.open(f"{room}/said", os.O_WRONLY | os.O_CREAT, 0o600)
     os.dup2(descriptor, 1)
@@ -89,7 +85,8 @@ def main(checkout: str, copied: str, tests: list[str], room: str, found: Connect
     if any("hypothesis" in file.read_text(encoding="utf-8") for file in files):
         try_the_same_examples()
     # Only the plugins that the tests need: to load all that are installed takes long.
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "pytest_timeout"]
+    options = ["-q", "-p", "no:cacheprovider", "-p", "pytest_timeout"]
+    options += [] if to_the_end else ["-x"]
     options += [f"--rootdir={checkout}", f"--config-file={checkout}/pyproject.toml"]
     witness = Witness()
     status = pytest.main(

@@ -40,9 +40,16 @@ LIST = Path(__file__).with_name("defects.toml")
 PARTS = {"twelfth": 12, "third": 3, "all": 1}
 #: So many are drawn to measure how much a check finds.
 SAMPLE = 100
-#: A run of tests takes no longer, on however busy a machine.
+#: A run of tests takes no longer for each of them, on however busy a machine.
 HANGS_SECONDS = 60.0
 
+
+#: What tests import, and takes longer than most of them. Only what is installed can be named here:
+#: the process that is forked has no other path (`multiprocessing.forkserver.main`, until 3.14).
+NEEDED = (
+    "click", "hypothesis", "msgspec", "prometheus_client", "psutil", "pytest",
+    "pytest_asyncio.plugin", "rich.console",
+)  # fmt: skip
 
 #: A place in a module, as `anchors` gives it: of a statement, or of an entry of a table.
 Place = TypeVar("Place")
@@ -263,28 +270,29 @@ def plant(defect: Defect, sound: Path, to: Path) -> Path:
 def warm() -> multiprocessing.context.ForkServerContext:
     """Where processes are forked that have imported what tests need, and nothing of the package."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([inside.__name__])
+    context.set_forkserver_preload(list(NEEDED))
     return context
 
 
-def run(copied: Path, tests: list[str]) -> Found:
+def run(copied: Path, tests: list[str], *, to_the_end: bool = False) -> Found:
     """Runs tests against a copy of the package, in a process of their own.
 
     Args:
         copied: the directory to import it from.
-        tests: as pytest names them, below `tests`; the first failure ends it.
+        tests: as pytest names them, below `tests`.
+        to_the_end: also after a first failure.
     """
     paths = [str(TESTS / test) for test in tests]
     context = warm()
     started = perf_counter()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as room:
         receiver, sender = context.Pipe(duplex=False)
-        arguments = (str(CHECKOUT), str(copied), paths, room, sender)
+        arguments = (str(CHECKOUT), str(copied), paths, room, sender, to_the_end)
         process = context.Process(target=inside.main, args=arguments)
         process.start()
         sender.close()
         try:
-            if not receiver.poll(HANGS_SECONDS):
+            if not receiver.poll(HANGS_SECONDS * len(tests)):
                 return Found([], 0, f"it hangs: {' '.join(tests)}")
             found = msgspec.json.decode(receiver.recv_bytes(), type=Found)
         except EOFError:
