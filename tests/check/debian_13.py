@@ -16,6 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from check import THREE_FILES
 from turns import CHECKOUT, commit_number
 
 #: So long may all of it take; the whole check has an hour.
@@ -79,7 +80,7 @@ def main(words: list[str]) -> int:
     if os.geteuid() != 0:
         sys.exit("debian_13: only root can make a Debian in a folder")
     words = words or [
-        *("-q", "-m", "not lab", "tests/unit", "tests/property"),
+        *("-q", "-m", "not lab", *THREE_FILES.split(), "tests/unit", "tests/property"),
         *files_in_turn(commit_number()),
     ]
     with tempfile.TemporaryDirectory(prefix="kestrel-debian-13-") as directory:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from functools import cache
 from html import escape, unescape
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,7 @@ def look(directory: Path, text: str, width: int, *options: str) -> dict[str, Any
     return found
 
 
+@cache
 def a_page(name: str) -> str:
     bench, grid = simulated_bench(5000, 400), simulated_grid()
     return {
