@@ -45,11 +45,11 @@ class EnvironmentFiles:
     """
 
     def __init__(self, root: Path) -> None:
-        if any(letter in str(root.absolute()) for letter in ":,\n"):
+        self._root = root.resolve()  # what the links in `prepared` lead to is below this very path
+        if any(letter in str(self._root) for letter in ":,\n"):
             raise UsageError(
                 f"environments cannot be kept in {root}", cause="its path has a colon or a comma"
             )
-        self._root = root.absolute()
         self._making = OneMaking[Path]()
 
     # ---- what is made once

@@ -97,6 +97,20 @@ async def test_what_a_killed_process_was_making_is_swept_and_made_anew(
     assert (whole / "whole").exists()
 
 
+async def test_what_is_prepared_stays_though_a_link_leads_to_where_it_is_kept(
+    tmp_path: Path,
+) -> None:
+    """A home on another disk, for example."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "home").symlink_to("disk")
+    files = EnvironmentFiles(tmp_path / "home" / "environments")
+    made = await files.prepared("d", nothing)
+    await files.sweep_unfinished()
+    assert await files.prepared("d", nothing) == made, "it was not swept and made anew"
+    age(made, UNUSED_SECONDS + 1)
+    assert await files.collect([str(made)]) == [], "tasks are inside"
+
+
 async def test_one_that_is_made_for_long_delays_no_other(files: EnvironmentFiles) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
