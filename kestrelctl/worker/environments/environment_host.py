@@ -276,13 +276,19 @@ class EnvironmentHost:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             for kind in {here.order.kind for here in self._here.values()}:
+                # What starts during the look is perhaps not in what the driver finds.
+                looked_for = [
+                    here
+                    for here in self._here.values()
+                    if here.order.kind == kind and not here.starts
+                ]
                 try:
                     found = await self.drivers[kind].status()
                 except (KestrelError, OSError) as error:
                     log.warning("environments of kind %s cannot be looked at: %s", kind, error)
                     continue
-                for here in list(self._here.values()):
-                    if here.order.kind != kind or here.starts or here.stops:
+                for here in looked_for:
+                    if here.stops:
                         continue
                     status = found.get(self._owner.name(here.order.number))
                     if status is None or not status.running:

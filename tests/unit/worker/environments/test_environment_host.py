@@ -50,6 +50,7 @@ class Driver:
         self.prepare_seconds = 0.0
         self.problem = ""
         self.stop_problems = 0
+        self.status_seconds = 0.0
 
     async def prepare(self, wanted: EnvironmentClass) -> str:
         await asyncio.sleep(self.prepare_seconds)
@@ -67,7 +68,9 @@ class Driver:
         return []
 
     async def status(self) -> dict[str, EnvironmentStatus]:
-        return dict(self.there)
+        found = dict(self.there)
+        await asyncio.sleep(self.status_seconds)
+        return found
 
     async def stop(self, name: str) -> None:
         if self.stop_problems:
@@ -216,6 +219,20 @@ async def test_one_whose_worker_ends_by_itself_is_told_of_with_what_it_said(tmp_
     await asyncio.sleep(2)
     assert machine.ended() == [(1, "its worker has ended: no route to the server")]
     assert driver.there == {}
+    await made.close()
+
+
+@on_its_own_clock
+async def test_one_that_starts_during_a_look_at_the_others_has_not_ended(tmp_path: Path) -> None:
+    """An engine may take a second to list what it has."""
+    made, machine, driver = host(tmp_path)
+    driver.status_seconds = 0.9
+    made.on_start(order(1))
+    await asyncio.sleep(1.5)
+    made.on_start(order(2))
+    await asyncio.sleep(3.0)
+    assert machine.ended() == []
+    assert len(driver.there) == 2
     await made.close()
 
 
