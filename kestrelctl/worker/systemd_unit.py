@@ -117,6 +117,7 @@ def unit_text(membership: Membership, settings: Settings, *, system: bool) -> st
             words += ["--attribute", f"{name}={plain_value(value)}"]
         words += ["--start", settings.start] if settings.start else []
         words += ["--isolation", settings.isolation]
+        words += ["--pull"] if settings.pulls else []
         for allowed in settings.metrics_allow:
             words += ["--metrics-allow", allowed]
         for share in settings.shares:
@@ -131,7 +132,7 @@ def unit_text(membership: Membership, settings: Settings, *, system: bool) -> st
         command = " ".join(map(_quoted, words))
         state_home = os.environ.get("XDG_STATE_HOME")
         if state_home:
-            rest = f"Environment={_quoted(f'XDG_STATE_HOME={state_home}')}\n"
+            rest = f"Environment={_word(f'XDG_STATE_HOME={state_home}')}\n"
     return _UNIT.format(
         pool=membership.pool,
         command=command,
@@ -146,7 +147,7 @@ def _opened(share: Path) -> str:
     found = (share, *share.rglob("*")) if share.is_relative_to("/dev") else ()
     devices = [path for path in found if path.is_char_device() or path.is_block_device()]
     if not devices:
-        return f"ReadWritePaths={_escaped(str(share))}\n"
+        return f"ReadWritePaths={_word(str(share))}\n"
     allowed = (f"DeviceAllow={_escaped(str(device))} rw\n" for device in sorted(devices))
     return "PrivateDevices=no\n" + "".join(allowed)
 
@@ -243,7 +244,12 @@ def _escaped(text: str) -> str:
 
 def _quoted(word: str) -> str:
     """One word of a command line (systemd.service(5), "Command lines")."""
-    escaped = _escaped(word).replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
+    return _word(word).replace("$", "$$")
+
+
+def _word(word: str) -> str:
+    """One word of a setting that takes several (systemd.syntax(7), "Quoting")."""
+    escaped = _escaped(word).replace("\\", "\\\\").replace('"', '\\"')
     escaped = escaped.replace("\n", "\\n")  # a line of its own would be another setting
     plain = all(char.isalnum() or char in "-_./=:,@+" for char in word)
     return escaped if plain else f'"{escaped}"'

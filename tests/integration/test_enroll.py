@@ -441,7 +441,12 @@ def test_systemd_understands_the_unit(tmp_path: Path, system: bool) -> None:
     found = Membership(tmp_path, "example.org")
     found.prepare("PEM")
     settings = Settings(
-        pool="example.org", host="xmpp.example.org", port=5222, tls=True, tags=("a b", "50%", "$x")
+        pool="example.org",
+        host="xmpp.example.org",
+        port=5222,
+        tls=True,
+        tags=("a b", "50%", "$x"),
+        shares=("/data/my 50% $x",),
     )
     file = tmp_path / systemd_unit.name_of("example.org")
     file.write_text(systemd_unit.unit_text(found, settings, system=system))

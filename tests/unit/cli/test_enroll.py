@@ -463,7 +463,12 @@ def test_the_machines_unit_hands_the_account_over_and_is_not_root(home: Path) ->
     found.prepare("PEM")
     found.store(SETTINGS, "lab7@workers.example.org", "secret")
     settings = msgspec.structs.replace(
-        SETTINGS, cpus=2.0, memory_bytes=1 << 30, tags=("R", "GPU"), shares=("/scratch",)
+        SETTINGS,
+        cpus=2.0,
+        memory_bytes=1 << 30,
+        tags=("R", "GPU"),
+        shares=("/scratch",),
+        pulls=True,
     )
     unit = service.unit_text(found, settings, system=True)
     assert f"StandardInput=file:{found.credentials}\n" in unit
@@ -471,7 +476,7 @@ def test_the_machines_unit_hands_the_account_over_and_is_not_root(home: Path) ->
     assert (
         "worker run --pool example.org --metrics 127.0.0.1:9438 --credentials -"
         " --host xmpp.example.org --port 5222 --tls --sessions 1 --cpus 2.0"
-        " --memory 1073741824 --tags R,GPU --isolation auto"
+        " --memory 1073741824 --tags R,GPU --isolation auto --pull"
         " --share /scratch"
         " --ca-file ${CREDENTIALS_DIRECTORY}/ca.pem --data-dir ${STATE_DIRECTORY}\n"
     ) in unit
@@ -479,6 +484,15 @@ def test_the_machines_unit_hands_the_account_over_and_is_not_root(home: Path) ->
     assert "ReadWritePaths=/scratch\n" in unit
     assert "WantedBy=multi-user.target" in unit
     assert "secret" not in unit
+
+
+def test_a_share_with_blanks_in_its_path_is_one_path(home: Path) -> None:
+    """Of two words systemd would open a directory that nobody means, or start no service."""
+    settings = msgspec.structs.replace(SETTINGS, shares=("/data/my $results\nUser=root",))
+    unit = service.unit_text(keep(home, "example.org"), settings, system=True)
+    assert 'ReadWritePaths="/data/my $results\\nUser=root"\n' in unit
+    assert "User=root" not in unit.splitlines()
+    assert '--share "/data/my $$results\\nUser=root"' in unit, "in a command, $ is a variable's"
 
 
 def test_a_device_that_is_shared_is_open_to_the_service_and_no_other(home: Path) -> None:
