@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import stat
 import subprocess
 import sys
 from importlib import resources
@@ -80,13 +81,22 @@ def check_possible(*, system: bool) -> None:
             cause="there is one while he is logged in, and always if he lingers",
             hint=f"sudo {_LINGER} {_user()}; or leave --service away",
         )
-    home = Path.home()
-    if system and home != Path("/") and Path(sys.prefix).is_relative_to(home):
-        raise UsageError(
-            f"the service's user cannot read {sys.prefix}",
-            cause=f"it is in {home}",
-            hint="install it for all users: PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin pipx …",
-        )
+    for place in (sys.prefix, sys.base_prefix) if system else ():
+        closed = _closed_on_the_way_to(Path(place))
+        if closed is not None:
+            raise UsageError(
+                f"the service's user cannot read {place}",
+                cause=f"{closed} is closed to other users",
+                hint="install it for all users: "
+                "PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin pipx …",
+            )
+
+
+def _closed_on_the_way_to(place: Path) -> Path | None:
+    """The first directory that users who own none of it cannot enter; None if there is none."""
+    real = place.resolve()
+    way = (*reversed(real.parents), real)
+    return next((each for each in way if not each.stat().st_mode & stat.S_IXOTH), None)
 
 
 def unit_text(membership: Membership, settings: Settings, *, system: bool) -> str:

@@ -10,6 +10,7 @@ import pwd
 import shutil
 import socket
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -569,6 +570,23 @@ def test_there_is_no_service_for_a_user_for_whom_no_systemd_runs(
     (tmp_path / "systemd").mkdir()
     (tmp_path / "systemd/private").touch()
     service.check_possible(system=False)
+
+
+@pytest.mark.parametrize("part", ["prefix", "base_prefix"])
+def test_there_is_no_service_of_a_program_that_its_user_cannot_reach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """One in the home of whoever has called sudo, for example, or its Python."""
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    for each in ("prefix", "base_prefix"):
+        monkeypatch.setattr(sys, each, "/usr")
+    service.check_possible(system=True)
+    tmp_path.chmod(0o750)
+    monkeypatch.setattr(sys, part, str(tmp_path / "venv"))
+    (tmp_path / "venv").mkdir()
+    with pytest.raises(UsageError, match="the service's user cannot read") as raised:
+        service.check_possible(system=True)
+    assert str(raised.value.cause).endswith(" is closed to other users")
 
 
 def test_no_token_is_spent_where_there_can_be_no_service(
