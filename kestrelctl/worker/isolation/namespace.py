@@ -22,20 +22,11 @@ from kestrelctl.worker.run.programs import check_executable
 
 #: Variables by which the dynamic linker, the C library (ld.so(8); glibc ignores the same ones in
 #: set-user-ID programs) and the shell are told what to do. They are for the task, not for the
-#: programs that run ahead of it.
-_FOR_THE_TASK_ALONE = (
-    "LD_",
-    "GLIBC_",
-    "MALLOC_",
-    "GCONV_PATH",
-    "LOCPATH",
-    "NLSPATH",
-    "ENV",
-    "BASH",
-    "SHELLOPTS",
-    "IFS",
-    "PS4",
-)
+#: programs that run ahead of it. A command line hands them over, which everybody on the machine
+#: can read: so no others.
+_FOR_THE_TASK_ALONE = {"GCONV_PATH", "LOCPATH", "NLSPATH", "ENV", "SHELLOPTS", "IFS", "PS4"}
+#: The same, by how their names begin.
+_ALL_FOR_THE_TASK_ALONE = ("LD_", "GLIBC_", "MALLOC_", "BASH")
 
 #: Without our program a shell is the namespace's init, so it must not be replaced by the task,
 #: whose default actions for signals would be off (pid_namespaces(7)). dash ends at SIGINT, and
@@ -76,7 +67,7 @@ class Namespace(Namespaced):
             raise ValueError("illegal environment variable name")
         outside, inside = {}, []
         for name, value in env.items():
-            if name.startswith(_FOR_THE_TASK_ALONE):
+            if name in _FOR_THE_TASK_ALONE or name.startswith(_ALL_FOR_THE_TASK_ALONE):
                 inside.append(f"{name}={value}")
             else:
                 outside[name] = value

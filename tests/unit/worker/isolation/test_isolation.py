@@ -47,6 +47,19 @@ def test_what_tells_the_linker_or_a_shell_something_is_for_the_task_alone(tmp_pa
     )
 
 
+def test_a_secret_whose_name_begins_like_that_of_a_shell_s_variable_is_on_no_command_line(
+    tmp_path: Path,
+) -> None:
+    """Everybody on the machine can read a command line (proc_pid_cmdline(5))."""
+    env = {"ENVIRONMENT_TOKEN": "t", "LOCPATHS": "l", "IFS_KEY": "i", "PS4_PASSWORD": "p"}
+    launch = Namespace("/usr/bin/unshare").launch(
+        str(tmp_path), Start("/bin/sh", ("sh", "-c", "x"), env, TaskLimits())
+    )
+    assert launch.env == env
+    assert launch.argv[-3:] == ("/bin/sh", "-c", "x")
+    assert not any("=" in word for word in launch.argv)
+
+
 def test_our_program_is_the_first_of_a_namespace_where_it_was_built(tmp_path: Path) -> None:
     launch, options = bubblewrap(tmp_path, init="/our/init")
     first = "/proc/self/fd/5"
