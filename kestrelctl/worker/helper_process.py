@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import suppress
+
+#: Descriptors of the helpers that nobody has waited for: a number could be another process's.
+_helpers: set[int] = set()
 
 
 def start_helper(words: tuple[str, ...]) -> tuple[int, int]:
     """Starts a process that shares this one's standard error, group and session.
 
-    The caller closes both ends. This process has to reap it.
+    The caller closes both ends. The next call waits for those that have ended.
 
     Returns:
         The end of its input to write to, and that of its output to read from.
@@ -16,12 +21,13 @@ def start_helper(words: tuple[str, ...]) -> tuple[int, int]:
     Raises:
         OSError: it cannot be started.
     """
+    _wait_for_the_ended()
     theirs, ours = os.pipe()
     output, its_output = os.pipe()
     above = max(theirs, its_output) + 1
     try:
         # No group and no session of its own: it ends with the worker.
-        os.posix_spawn(
+        pid = os.posix_spawn(
             words[0],
             words,
             dict(os.environ),
@@ -42,4 +48,18 @@ def start_helper(words: tuple[str, ...]) -> tuple[int, int]:
     finally:
         os.close(theirs)
         os.close(its_output)
+    if sys.platform == "linux":
+        with suppress(OSError):  # an old kernel, or a container's filter
+            _helpers.add(os.pidfd_open(pid))
     return ours, output
+
+
+def _wait_for_the_ended() -> None:
+    for helper in list(_helpers):
+        try:
+            runs = os.waitid(os.P_PIDFD, helper, os.WEXITED | os.WNOHANG) is None
+        except ChildProcessError:  # a launcher in this process has waited for it
+            runs = False
+        if not runs:
+            _helpers.discard(helper)
+            os.close(helper)
