@@ -88,6 +88,7 @@ class CheckpointFetch:
         place = self._directory.path / str(number)
         try:
             async with self._places:
+                self._directory.renew()
                 await self._get_in_time(stored, archive)
                 await self._unpacked(archive, place)
         except (FileExpired, FileDamaged) as error:

@@ -246,6 +246,8 @@ class InputCache:
         """Fetches an input and puts it where it is used from."""
         place = self._fetching.path / next(self._numbers)
         try:
+            for directory in (self._directory, self._fetching, self._owners):
+                directory.renew()  # somebody may have removed all of it to make room
             place.mkdir(mode=0o700)
             await self._bring_by_way_of(place, entry, wanted)
         except InputRefused:

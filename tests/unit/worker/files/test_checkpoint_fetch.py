@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -37,4 +38,23 @@ async def test_a_checkpoint_larger_than_what_tasks_may_take_is_not_unpacked(
             with pytest.raises(CheckpointRefused, match="no-space"):
                 await fetch.fetch(7, STORED)
             assert os.listdir(tmp_path / "checkpoints" / "7") == []
+    await fetch.close()
+
+
+async def test_a_checkpoint_is_fetched_though_somebody_has_removed_where_they_come(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "state").write_text("half")
+
+    async def get(stored: StoredFile, target: Path) -> None:
+        pack({"state": tmp_path / "state"}, target)
+
+    async def sleep(seconds: float) -> None:
+        pytest.fail("it cannot be written")
+
+    fetch = CheckpointFetch(
+        tmp_path / "checkpoints", get, is_online=lambda: True, now=time.monotonic, sleep=sleep
+    )
+    shutil.rmtree(tmp_path / "checkpoints")
+    assert ((await fetch.fetch(7, STORED)) / "state").read_text() == "half"
     await fetch.close()

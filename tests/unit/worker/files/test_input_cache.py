@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 from inputkit import ADA, BOB, Share, an_input
@@ -113,6 +114,17 @@ async def test_what_one_pool_had_sent_here_is_given_to_nobody_of_another(
     await used(second, an_input("alpha"))
     assert share.gets == ["a", "a"]
     assert first.directory_of(ADA) != second.directory_of(ADA)
+
+
+async def test_a_cache_that_somebody_has_removed_to_make_room_begins_anew(
+    caches: Caches, share: Share, tmp_path: Path
+) -> None:
+    cache = caches()
+    await used(cache, an_input("alpha"))
+    rmtree(tmp_path / "inputs")
+    assert await used(cache, an_input("bravo")) == "bravo"
+    assert await used(cache, an_input("alpha")) == "alpha"
+    assert share.gets == ["a", "b", "a"]
 
 
 async def test_what_was_used_least_recently_goes_first(caches: Caches, share: Share) -> None:
