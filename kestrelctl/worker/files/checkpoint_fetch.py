@@ -17,6 +17,7 @@ from kestrelctl.core.pacing.backoff import pause_seconds
 from kestrelctl.errors import FileDamaged, FileExpired, KestrelError, NoSpace
 from kestrelctl.files.archive import unpack
 from kestrelctl.worker.discovery import disk_for_tasks_bytes
+from kestrelctl.worker.files.whole_work import to_its_end
 from kestrelctl.worker.own_files import OwnDirectory
 from kestrelctl.worker.run.executor import AttemptRefused
 from kestrelctl.worker.trash import Trash
@@ -121,12 +122,9 @@ class CheckpointFetch:
 
     async def _unpacked(self, archive: Path, place: Path) -> None:
         """Unpacks an archive. The unpacking has ended when this returns, also by a cancel."""
-        work = asyncio.get_running_loop().run_in_executor(None, _unpack, archive, place)
         try:
-            await asyncio.shield(work)
+            await to_its_end(_unpack, archive, place)
         except asyncio.CancelledError:
-            with contextlib.suppress(KestrelError):
-                await work
             shutil.rmtree(place, ignore_errors=True)
             raise
 

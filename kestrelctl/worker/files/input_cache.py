@@ -29,6 +29,7 @@ from kestrelctl.files.archive import unpack, unpacked_bytes
 from kestrelctl.worker.addresses.address_state import AddressState, Reader
 from kestrelctl.worker.discovery import disk_for_inputs_bytes
 from kestrelctl.worker.files.gathered import AT_ONCE, Gathered
+from kestrelctl.worker.files.whole_work import to_its_end
 from kestrelctl.worker.own_files import OwnDirectory
 from kestrelctl.worker.run.executor import AttemptRefused
 from kestrelctl.worker.trash import Trash
@@ -138,6 +139,7 @@ class InputCache:
         self._owners = OwnDirectory(self._directory.path / _OWNERS)
         self._entries: OrderedDict[str, CacheEntry] = OrderedDict()
         self._leaving: set[CacheEntry] = set()
+        self._under_way: set[asyncio.Task[None]] = set()
         self._load()
         free_bytes = disk_for_inputs_bytes(self._directory.path)
         self.limit_bytes = self.used_bytes + free_bytes if limit_bytes is None else limit_bytes
@@ -222,11 +224,11 @@ class InputCache:
 
     async def close(self) -> None:
         """Ends what is under way, and remembers the rest for the next process."""
-        under_way = [e.fetching for e in self._entries.values() if e.fetching is not None]
-        for task in under_way:
-            task.cancel()
-        if under_way:
-            await asyncio.wait(under_way)
+        for task in self._under_way:
+            if not task.cancelling():
+                task.cancel()
+        if self._under_way:
+            await asyncio.wait(self._under_way)
         with contextlib.suppress(OSError):
             self._save()
         await self._trash.close()
@@ -240,6 +242,8 @@ class InputCache:
         entry = self._entries[key] = CacheEntry(key, self._owners.path, f"{key}-{token_hex(4)}")
         entry.fetching = asyncio.create_task(self._bring(entry, wanted))
         entry.fetching.add_done_callback(_look_at)
+        self._under_way.add(entry.fetching)
+        entry.fetching.add_done_callback(self._under_way.discard)
         return entry
 
     async def _bring(self, entry: CacheEntry, wanted: Wanted) -> None:
@@ -279,8 +283,8 @@ class InputCache:
             brought = place / "file"
             await self._read(wanted.name, _stored(wanted), brought)
         if _is_directory(wanted):
-            entry.size_bytes = await asyncio.to_thread(_make_read_only, brought)
-            below = await asyncio.to_thread(_marks_below, str(brought))
+            entry.size_bytes = await to_its_end(_make_read_only, brought)
+            below = await to_its_end(_marks_below, str(brought))
         # From here on nothing is waited for: what is in its place is what the index says.
         Path(entry.path).parent.mkdir(mode=0o700, exist_ok=True)
         brought.rename(entry.path)
@@ -314,10 +318,10 @@ class InputCache:
         archive = directory.with_name(f"{directory.name}.tar")
         await self._read(name, stored, archive)
         with _explained(name):
-            needed_bytes = await asyncio.to_thread(unpacked_bytes, archive)
+            needed_bytes = await to_its_end(unpacked_bytes, archive)
             more_bytes = max(0, needed_bytes - stored.size_bytes)
             self._set_aside(entry, entry.size_bytes + more_bytes, name)
-            await asyncio.to_thread(unpack, archive, directory, needed_bytes)
+            await to_its_end(unpack, archive, directory, needed_bytes)
         archive.unlink()
 
     async def _read(self, name: str, stored: StoredFile, place: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from shutil import rmtree
@@ -330,6 +331,33 @@ async def test_what_nobody_waits_for_any_more_is_not_fetched_any_further(
     assert (share.ended, cache.used_bytes) == (1, 0)
     share.open.set()
     assert await used(cache, an_input("alpha")) == "alpha"
+
+
+async def test_of_what_nobody_waits_for_any_more_nothing_stays_though_it_was_being_unpacked(
+    tmp_path: Path, share: Share, unpacking: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The unpacking makes directories as it goes on, also in a place that was removed."""
+    begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def slowly(archive: Path, directory: Path, most_bytes: int) -> None:
+        begun.set()
+        go_on.wait()
+        (directory / "sub").mkdir(parents=True)
+        (directory / "sub" / "text").write_text("more")
+        ended.set()
+
+    monkeypatch.setattr(input_cache, "unpack", slowly)
+    cache = InputCache(tmp_path / "inputs", 1000, share.get, AddressReader(), "pool")
+    taking = asyncio.create_task(cache.take(ADA, a_directory("alpha")))
+    await asyncio.to_thread(begun.wait)
+    taking.cancel()
+    await asyncio.wait([taking])
+    for _ in range(5):
+        await asyncio.sleep(0.0)
+    go_on.set()
+    await asyncio.to_thread(ended.wait)
+    await cache.close()
+    assert os.listdir(tmp_path / "inputs" / "fetching") == []
 
 
 def left(*texts: str) -> Gathered:
