@@ -39,7 +39,7 @@ async def run_program(
         return missing_reading(at, f"it took longer than {timeout_seconds:g} s")
     except _TooMuch:
         return missing_reading(at, f"more than {MOST_PRINTED_BYTES:,} bytes were printed")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:  # the last where no thread can be started
         return missing_reading(at, f"{words[0]} cannot be run: {error}")
     if status:
         how = f"exit status {status}" if status > 0 else f"signal {-status}"
@@ -91,7 +91,10 @@ class BuiltInRun:
                 loop.call_soon_threadsafe(take, reading)
 
         self._thread = threading.Thread(target=work, daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            return missing_reading(at, f"it cannot be read: {error}")
         try:
             async with asyncio.timeout(timeout_seconds):
                 return await answer
