@@ -651,6 +651,22 @@ def test_a_control_group_is_divided_with_limits_for_each_task(tmp_path: Path) ->
     assert groups.finish("0") == (True, 1_040_000)
 
 
+def test_a_task_is_not_told_of_the_memory_of_the_one_before_in_its_control_group(
+    tmp_path: Path,
+) -> None:
+    """The group stays as long as a process in it is dying."""
+    (tmp_path / "cgroup.controllers").write_text("cpu memory pids\n")
+    (tmp_path / "cgroup.procs").write_text("")
+    groups = TaskGroups(tmp_path)
+    ends = []
+    for kills, peak_bytes in ((1, 900), (1, 900), (1, 1000), (2, 1000)):
+        group = groups.prepare("0", TaskLimits())
+        (group / "memory.events").write_text(f"oom_kill {kills}\n")
+        (group / "memory.peak").write_text(f"{peak_bytes}\n")
+        ends.append(groups.finish("0"))
+    assert ends == [(True, 900), (False, 0), (False, 1000), (True, 0)]
+
+
 def test_a_control_group_without_controllers_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("cpu io\n")
     with pytest.raises(KestrelError, match="has no controller memory"):

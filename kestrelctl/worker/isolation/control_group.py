@@ -12,6 +12,7 @@ import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from kestrelctl.core.model.end_reason import EndKind
 from kestrelctl.errors import KestrelError
@@ -60,6 +61,7 @@ class TaskGroups:
         self._tasks = unit / "tasks"
         self._controllers = controllers
         self._made: set[str] = set()
+        self._before: dict[str, _Counters] = {}
         try:
             self._delegate(unit)
         except OSError as error:
@@ -118,6 +120,7 @@ class TaskGroups:
                 (group / "memory.swap.max").write_text("0")
         if "pids" in self._controllers:
             (group / "pids.max").write_text(str(limits.processes))
+        self._before[name] = _counters(group)
         return group
 
     def kill(self, name: str) -> None:
@@ -129,16 +132,17 @@ class TaskGroups:
         """Kills what is left in the group of a sandbox, and lets it be made anew.
 
         Returns:
-            Whether the kernel had to kill for want of memory, and the peak of memory in bytes.
+            Whether the kernel had to kill for want of memory, and the peak of memory in bytes; 0
+            if an earlier task in the same group had more.
         """
         group = self._tasks / name
         self.kill(name)
-        killed = _field(group / "memory.events", "oom_kill") > 0
-        peak_bytes = _number(group / "memory.peak")
+        kills, peak_bytes = _counters(group)
+        kills_before, peak_before = self._before.pop(name, _Counters(0, 0))
         with contextlib.suppress(OSError):  # a dying process is still in it: it is used again
-            group.rmdir()  # the next task begins with counters of its own
+            group.rmdir()
             self._made.discard(name)
-        return killed, peak_bytes
+        return kills > kills_before, peak_bytes if peak_bytes > peak_before else 0
 
 
 class ControlGroup(Bubblewrap):
@@ -170,6 +174,17 @@ class ControlGroup(Bubblewrap):
         if out_of_memory:
             ending = ending._replace(reason=EndKind.MEMORY_LIMIT.text("killed by the kernel"))
         return ending._replace(peak_bytes=peak_bytes)
+
+
+class _Counters(NamedTuple):
+    """The counters of a group, which go on where it is used again."""
+
+    kills: int
+    peak_bytes: int
+
+
+def _counters(group: Path) -> _Counters:
+    return _Counters(_field(group / "memory.events", "oom_kill"), _number(group / "memory.peak"))
 
 
 def _number(file: Path) -> int:
