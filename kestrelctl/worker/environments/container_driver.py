@@ -58,24 +58,37 @@ class ContainerDriver:
 
     async def _there(self, image: str, bring: Sequence[str]) -> str:
         """Returns the image; pulls or builds it unless it is there."""
+        if not await self._has(image):
+            await self._call(bring, self._prepare_seconds)
+        return image
+
+    async def _has(self, image: str) -> bool:
         try:
             await self._call(words.image_check(self._engine, image))
         except MissingTool:
             raise
         except KestrelError:
-            await self._call(bring, self._prepare_seconds)
-        return image
+            return False
+        return True
 
     async def collect(self, in_use: Collection[str]) -> list[str]:
         removed: list[str] = []
         for note in self._files.long_unused():
-            if (image := _image_of(note.name)) in in_use:
+            image = _image_of(note.name)
+            if image in in_use or not await self._removes(image):
                 continue
-            with contextlib.suppress(KestrelError):  # it is used, or somebody has removed it
-                await self._call(words.image_remove(self._engine, image))
             note.unlink()
             removed.append(note.name)
         return removed
+
+    async def _removes(self, image: str) -> bool:
+        """Removes an image; returns whether it has gone. KestrelError if the engine is away."""
+        try:
+            await self._call(words.image_remove(self._engine, image))
+        except KestrelError:  # it is used, or somebody has removed it, or the engine is away
+            await self._listed()
+            return not await self._has(image)
+        return True
 
     async def start(
         self, name: str, wanted: EnvironmentClass, prepared: str, command: Sequence[str], token: str
