@@ -15,7 +15,7 @@ class EnvironmentStatus:
 
     Attributes:
         running: False if it has ended by itself, and is there until it is stopped.
-        said: the end of what it has printed, if the driver keeps that.
+        said: the end of what one that has ended has printed, if the driver keeps that.
     """
 
     running: bool

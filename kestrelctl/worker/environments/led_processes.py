@@ -64,8 +64,10 @@ async def start_leader(own: Path, command: Sequence[str], env: Mapping[str, str]
 
 
 def status_of_leader(own: Path) -> EnvironmentStatus:
-    """Whether the leader still runs, and what it has said."""
-    return EnvironmentStatus(_leader(own) is not None, said(own))
+    """Whether the leader still runs, and what it has said if not."""
+    # What all of many say at each look would be too much for a line to the worker.
+    runs = _leader(own) is not None
+    return EnvironmentStatus(runs, "" if runs else said(own))
 
 
 def said(own: Path) -> str:
