@@ -76,7 +76,9 @@ async def run_tool(
 
 
 async def _end_of(process: subprocess.Popen[bytes]) -> None:
-    while process.poll() is None:
+    """Waits for its end. It is not reaped: until then its number is that of no other group."""
+    how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    while os.waitid(os.P_PID, process.pid, how) is None:  # noqa: ASYNC222  (it does not wait)
         await asyncio.sleep(_LOOK_SECONDS)
 
 

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from kestrelctl.errors import KestrelError, MissingTool, TimedOut, UsageError
+from kestrelctl.worker.environments import tool_run
 from kestrelctl.worker.environments.environment_files import (
     FREE_BYTES,
     FRESH_SECONDS,
@@ -257,6 +258,21 @@ async def test_a_tool_that_is_not_there_is_named() -> None:
 async def test_a_tool_that_takes_too_long_is_ended_with_all_that_it_has_started() -> None:
     with pytest.raises(TimedOut, match="took more than"):
         await run_tool(("sh", "-c", "sleep 1000 & sleep 1000; true"), limit_seconds=0.05)
+
+
+async def test_the_group_of_a_tool_is_ended_while_its_number_is_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A process that the tool left may hold its output for half an hour."""
+    found: list[str] = []
+
+    def kill_group(leader: int) -> bool:
+        found.append(psutil.Process(leader).status())
+        return True
+
+    monkeypatch.setattr(tool_run, "kill_group", kill_group)
+    assert await run_tool(("echo", "made"), limit_seconds=60) == "made\n"
+    assert found == [psutil.STATUS_ZOMBIE]
 
 
 @pytest.mark.timeout(30)
