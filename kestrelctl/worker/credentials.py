@@ -24,7 +24,10 @@ def read_credentials(path: Path, sessions: int, host: str) -> list[tuple[str, st
     Raises:
         UsageError: it cannot be read, others can read it, or a line has another form.
     """
-    text = sys.stdin.read() if str(path) == "-" else _read_private(path)
+    try:
+        text = sys.stdin.read() if str(path) == "-" else _read_private(path)
+    except UnicodeDecodeError:
+        text = ""
     lines = [line.split() for line in text.splitlines() if line.strip()]
     if not lines or any(len(line) != 2 or "@" not in line[0] for line in lines):
         raise UsageError(f"{path} holds no credentials", hint="one `JID PASSWORD` a line")

@@ -30,7 +30,7 @@ class Environments:
     def __init__(
         self, worker: str, own: Mapping[str, str] = os.environ, *, ad: WorkerAd | None = None
     ) -> None:
-        names = (*INHERITED, *own.get(INHERIT_MORE, "").split(","))
+        names = (*INHERITED, *map(str.strip, own.get(INHERIT_MORE, "").split(",")))
         self._base = {name: own[name] for name in names if name in own}
         self._base.setdefault("PATH", os.defpath)
         self._base["KESTREL_WORKER"] = worker

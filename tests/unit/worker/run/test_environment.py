@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kestrelctl.core.agent.agent import Agent, LocalAttempt
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.template import Template
@@ -23,8 +25,10 @@ def test_a_task_inherits_little() -> None:
     assert {name for name in environment(OWN) if not name.startswith("KESTREL_")} == {"PATH"}
 
 
-def test_a_worker_can_hand_down_more_by_name() -> None:
-    found = environment({**OWN, "KESTREL_INHERIT": "OMP_NUM_THREADS,TMPDIR,NOWHERE"})
+@pytest.mark.parametrize("comma", [",", ", "], ids=["comma", "comma-and-blank"])
+def test_a_worker_can_hand_down_more_by_name(comma: str) -> None:
+    names = comma.join(("OMP_NUM_THREADS", "TMPDIR", "NOWHERE"))
+    found = environment({**OWN, "KESTREL_INHERIT": names})
     assert (found["OMP_NUM_THREADS"], found["TMPDIR"]) == ("4", "/scratch")
     assert not {"NOTIFY_SOCKET", "NOWHERE", "KESTREL_INHERIT"} & found.keys()
 
