@@ -102,6 +102,7 @@ def logs(
             await files.write(connection, view)
             data = {"job_id": view.job_id, "tasks": files.tasks, "to": pattern}
             await invocation.show(Record(pattern, data, [files.sentence(view.job_id)]))
+            files.check()
             return
         found = TaskLogs(connection, reader, view.job_id, stream)
         await invocation.show(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kestrelctl.access.connection import Connection
-from kestrelctl.cli.job.task_logs import TaskLogs
+from kestrelctl.cli.job.task_logs import Missing, TaskLogs
 from kestrelctl.client.logs import LogReader
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError, UsageError
@@ -52,17 +52,18 @@ class OutputFiles:
         self.stream = stream
         self.pattern = pattern
         self.tasks = 0
+        self._missing = Missing()
 
     async def write(self, connection: Connection, view: JobView) -> None:
         """Writes the files of a job's tasks; files that had these names are replaced.
 
         Raises:
             KestrelError: a file cannot be written.
-            Incomplete: some of the output cannot be had any more; the rest is written.
         """
         import asyncio
 
         logs = TaskLogs(connection, self._reader, view.job_id, self.stream)
+        self._missing = logs.missing
         async for task_id, log in logs.each():
             path = Path(self.pattern.replace(NUMBER, str(task_id)))
             try:
@@ -77,7 +78,10 @@ class OutputFiles:
                     hint=f"kestrelctl job logs {view.job_id} --{self.stream} --to PATTERN",
                 ) from None
             self.tasks += 1
-        logs.missing.check()
+
+    def check(self) -> None:
+        """Raises Incomplete if some of the output could not be had; the rest is written."""
+        self._missing.check()
 
     def sentence(self, job_id: int) -> str:
         """Says what was written, for people."""

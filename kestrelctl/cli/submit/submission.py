@@ -138,6 +138,8 @@ def submit_job(
         if not wrote:
             which = "" if view.tasks == 1 else " --all"
             invocation.screen.say(f"next: kestrelctl job logs {job_id}{which}")
+        for each in wrote:
+            each.check()
         if fetched is not None:
             fetched.check()
 

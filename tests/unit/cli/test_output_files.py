@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cli_fake_pool import ENDED_JOB, FakePool, log_of, run
+from cli_fake_pool import ENDED_JOB, FAILED_JOB, FakePool, log_of, run
 from msgspec.structs import replace
 
-from kestrelctl.errors import Incomplete, UsageError
+from kestrelctl.errors import Incomplete, TasksFailed, UsageError
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.job_answers import TaskOutput
@@ -76,6 +76,24 @@ def test_submit_waits_and_writes_both_streams(here: Path) -> None:
     result = run(pool, "submit", *words, "--", "true")
     assert result.exit_code == 0, result.stderr
     assert sorted(each.name for each in here.iterdir()) == ["err-1", "err-2", "out-1", "out-2"]
+
+
+def test_what_one_stream_lacks_keeps_the_other_from_nobody(here: Path) -> None:
+    pool = pool_of(wrote(1, b"x"))
+    lost = TaskOutput(task_id=1, why_missing="it was lost with its worker")
+    pool.answers["AllLogs"] = lambda r: an.LogPage(
+        id="", outputs=[lost if r.stream == "stdout" else wrote(1, b"said")]
+    )
+    result = run(pool, "submit", "--stdout", "out", "--stderr", "err", "--", "true")
+    assert result.exit_code == Incomplete.exit_status
+    assert (here / "err").read_text() == "said"
+
+
+def test_that_tasks_failed_is_told_before_what_cannot_be_had_of_them(here: Path) -> None:
+    pool = pool_of(TaskOutput(task_id=1, why_missing="it was lost with its worker"))
+    pool.answers["Watch"] = an.Jobs(id="", jobs=[replace(FAILED_JOB, tasks=1)])
+    result = run(pool, "submit", "--stdout", "out", "--", "false")
+    assert result.exit_code == TasksFailed.exit_status
 
 
 @pytest.mark.parametrize(
