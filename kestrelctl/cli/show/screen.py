@@ -158,12 +158,12 @@ class Screen:
     def say(self, text: str) -> None:
         """Makes a remark to people; programs that read JSON are not bothered with it."""
         if not self.quiet and not self.mode.is_json:
-            self._remark(self.for_people(text))
+            self._remark(_harmless(self.for_people(text)))
 
     def detail(self, text: str) -> None:
         """Makes a remark to users who asked for more (`-v`)."""
         if self.verbose:
-            self._remark(_paint(DIM, text, self.color and sys.stderr.isatty()))
+            self._remark(_paint(DIM, _harmless(text), self.color and sys.stderr.isatty()))
 
     def warn(self, message: str, *, cause: str | None = None, hint: str | None = None) -> None:
         """Warns of something that is probably not as wanted, though it is no error."""
@@ -216,6 +216,13 @@ class Screen:
                 sys.stderr.write("\n")
                 self._is_mid_line = False
             sys.stderr.write(f"{text}\n")
+
+
+def _harmless(text: str) -> str:
+    """Lines that tell a terminal nothing else: names, items and reasons are others' words."""
+    from kestrelctl.grammar.one_line import one_line  # here: `--help` does not need it
+
+    return "\n".join(map(one_line, text.split("\n")))
 
 
 def _are_one_file() -> bool:

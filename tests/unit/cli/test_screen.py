@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 
+import pytest
 from cli_fake_pool import FakePool, run
 
+from kestrelctl.cli.show.screen import Screen
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol.job_answers import TaskOutput
 
@@ -78,6 +80,18 @@ kestrelctl.main(["part"])
 """
     found = on_a_full_disk("-c", program)
     assert (found.returncode, found.stderr) == (7, "error: the rest is gone\n")
+
+
+def test_a_remark_tells_a_terminal_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """A worker says why a task has ended, and somebody else's file is the input of a map."""
+    screen = Screen(verbose=True)
+    screen.say("task 1 failed: \x1b[2J\nhint: try\ragain")
+    screen.detail("no answer (\x1b]0;owned\x07)")
+    assert capsys.readouterr().err.splitlines() == [
+        "task 1 failed: \\x1b[2J",
+        "hint: try again",
+        "no answer (\\x1b]0;owned\\x07)",
+    ]
 
 
 def test_remarks_that_nobody_can_read_stop_nothing() -> None:
