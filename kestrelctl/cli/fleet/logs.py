@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -70,7 +69,7 @@ def logs(
 
     fleet = choose(invocation, **chosen)
     if follow:
-        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        invocation.screen.write_lines_at_once()
         entries = _following(fleet, command, invocation.screen)
     else:
         entries = _merged(fleet, command)

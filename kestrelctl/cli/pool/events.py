@@ -79,6 +79,9 @@ def events(
     begins = 0.0 if since is None else since.moment(invocation.now())
     query = EventQuery(worker=worker, kind=kind, group=group, since=begins)
 
+    if follows:
+        invocation.screen.write_lines_at_once()
+
     async def work(connection: Connection) -> None:
         first = ListEvents(query=query, after=-1 if follows and since is None else 0)
         found = _followed(connection, invocation, first) if follows else _pages(connection, first)

@@ -133,6 +133,12 @@ class Screen:
         if data:
             self._is_mid_line = not data.endswith(b"\n")
 
+    def write_lines_at_once(self) -> None:
+        """Has each line of data go out when it ends, also into a pipe: the next may be long in
+        coming.
+        """
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+
     def write_error_bytes(self, data: bytes) -> None:
         """Passes on what something else has written to its standard error."""
         with contextlib.suppress(OSError):  # nobody reads it

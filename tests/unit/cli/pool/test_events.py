@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from cli_fake_pool import EVENTS, NOW, WORKER, FakePool, run
@@ -74,6 +75,23 @@ def test_followed_events_are_told_as_they_come(monkeypatch: pytest.MonkeyPatch) 
     assert [json.loads(line)["number"] for line in result.stdout.splitlines()] == [6, 7]
     asked = [request.after for request in pool.asked if isinstance(request, ListEvents)]
     assert asked == [-1, 5, 6, 6, 6, 7]
+
+
+def test_whoever_follows_through_a_pipe_gets_each_event_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pipe is written to in large pieces, if nobody says otherwise."""
+    monkeypatch.setattr(cli_events, "INTERVAL_SECONDS", 0.0)
+    arrived: list[bytes] = []
+
+    def answer(request: ListEvents) -> EventPage:
+        arrived.append(sys.stdout.buffer.getvalue())  # type: ignore[attr-defined]
+        if len(arrived) > 1:
+            raise KestrelError("enough")
+        return EventPage(id="", events=[FIRST], after=6)
+
+    run(FakePool(ListEvents=answer), "-o", "jsonl", "pool", "events", "-f")
+    assert json.loads(arrived[1])["number"] == FIRST.number
 
 
 def test_what_has_no_end_is_no_json_document() -> None:
