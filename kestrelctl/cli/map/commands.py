@@ -134,7 +134,10 @@ def map_inputs(
     separator = column_separator(colsep) if colsep is not None else None
     if (resume or resume_failed) and joblog is None:
         raise UsageError("--resume is by a log, and none is named", hint="--joblog FILE")
-    with ExitStack() as stack:
+    halting = Halting(halt)
+    inputs = inputs_of(sources, separator=separator, end=b"\0" if null else b"\n")
+    make_job = _job_maker(invocation, options)
+    with ExitStack() as stack:  # what is wrong with the line is said by now: a log begins anew
         done: Collection[int] = ()
         log = None
         if joblog is not None:
@@ -142,16 +145,15 @@ def map_inputs(
                 Path(joblog), resumes=resume or resume_failed, again=resume_failed
             )
             stack.enter_context(log)
-        halting = Halting(halt, ended=len(done))
-        inputs = inputs_of(sources, separator=separator, end=b"\0" if null else b"\n")
+        halting.ended = len(done)
+        if any(source.file == STANDARD_INPUT for source in sources) and sys.stdin.isatty():
+            invocation.screen.say("inputs are read here, one in each line; Ctrl-D ends them")
         if halting.needs_total:
             every = list(inputs)
             halting.total, inputs = len(every), iter(every)
         if done:
             inputs = (each for each in inputs if each.number not in done)
-        if any(source.file == STANDARD_INPUT for source in sources) and sys.stdin.isatty():
-            invocation.screen.say("inputs are read here, one in each line; Ctrl-D ends them")
-        make_job = _job_maker(invocation, options)
+        invocation.screen.write_lines_at_once()
         from kestrelctl.cli.map.output import MapOutput
         from kestrelctl.cli.map.reading import InputFeed
         from kestrelctl.cli.map.run import MapRun

@@ -28,9 +28,9 @@ class Halting:
 
     Args:
         text: as `--halt` has it.
-        ended: how many tasks an earlier run has done, which count as ended.
 
     Attributes:
+        ended: how many tasks have ended, those that an earlier run has done among them.
         is_now: whether running tasks are ended, too; they are waited for otherwise.
         total: how many tasks there are; it must be set before the first if `needs_total`.
 
@@ -38,7 +38,7 @@ class Halting:
         UsageError: the text is no condition.
     """
 
-    def __init__(self, text: str = "never", *, ended: int = 0) -> None:
+    def __init__(self, text: str = "never") -> None:
         long = re.sub(r"^(\d+%)$", r"soon,fail=\1", _SHORT.get(text, text))
         match = _FORM.fullmatch(long)
         if match is None and long != "never":
@@ -51,7 +51,7 @@ class Halting:
         self.needs_total = bool(match and match["percent"])
         self.is_now = bool(match and match["when"] == "now")
         self.total = 0
-        self._ended = ended
+        self.ended = 0
         self._run = 0
         self._failed = 0
         self._status: int | None = None
@@ -60,11 +60,11 @@ class Halting:
         """Notes how a task ended; returns whether nothing more is to be run now."""
         failed = bool(exit_value or signal)
         self._run += 1
-        self._ended += 1
+        self.ended += 1
         self._failed += failed
         if not self._what or (self._what != "done" and failed != (self._what == "fail")):
             return False
-        counts = {"fail": self._failed, "success": self._run - self._failed, "done": self._ended}
+        counts = {"fail": self._failed, "success": self._run - self._failed, "done": self.ended}
         needed = self.total * self._number / 100 if self.needs_total else self._number
         if counts[self._what] < needed:
             return False

@@ -59,7 +59,8 @@ def test_running_tasks_are_ended_now_or_waited_for() -> None:
 
 
 def test_what_an_earlier_run_has_done_counts_as_ended() -> None:
-    halting = Halting("now,done=3", ended=2)
+    halting = Halting("now,done=3")
+    halting.ended = 2
     assert halting.add(0, 0)
 
 

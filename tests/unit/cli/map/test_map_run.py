@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -275,6 +276,34 @@ def test_without_resume_the_log_begins_anew(tmp_path: Path) -> None:
     refused = run(RunningPool(echo), "map", "--resume", *words)
     assert refused.exit_code == 2
     assert "line 1 of --joblog" in refused.stderr
+
+
+@pytest.mark.parametrize("wrong", [("--halt", "x", "echo", ":::", "a"), ("echo", "::::", "/no")])
+def test_a_line_that_is_refused_leaves_the_log_of_an_earlier_run(
+    tmp_path: Path, wrong: tuple[str, ...]
+) -> None:
+    log = tmp_path / "log"
+    run(RunningPool(echo), "map", "--joblog", str(log), "echo", ":::", "a", "b")
+    whole = log.read_text()
+    assert run(RunningPool(echo), "map", "--joblog", str(log), *wrong).exit_code == 2
+    assert log.read_text() == whole
+
+
+def test_whoever_reads_the_objects_in_a_pipe_gets_each_when_its_task_has_ended() -> None:
+    """A pipe is written to in large pieces, if nobody says otherwise."""
+    pool = RunningPool(echo, ends_first=(0, 1))
+    answer = pool.answers["ListTasks"]
+    assert callable(answer)
+    arrived: list[bytes] = []
+
+    def look(request: rq.ListTasks) -> an.AnyAnswer:
+        arrived.append(sys.stdout.buffer.getvalue())  # type: ignore[attr-defined]
+        return answer(request)
+
+    pool.answers["ListTasks"] = look
+    assert run(pool, "map", "-o", "jsonl", "echo", ":::", "a", "b").exit_code == 0
+    assert arrived[0] == b""
+    assert json.loads(arrived[-1])["arguments"] == ["a"]
 
 
 def test_in_json_each_task_is_an_object() -> None:
