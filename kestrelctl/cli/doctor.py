@@ -149,7 +149,9 @@ async def port(context: Context) -> Check:
         hint = "a firewall, perhaps; see `host` and `port` of the context"
         return Check("server", BAD, f"{place} does not answer", hint)
     except OSError as error:
-        return Check("server", BAD, f"{place}: {os.strerror(error.errno or 0)}", context.hint)
+        # of several addresses, each with a reason of its own, the error has no number
+        why = os.strerror(error.errno) if error.errno else str(error)
+        return Check("server", BAD, f"{place}: {why}", context.hint)
     return Check("server", GOOD, f"{place} ({addresses[0][4][0]}) answers")
 
 
@@ -233,7 +235,7 @@ def disk() -> Check:
     free = shutil.disk_usage(place).free
     state = GOOD if free >= LITTLE_BYTES else DOUBTFUL if free >= TOO_LITTLE_BYTES else BAD
     hint = "" if state == GOOD else "free some: the store of a pool of this machine is there, too"
-    return Check("disk", state, f"{size(free)} free at {place}", hint)
+    return Check("disk", state, f"{size(free) or '0 B'} free at {place}", hint)
 
 
 def _failed(what: str, error: KestrelError) -> Check:

@@ -7,6 +7,7 @@ import shlex
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,6 +60,27 @@ def test_a_server_that_is_not_there_ends_it_and_the_disk_is_looked_at(context: C
     assert "refused" in found["server"]["found"]
     found = checked(FakePool(), replace(context, host="no-such-host.invalid"), status=5)
     assert "has no address" in found["server"]["found"]
+
+
+def test_of_a_server_with_several_addresses_it_is_told_why_none_answers(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reasons differ by their addresses, so the error of them all has no number."""
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise OSError("Multiple exceptions: [Errno 111] refused by ::1, [Errno 111] by 127.0.0.1")
+
+    monkeypatch.setattr("asyncio.open_connection", refuse)
+    found = checked(FakePool(), context, status=5)
+    assert "refused by ::1" in found["server"]["found"]
+
+
+def test_a_disk_without_any_space_says_so(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = SimpleNamespace(total=1 << 30, used=1 << 30, free=0)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: full)
+    assert checked(FakePool(), context, status=1)["disk"]["found"].startswith("0 B free at ")
 
 
 def test_a_login_that_is_refused_is_told_with_its_hint(context: Context) -> None:
