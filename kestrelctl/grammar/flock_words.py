@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kestrelctl.core.model.plural import plural
+from kestrelctl.grammar.quantities import short_number
 from kestrelctl.protocol.job_answers import NeighbourAnswer
 from kestrelctl.protocol.views import LentClassView
 
@@ -37,7 +38,7 @@ def free_words(classes: Sequence[LentClassView]) -> str:
 
 def round_trip(seconds: float | None) -> str:
     """The time that an answer takes, in milliseconds; `-` if it is not known."""
-    return "-" if seconds is None else f"{seconds * 1000:.3g} ms"
+    return "-" if seconds is None else f"{short_number(seconds * 1000)} ms"
 
 
 def neighbour_words(answer: NeighbourAnswer) -> str:

@@ -160,6 +160,10 @@ def parse_percent(text: object) -> float:
     return share / 100
 
 
+#: From here on, three digits of a number would be written with an exponent: `1e+03`.
+_FOUR_DIGITS = 999.5
+
+
 def size(n: int) -> str:
     """Writes `1.5 GiB`; empty for 0."""
     if not n:
@@ -169,7 +173,12 @@ def size(n: int) -> str:
         if value < 1024 or unit == "TiB":
             break
         value /= 1024
-    return f"{value:.3g} {unit}" if value < 1000 else f"{value:.0f} {unit}"
+    return f"{value:.0f} {unit}" if value >= _FOUR_DIGITS else f"{value:.3g} {unit}"
+
+
+def short_number(amount: float) -> str:
+    """Writes three digits of an amount, or all before the point: `0.5`, `40`, `1,234`."""
+    return f"{amount:,.0f}" if amount >= _FOUR_DIGITS else f"{amount:.3g}"
 
 
 def duration(seconds: float | None) -> str:

@@ -18,7 +18,7 @@ from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.result import how_it_ended
 from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.grammar.job_options import NAMED_ASSETS, OPTIONS
-from kestrelctl.grammar.quantities import ago, duration, short_address, size
+from kestrelctl.grammar.quantities import ago, duration, short_address, short_number, size
 from kestrelctl.grammar.why_waiting import conclusion
 from kestrelctl.protocol.job_answers import JobExplanation, JobLine, Jobs, JobView
 from kestrelctl.protocol.job_requests import ExplainJob, ListJobs
@@ -231,7 +231,11 @@ def memory_time(byte_seconds: float | None, attempts: int | None = None) -> str:
     if not byte_seconds:
         return ""
     hours = byte_seconds / _GIB_HOUR
-    return f"{hours:,.3g} GiB h" if hours >= 0.01 else f"{size(round(byte_seconds)) or '0 B'} s"
+    return (
+        f"{short_number(hours)} GiB h"
+        if hours >= 0.01
+        else f"{size(round(byte_seconds)) or '0 B'} s"
+    )
 
 
 def _running(view: JobView, now: float) -> str:

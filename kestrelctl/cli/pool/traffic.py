@@ -24,7 +24,7 @@ from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.use import Use
 from kestrelctl.errors import Unreachable
 from kestrelctl.grammar.click_numbers import Number, WholeNumber
-from kestrelctl.grammar.quantities import duration
+from kestrelctl.grammar.quantities import duration, short_number
 from kestrelctl.protocol import codec
 from kestrelctl.protocol import workers as work
 from kestrelctl.protocol.answers import Traffic
@@ -223,8 +223,8 @@ def report(told: Forecast) -> Record:
         (
             "running tasks",
             f"{told.usage.messages_per_second:.1f} updates/s, of "
-            f"{told.usage.tasks_per_message:.3g} tasks each; none of a task that has not run for "
-            f"{duration(Config().usage_seconds)}",
+            f"{short_number(told.usage.tasks_per_message)} tasks each; none of a task that has not "
+            f"run for {duration(Config().usage_seconds)}",
         ),
         ("", f"{told.sizes.usage_received} bytes each at the manager"),
         ("together", f"{told.messages_per_second:.1f} messages/s"),

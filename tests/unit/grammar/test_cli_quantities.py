@@ -11,12 +11,14 @@ from cli_fake_pool import FakePool, run
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kestrelctl.cli.job.view import memory_time
 from kestrelctl.cli.manager.commands import parse_keep_number
 from kestrelctl.core.model.job.task_array import TaskArray
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.asset_words import limited_assets, offered_assets
 from kestrelctl.grammar.click_numbers import Number, WholeNumber
+from kestrelctl.grammar.flock_words import round_trip
 from kestrelctl.grammar.id_ranges import parse_job, parse_jobs, parse_tasks
 from kestrelctl.grammar.nearest import did_you_mean
 from kestrelctl.grammar.quantities import (
@@ -30,6 +32,7 @@ from kestrelctl.grammar.quantities import (
     parse_percent,
     parse_size,
     short_address,
+    short_number,
     size,
     split_words,
     told_apart,
@@ -184,10 +187,24 @@ def test_durations_for_people(seconds: float | None, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "text"), [(0, ""), (100, "100 B"), (1 << 20, "1 MiB"), (1023 << 10, "1023 KiB")]
+    ("n", "text"),
+    [
+        (0, ""),
+        (100, "100 B"),
+        (1 << 20, "1 MiB"),
+        (1_023_590, "1000 KiB"),  # 999.6 of them
+        (1023 << 10, "1023 KiB"),
+    ],
 )
 def test_sizes_for_people(n: int, text: str) -> None:
     assert size(n) == text
+
+
+def test_no_number_for_people_has_an_exponent() -> None:
+    amounts = (0.012, 40.0, 999.4, 999.6, 12_345.6)
+    assert [*map(short_number, amounts)] == ["0.012", "40", "999", "1,000", "12,346"]
+    assert round_trip(1.5) == "1,500 ms"
+    assert memory_time(5000 * 3600.0 * (1 << 30)) == "5,000 GiB h"
 
 
 def test_times_and_counts_for_people() -> None:
