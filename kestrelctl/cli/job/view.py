@@ -117,7 +117,9 @@ def job_list(views: Sequence[JobView], now: float, reasons: dict[int, str]) -> L
         Column("CANCELLED", lambda v: f"{v.cancelled:,}", right=True, wide=True),
         Column("PRIORITY", lambda v: str(v.spec.priority), right=True, wide=True),
         Column("TASK TIME", lambda v: duration(v.mean_seconds), right=True, wide=True),
-        Column("TIME", lambda v: duration((v.ended_at or now) - v.submitted_at), right=True),
+        Column(
+            "TIME", lambda v: duration(max(0.0, (v.ended_at or now) - v.submitted_at)), right=True
+        ),
         Column("REASON", lambda v: reasons.get(v.job_id, "")),
     ]
     return Listing(views, columns, lambda v: str(v.job_id), nothing="no jobs")

@@ -52,6 +52,11 @@ def test_a_list_has_one_line_for_each_job_and_totals_beside_it() -> None:
     assert result.stderr == "2 jobs; tasks: 1,998 done, 1 failed, 1 lost\n"
 
 
+def test_a_list_is_read_where_the_clock_is_behind_that_of_the_manager() -> None:
+    line = run(FakePool(), "job", "list", now=JOB.submitted_at - 30).stdout.splitlines()[1]
+    assert "  0 ms" in line
+
+
 def test_a_long_command_does_not_make_a_list_wide() -> None:
     long = job_with(replace(ENDED_JOB, name=""), {"argv": ("sh", "-c", "x" * 3000)})
     line = run(FakePool(ListJobs=an.Jobs(id="", jobs=[long])), "job", "list").stdout.splitlines()[1]
