@@ -143,7 +143,7 @@ def submit(
     [job]; options on the command line win over it. One with tables [job.NAME] is several jobs,
     submitted as one.
     """
-    from kestrelctl.cli.submit.submission import submit_graph, submit_job
+    from kestrelctl.cli.submit.submission import refuse_words, submit_graph, submit_job
 
     job_file, last_job = ctx.meta.get(_JOB_FILE), ctx.meta[LAST_JOB]
     if ctx.meta[_RENAMED]:
@@ -155,6 +155,7 @@ def submit(
 
         for warning in job_file.warnings:
             invocation.screen.warn(warning)
+        refuse_words(words)
         if isinstance(job_file, GraphFile):
             command = ctx.command
             assert isinstance(command, SubmitCommand)

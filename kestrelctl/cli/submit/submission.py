@@ -231,13 +231,20 @@ def _files_of(
     ]
 
 
-def _refuse_of_graph(options: Mapping[str, object]) -> None:
-    for option, value in options.items():
-        if value:
-            raise UsageError(
-                f"{option} is for one job",
-                hint="kestrelctl job fetch JOB, job logs JOB --to PATTERN",
-            )
+_FETCHED = "kestrelctl job fetch JOB, job logs JOB --to PATTERN"
+#: Options that mean nothing to several jobs, and what there is instead.
+_OF_ONE_JOB = {
+    "name": "the name of a job stands in the file: [job.NAME]",
+    "fetch": _FETCHED,
+    "stdout": _FETCHED,
+    "stderr": _FETCHED,
+}
+
+
+def _refuse_of_one_job(options: Mapping[str, object]) -> None:
+    for name, instead in _OF_ONE_JOB.items():
+        if options[name]:
+            raise UsageError(f"--{name} is for one job", hint=instead)
 
 
 def _with_surroundings(
@@ -287,7 +294,7 @@ def submit_graph(
         options: the options for all of them, by `Option.dest`.
         parsed: returns the values of all options, given those that a file sets for a job.
     """
-    _refuse_of_graph({"--fetch": options["fetch"], **_streams(options)})
+    _refuse_of_one_job(options)
     given_key = checked_key(options["key"])
     waits = _waits(options)
     from kestrelctl.client.graph_sending import GraphFiles, Made, jobs_of, lines_of, send_graph
@@ -366,6 +373,16 @@ def _as_data(answer: GraphSubmitted) -> Mapping[str, object]:
     }
 
 
+def refuse_words(words: tuple[str, ...]) -> None:
+    """Raises UsageError if words follow the name of a job file, which nobody would read."""
+    if len(words) > 1:
+        raise UsageError(
+            "a job file takes no words of a command",
+            cause=f"{words[0]} is a job file, and {shlex.join(words[1:])} follows it",
+            hint="what its tasks are to get stands in the file, in `command`",
+        )
+
+
 def _job_of(words: tuple[str, ...], job_file: Draft | None, options: Mapping[str, Any]) -> JobSpec:
     """Returns the job that options and job file describe, without its directory, not checked yet.
 
@@ -378,12 +395,6 @@ def _job_of(words: tuple[str, ...], job_file: Draft | None, options: Mapping[str
             each = f"kestrelctl submit --each-line {shlex.quote(str(options['each_line']))}"
             hint = f"if its lines are commands: {each} -- sh -c 'eval \"$KESTREL_ITEM\"'"
         raise UsageError("there is no command", hint=hint)
-    if job_file is not None and len(words) > 1:
-        raise UsageError(
-            "a job file takes no words of a command",
-            cause=f"{words[0]} is a job file, and {shlex.join(words[1:])} follows it",
-            hint="what its tasks are to get stands in the file, in `command`",
-        )
     argv = job_file.argv if job_file is not None else words
     check_command(argv)
     given = [name for name in ("array", "each_line", "from_json") if options[name] is not None]

@@ -137,6 +137,14 @@ def test_a_file_that_says_something_wrong_is_refused(tmp_path: Path, text: str, 
     assert said in refused(tmp_path, text)
 
 
+def test_what_nobody_would_read_of_a_line_is_refused(tmp_path: Path) -> None:
+    assert "a job file takes no words of a command" in refused(tmp_path, THREE, "--", "sleep", "9")
+    said = refused(tmp_path, THREE, "--name", "mine")
+    assert "--name is for one job" in said
+    assert "[job.NAME]" in said
+    assert "job fetch JOB" in refused(tmp_path, THREE, "--stdout", "out")
+
+
 def test_too_many_jobs_are_refused_before_anything_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
