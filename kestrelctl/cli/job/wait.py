@@ -14,6 +14,7 @@ from kestrelctl.core.model.job.hold import Hold
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import (
+    Busy,
     KestrelError,
     NotAllowed,
     NotFound,
@@ -267,14 +268,14 @@ def _update(views: dict[int, JobView], fresh: Sequence[JobView]) -> None:
 async def _ask_patiently(
     connection: Connection, active: Sequence[int], screen: Screen
 ) -> list[JobView]:
-    """Asks how far jobs are; a pool that is away is given time to come back."""
+    """Asks how far jobs are; a pool that is away, or has no time, is given some."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + PATIENCE_SECONDS
     request = Watch(jobs=",".join(map(str, active)))
     while True:
         try:
             return (await ask(connection, request, Jobs, _ASK_SECONDS)).jobs
-        except (TimedOut, Unreachable) as error:
+        except (Busy, TimedOut, Unreachable) as error:
             if clock() >= deadline:
                 raise
             screen.detail(f"no answer ({error.message}); asking again")

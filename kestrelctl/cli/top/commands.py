@@ -21,7 +21,7 @@ from kestrelctl.cli.show.lines import line_text, rich_text
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.top.frame import View, frame, sheet
 from kestrelctl.cli.top.keyboard import keys_pressed
-from kestrelctl.errors import TimedOut, Unreachable
+from kestrelctl.errors import Busy, TimedOut, Unreachable
 from kestrelctl.grammar.click_numbers import Number
 from kestrelctl.protocol.answers import Overview
 from kestrelctl.protocol.requests import PoolOverview
@@ -164,7 +164,7 @@ class _Live:
                     self._history.add(await _overview(self._connection, waits=False))
                     self._answered_at = self._invocation.now()
                     view.away_since = None
-                except (TimedOut, Unreachable) as error:
+                except (Busy, TimedOut, Unreachable) as error:
                     view.away_since = self._answered_at
                     view.away_why = error.cause or error.message
                 self._changed.set()

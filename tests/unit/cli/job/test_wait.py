@@ -15,6 +15,7 @@ from kestrelctl.cli.show.screen import Screen
 from kestrelctl.core.model.job.hold import Hold
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.errors import (
+    Busy,
     KestrelError,
     NotAllowed,
     NotFound,
@@ -109,6 +110,11 @@ async def test_a_refused_selection_is_an_error() -> None:
 async def test_a_manager_that_is_restarted_is_waited_for() -> None:
     away = [TimedOut("no answer"), Unreachable("gone"), Unreachable("gone")]
     pool = watched([job(7, "active")], *away, [job(7, "done")])
+    assert await states_of(pool, "7") == {7: "done"}
+
+
+async def test_an_account_with_too_much_under_way_is_waited_for() -> None:
+    pool = watched([job(7, "active")], Busy("too many requests wait"), [job(7, "done")])
     assert await states_of(pool, "7") == {7: "done"}
 
 
