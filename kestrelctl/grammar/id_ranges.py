@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from kestrelctl.core.model.job.task_array import MAX_ID
 from kestrelctl.errors import UsageError
@@ -57,6 +58,15 @@ def is_moving(jobs: str) -> bool:
 def ranges_of(jobs: str) -> str:
     """The words of a selection that may mean many jobs, `all` and ranges; empty without any."""
     return ",".join(word for word in jobs.split(",") if word == ALL or "-" in word)
+
+
+def id_text(ids: Iterable[int]) -> str:
+    """Writes ids that rise as a selection: `3,5-9`; empty for none."""
+    from kestrelctl.core.model.index_ranges import as_ranges  # most commands write none
+
+    return ",".join(
+        str(first) if first == last else f"{first}-{last}" for first, last in as_ranges(ids)
+    )
 
 
 def jobs_or_name(jobs: str | None, name: str) -> str:

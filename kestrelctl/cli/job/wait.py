@@ -23,6 +23,7 @@ from kestrelctl.errors import (
     Unreachable,
     UsageError,
 )
+from kestrelctl.grammar.id_ranges import id_text
 from kestrelctl.grammar.quantities import duration, short_address
 from kestrelctl.grammar.why_waiting import conclusion
 from kestrelctl.protocol.job_answers import Ended, JobExplanation, Jobs, JobView, Tasks, TaskView
@@ -76,6 +77,7 @@ async def until_ended(
         Unreachable: the pool did not answer for two minutes.
     """
     views: dict[int, JobView] = {}
+    wanted: list[int] = []
     changed = asyncio.Event()
     listener = asyncio.create_task(_listen(connection, views, changed))
     try:
@@ -85,7 +87,7 @@ async def until_ended(
         with shown(screen, look) as meter:
             interval = PROGRESS_INTERVAL_SECONDS if meter.lively else INTERVAL_SECONDS
             _update(views, found)
-            wanted = sorted(view.job_id for view in found if not _is_endless(view))
+            wanted += sorted(view.job_id for view in found if not _is_endless(view))
             endless = [str(view.job_id) for view in found if _is_endless(view)]
             if endless and not wanted:
                 raise UsageError(
@@ -126,7 +128,10 @@ async def until_ended(
                 _update(views, await _ask_patiently(connection, _part(active, turn), screen))
                 turn += 1
     except asyncio.CancelledError:
-        screen.say(f"the pool goes on with it; to stop it: kestrelctl job cancel {jobs}")
+        # by number: `last` is another one after the next submission, and `all` are more than these
+        going_on = [job_id for job_id in wanted if views[job_id].state in _ACTIVE]
+        named = id_text(going_on) or jobs
+        screen.say(f"the pool goes on with it; to stop it: kestrelctl job cancel {named}")
         raise
     finally:
         listener.cancel()

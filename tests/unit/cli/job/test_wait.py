@@ -144,6 +144,26 @@ async def test_whoever_stops_waiting_hears_that_the_job_goes_on(
     )
 
 
+async def test_whoever_stops_waiting_is_told_to_cancel_what_he_waited_for_and_no_more(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of `all`, those that came later are not meant, and `last` is another one by then."""
+    asked = asyncio.Event()
+
+    def answer(request: rq.Watch) -> an.Jobs:
+        if request.jobs != "all":
+            asked.set()
+        states = {3: "active", 4: "cancelling", 5: "done", 9: "active"}
+        return an.Jobs(id="", jobs=[job(*each) for each in states.items()])
+
+    waiting = asyncio.create_task(wait.until_ended(FakePool(Watch=answer), "all", Screen()))
+    await asked.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert capsys.readouterr().err.endswith("kestrelctl job cancel 3-4,9\n")
+
+
 @pytest.mark.parametrize("turns", range(5))
 async def test_whoever_stops_waiting_just_as_an_end_is_told_has_stopped(
     monkeypatch: pytest.MonkeyPatch, turns: int
