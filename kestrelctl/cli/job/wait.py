@@ -16,7 +16,6 @@ from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import (
     Busy,
     KestrelError,
-    NotAllowed,
     NotFound,
     TasksFailed,
     TimedOut,
@@ -230,8 +229,8 @@ async def check(connection: Connection, views: Sequence[JobView]) -> None:
     request = ListTasks(job=str(view.job_id), states=states, limit=_SHOWN_FAILURES)
     try:
         tasks = (await ask(connection, request, Tasks)).tasks
-    except NotAllowed:
-        tasks = []  # somebody else's job: its owner can see why
+    except KestrelError:  # somebody else's job, or a pool that is away: how it ended is known
+        tasks = []
     reasons = "; ".join(filter(None, map(_failure, tasks)))
     state = f" --state {states[0].value}" if states else ""
     raise TasksFailed(

@@ -303,6 +303,11 @@ async def test_the_end_of_anothers_job_is_told_without_reasons() -> None:
     assert caught.value.cause is None
 
 
+async def test_that_tasks_failed_is_told_though_nobody_says_why() -> None:
+    with pytest.raises(TasksFailed, match="2 of 1,000 tasks not done"):
+        await wait.check(FakePool(ListTasks=Unreachable("the server is away")), [FAILED_JOB])
+
+
 async def test_a_service_is_not_waited_for() -> None:
     service = job_with(job(7, "active"), service=True)
     with pytest.raises(UsageError, match="job 7 is a service"):
