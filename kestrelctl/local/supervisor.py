@@ -116,6 +116,11 @@ class Child:
         self.starts += 1
         self.stops = Stops()
 
+    def fail(self, moment: float) -> None:
+        """Has it wait for its next start, the longer the oftener it has failed."""
+        self.failures += 1
+        self.start_at = moment + pause_seconds(self.failures, 0.0)
+
     def is_told_wrong(self, status: int) -> bool:
         """Whether it ended at its first start because of what it was told: the next would, too."""
         return self.starts == 1 and status in _TOLD_WRONG
@@ -383,11 +388,14 @@ class Supervisor:
                     raise KestrelError(f"{child.name} cannot run as it was told to")
                 if moment - child.started_at > RECOVERED_SECONDS:
                     child.failures = 0
-                child.failures += 1
-                child.start_at = moment + pause_seconds(child.failures, 0.0)
+                child.fail(moment)
                 log.warning("%s ended with status %d; starting it again", child.name, status)
             if child.process is None and moment >= child.start_at:
-                child.start()
+                try:
+                    child.start()
+                except OSError as error:  # too many processes of this user, say: others may end
+                    child.fail(moment)
+                    log.warning("%s cannot be started: %s", child.name, error.strerror)
         _reap_strangers({child.pid for child in self.children})
 
     async def _stop_all(self) -> None:

@@ -57,6 +57,29 @@ def test_a_full_disk_ends_no_pool(told: Told, monkeypatch: pytest.MonkeyPatch) -
     assert told.tells() is not None
 
 
+def test_a_machine_that_starts_no_more_processes_ends_no_pool(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody's tasks may have taken all that this user may have, and end."""
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(module, "_reap_strangers", lambda _own: [])
+    child = Child("manager", ["true"], told.directory)
+    tries: list[float] = []
+
+    def start() -> None:
+        tries.append(clock.now)
+        if len(tries) < 3:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        child.process = SimpleNamespace(poll=lambda: None, pid=1)  # type: ignore[assignment]
+
+    monkeypatch.setattr(child, "start", start)
+    told.supervisor.children = [child]
+    for clock.now in (0.0, 0.1, 1.0, 1.1, 10.0):
+        told.supervisor._restart_ended()
+    assert tries == [0.0, 1.0, 10.0], "it pauses between tries"
+
+
 def test_a_cache_of_inputs_that_has_filled_the_disk_is_not_thinned_at_the_next_start(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
