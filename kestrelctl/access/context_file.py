@@ -23,6 +23,8 @@ FIELDS = (
 _DEFAULT = re.compile(r"""^[ \t]*(["']?)default\1[ \t]*=.*$""", re.MULTILINE)
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _TABLE = re.compile(r"^\s*\[", re.MULTILINE)
+#: The same, with the remarks right above it.
+_REMARKED_TABLE = re.compile(r"^(?:[ \t]*#.*\n)*[ \t]*\[", re.MULTILINE)
 
 
 def add_context(name: str, fields: dict[str, str | int | bool], password: str = "") -> Path:
@@ -96,7 +98,7 @@ def remove_context(name: str) -> None:
                 f"context {name} is not written as {_header(name)} in {file}",
                 hint="remove it by hand",
             )
-        end = _TABLE.search(text, begin.end())
+        end = _REMARKED_TABLE.search(text, begin.end())
         text = text[: begin.start()].rstrip("\n") + "\n\n" + (text[end.start() :] if end else "")
         if default == name:
             text = _DEFAULT.sub("", text, count=1)
@@ -143,7 +145,11 @@ def _changing() -> Iterator[Path]:
 
 
 def _write(file: Path, text: str) -> None:
-    """Writes a file that nobody else can read; it is there as a whole or not at all."""
+    """Writes a file that nobody else can read; it is there as a whole or not at all.
+
+    A link, as to files that somebody keeps elsewhere, stays one.
+    """
+    file = Path(os.path.realpath(file))
     draft = file.with_name(f"{file.name}.new")
     try:
         draft.unlink(missing_ok=True)

@@ -110,6 +110,28 @@ def test_lines_written_by_hand_stay(config: Path) -> None:
     assert find_context("old").user.jid == "a@b.org"
 
 
+def test_a_remark_on_the_next_context_stays_with_it(config: Path) -> None:
+    types(ADD.format("lab"))
+    with config.open("a") as file:
+        table = 'jid = "a@b.org"\npassword_file = "p"\npool = "pool.b.org"\n'
+        file.write(f"# no longer used\n\n# that of the institute\n[context.farm]\n{table}")
+    types("context remove lab")
+    assert config.read_text().startswith("# that of the institute\n[context.farm]\n")
+
+
+def test_a_configuration_that_is_kept_elsewhere_stays_there(config: Path, tmp_path: Path) -> None:
+    """People link to it from where they keep all their settings."""
+    elsewhere = tmp_path / "settings" / "kestrel.toml"
+    elsewhere.parent.mkdir()
+    elsewhere.touch()
+    config.parent.mkdir(parents=True)
+    config.symlink_to(elsewhere)
+    types(ADD.format("lab"))
+    assert config.is_symlink()
+    assert "[context.lab]" in elsewhere.read_text()
+    assert [each.name for each in elsewhere.parent.iterdir()] == ["kestrel.toml"]
+
+
 @pytest.mark.parametrize("written", ['  default = "old"', '"default" = "old"', "default='old'"])
 def test_a_default_is_replaced_however_it_was_written(config: Path, written: str) -> None:
     """A second one would make a file of it that no command can read."""
