@@ -21,7 +21,7 @@ def parse_command(given: object) -> tuple[str, ...]:
     """The words of a command in one word, quoted as in a shell; those of a job file as they are.
 
     Raises:
-        UsageError: a quote is not closed, or it begins as an option.
+        UsageError: a quote is not closed, it begins as an option, or there is no word in it.
     """
     if isinstance(given, tuple):
         return given
@@ -30,11 +30,18 @@ def parse_command(given: object) -> tuple[str, ...]:
             f"not a command: {str(given)!r}", hint="the option before it takes a command"
         )
     try:
-        return tuple(shlex.split(str(given)))
+        words = tuple(shlex.split(str(given)))
     except ValueError as error:
         raise UsageError(
             f"not a command: {str(given)!r}", cause=str(error), hint="quote as in a shell"
         ) from None
+    if not words:
+        raise UsageError(
+            f"not a command: {str(given)!r}",
+            cause="there is no word in it",
+            hint="leave the option out if nothing is to run",
+        )
+    return words
 
 
 def stages_of(options: Mapping[str, Any]) -> tuple[Stage, ...]:

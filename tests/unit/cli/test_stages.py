@@ -57,6 +57,7 @@ def test_without_them_a_job_has_no_stages() -> None:
     ("words", "why"),
     [
         (("--setup", "echo 'x"), "quote as in a shell"),
+        (("--setup", " "), "there is no word in it"),
         (("--stage-limit", "out=5m"), "--stage-out COMMAND"),
         (("--stage-tries", "in=5"), "--stage-in COMMAND"),
         (("--setup", "x", "--stage-limit", "run=5m"), "NAME=… with setup, in, out"),
