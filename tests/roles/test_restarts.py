@@ -181,6 +181,27 @@ def test_a_worker_that_fails_in_its_turn_is_the_last(tmp_path: Path) -> None:
     assert reached(tmp_path, bad="w3").split() == ["w2", "w3"]
 
 
+@pytest.mark.parametrize(
+    ("changed", "database", "told"),
+    [(True, True, True), (True, False, False), (False, True, False)],
+)
+def test_a_grafana_that_keeps_its_former_password_is_told_of(
+    changed: bool, database: bool, told: bool
+) -> None:
+    """It takes the new one only when it makes its database."""
+    tasks = load(ROLES / "grafana/tasks/configure.yml")
+    [says] = [each for each in tasks if "ansible.builtin.debug" in each]
+    values = {
+        "__grafana_password": {"changed": changed},
+        "__grafana_database": {"stat": {"exists": database}},
+    }
+    assert render(f"{{{{ {says['when']} }}}}", values) is told
+    assert "reset-admin-password" in says["ansible.builtin.debug"]["msg"]
+
+
+# -- whether the manager answers ------------------------------------------------------------------
+
+
 # -- a worker that is busy -------------------------------------------------------------------------
 
 #: A pool with one worker, which notes what it is asked.
@@ -201,7 +222,6 @@ class Host:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.mark = directory / "drained"
-        (directory / "state").write_text("busy\n")
         self._service = subprocess.Popen(
             ["sleep", "300"], env={**os.environ, "KESTREL_REVISION": "0123456789abcdef"}
         )
@@ -213,11 +233,12 @@ class Host:
         program.chmod(0o755)
         return str(program)
 
-    def run(self, *, running: int, **given: Any) -> str:
-        """Bring it to what is deployed; return what the play says."""
+    def run(self, *, running: int, tasks: str = "run", state: str = "busy", **given: Any) -> str:
+        """Bring it to what is deployed, or do something else; return what the play says."""
+        (self.directory / "state").write_text(f"{state}\n")
         program = self._program("kestrelctl", KESTRELCTL.format(running=running))
         play = {"hosts": "w1", "gather_facts": False, "tasks": [
-            {"ansible.builtin.include_role": {"name": "worker", "tasks_from": "run"}}
+            {"ansible.builtin.include_role": {"name": "worker", "tasks_from": tasks}}
         ]}  # fmt: skip
         (self.directory / "play.yml").write_text(json.dumps([play]))
         local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
