@@ -120,6 +120,24 @@ def test_a_former_authority_stays_trusted_until_it_is_dropped(
     assert last[CA_KEY] == both[CA_KEY]
 
 
+@pytest.mark.parametrize("of", ["pool", "flock"])
+def test_each_former_authority_stays_trusted_until_it_is_dropped(
+    plugin: ModuleType, wanted: Any, of: str
+) -> None:
+    """A roll-out that was cut short and is run again makes another; the server shows the first."""
+    complete = plugin.complete if of == "pool" else plugin.complete_flock
+    name = CERTIFICATE if of == "pool" else "kestrel_flock_ca_certificate"
+    anew = replace(wanted, rotate=frozenset({"ca"}))
+    first, _ = complete({}, wanted, plain)
+    second, _ = complete(first, anew, plain)
+    third, _ = complete(second, anew, plain)
+    assert third[name].endswith(second[name])
+    assert second[name].endswith(first[name])
+    last, _ = complete(third, replace(wanted, rotate=frozenset({"old_ca"})), plain)
+    assert third[name].startswith(last[name])
+    assert last[name].count("BEGIN CERTIFICATE") == 1
+
+
 def test_no_authority_beside_a_certificate_that_was_given(plugin: ModuleType, wanted: Any) -> None:
     content, _ = plugin.complete({}, replace(wanted, authority=False), plain)
     assert CA_KEY not in content
@@ -165,6 +183,15 @@ def test_a_written_file_is_private_and_whole(plugin: ModuleType, tmp_path: Path)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [entry.name for entry in file.parent.iterdir()] == ["vault.yml"]
     assert yaml.safe_load(file.read_text()) == {"a": 2}
+
+
+def test_a_file_that_is_kept_elsewhere_is_written_there(plugin: ModuleType, tmp_path: Path) -> None:
+    kept = tmp_path / "kept.yml"
+    kept.write_text("---\n")
+    link = tmp_path / "vault.yml"
+    link.symlink_to(kept)
+    plugin.write_privately(link, "---\na: 1\n")
+    assert (link.is_symlink(), kept.read_text()) == (True, "---\na: 1\n")
 
 
 @pytest.mark.parametrize(

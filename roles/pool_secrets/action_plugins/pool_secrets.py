@@ -35,8 +35,8 @@ CA_CERTIFICATE = "kestrel_ca_certificate"
 FLOCK_CA_KEY = "vault_kestrel_flock_ca_key"
 FLOCK_CA_CERTIFICATE = "kestrel_flock_ca_certificate"
 
-#: What can be made anew. `ca` puts a new authority in front of the old one, which stays trusted
-#: until `old_ca` drops it.
+#: What can be made anew. `ca` puts a new authority in front of the old ones, which stay trusted
+#: until `old_ca` drops them: one of them has signed what the server shows.
 ROTATABLE = ("component", "workers", "users", "grafana", "ca", "old_ca")
 
 _HEADER = """\
@@ -200,7 +200,7 @@ def _complete_authority(
         key_name not in new or certificate_name not in new or "ca" in wanted.rotate
     ):
         key, certificate = make_authority(f"{of} {wanted.domain}", wanted.authority_days)
-        former = _certificates(new.get(certificate_name, ""))[:1]
+        former = _certificates(new.get(certificate_name, ""))
         new[key_name] = encrypt(key)
         new[certificate_name] = "".join([certificate, *former])
         made.append(f"the {of}'s certificate authority")
@@ -274,7 +274,11 @@ def shadowed_file(file: Path) -> Path | None:
 
 
 def write_privately(file: Path, text: str) -> None:
-    """Replace a file, whole or not at all, by one that only its owner can read."""
+    """Replace a file, whole or not at all, by one that only its owner can read.
+
+    A link to it stays: pools of a flock share one, and a vault may be kept elsewhere.
+    """
+    file = file.resolve()
     file.parent.mkdir(parents=True, exist_ok=True)
     descriptor, draft = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
@@ -322,9 +326,7 @@ class ActionModule(ActionBase):
                 "server_nodes": {"type": "bool", "default": False},
             }
         )
-        # Pools of a flock may share a file by links, which stay.
         file = Path(arguments.pop("file"))
-        file = file.resolve() if arguments["flock"] else file
         wanted = Wanted(
             domain=arguments["domain"],
             workers=tuple(arguments["workers"]),
