@@ -212,6 +212,48 @@ def test_a_grafana_that_keeps_its_former_password_is_told_of(
 
 # -- whether the manager answers ------------------------------------------------------------------
 
+#: A manager that answers from one question on, and the programs that its host has.
+ANSWERING = """\
+#!/bin/sh
+echo asked >>asked
+[ $(wc -l <asked) -ge {answers_at} ] || exit 5
+"""
+
+
+def asked_until_it_answered(directory: Path, *, answers_at: int, restarts: str) -> tuple[int, int]:
+    """The status with which the wait ends, and how often the manager was asked."""
+    programs = {
+        "kestrelctl": ANSWERING.format(answers_at=answers_at),
+        "systemctl": f"#!/bin/sh\n{restarts}\n",
+        "sleep": "#!/bin/sh\n",
+    }
+    for name, text in programs.items():
+        (directory / name).write_text(text)
+        (directory / name).chmod(0o755)
+    [waits, _] = load(ROLES / "manager/tasks/answer.yml")
+    values = values_of("manager") | {"manager_wait_seconds": 5}
+    script = str(render(waits["ansible.builtin.shell"], values))
+    done = subprocess.run(
+        ["/bin/sh", "-c", script.replace("/opt/kestrel/venv/bin/kestrelctl", "kestrelctl")],
+        cwd=directory,
+        env={**os.environ, "PATH": f"{directory}:{os.environ['PATH']}"},
+        check=False,
+    )
+    return done.returncode, len((directory / "asked").read_text().splitlines())
+
+
+def test_a_manager_that_was_restarted_long_ago_is_waited_for_all_the_same(tmp_path: Path) -> None:
+    found = asked_until_it_answered(tmp_path, answers_at=3, restarts="echo 7")
+    assert found == (0, 3)
+
+
+def test_one_that_is_restarted_again_and_again_is_not(tmp_path: Path) -> None:
+    """It would not answer before the time is up: `asked` counts its restarts, too."""
+    found = asked_until_it_answered(
+        tmp_path, answers_at=10**6, restarts="echo $((7 + $(cat asked 2>/dev/null | wc -l)))"
+    )
+    assert found == (5, 3)
+
 
 # -- a worker that is busy -------------------------------------------------------------------------
 
