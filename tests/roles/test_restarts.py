@@ -378,3 +378,26 @@ def test_one_that_is_right_is_not_even_asked_for(host: Host) -> None:
     assert "worker : Give it nothing new" not in said
     assert STARTS in said, "started, if it is not"
     assert not (host.directory / "asked").exists() or "worker drain" not in host.asked()
+
+
+@IS_ROOT
+@pytest.mark.parametrize("state", ["idle", "offline", "unheard"])
+def test_one_that_is_away_is_drained_as_well(host: Host, state: str) -> None:
+    """It would be given work as soon as it comes back."""
+    host.run(running=0, tasks="drain", state=state)
+    assert host.asked() == ["worker drain"]
+    assert not host.mark.exists(), "an admin wants it so"
+
+
+@IS_ROOT
+@pytest.mark.parametrize("state", ["draining", "quarantined", "offline", "unheard"])
+def test_one_that_is_away_may_work_again(host: Host, state: str) -> None:
+    host.run(running=0, tasks="resume", state=state)
+    assert host.asked() == ["worker resume"]
+
+
+@IS_ROOT
+@pytest.mark.parametrize("state", ["offline", "unheard"])
+def test_for_a_restart_nobody_is_drained_who_may_be_drained_already(host: Host, state: str) -> None:
+    assert STARTS in host.run(running=0, state=state)
+    assert host.asked() == []
