@@ -133,6 +133,54 @@ def test_a_run_waits_until_a_manager_could_lead(status: str, expected: bool) -> 
     assert waits["block"][-1]["until"] == "__manager_could_lead | bool"
 
 
+def former_version(host: str, *, begun: str = "") -> str:
+    """To which version a host goes back: the first manager missed a release that others have."""
+    [name] = [
+        each
+        for each in load(ROLES / "kestrel_package/tasks/former.yml")
+        if each["name"] == "Name the version"
+    ]
+    used = {"1.0": 1.0, "1.1": 2.0, "1.2": 3.0}
+    has = {"a": ["1.0", "1.2"], "b": ["1.0", "1.1", "1.2"]}[host]
+    paths = {version: f"/opt/kestrel/{version}-0123456789abcdef-py3.11" for version in used}
+    values = values_of("kestrel_package") | {
+        "inventory_hostname": host,
+        "groups": {**POOL["groups"], "managers": ["a", "b"]},
+        "hostvars": {"a": {"kestrel_package_version": "1.0"}},
+        "__kestrel_package_begun": {"stdout": begun},
+        "__kestrel_package_link": {"stat": {"lnk_target": f"{Path(paths['1.2']).name}/venv"}},
+        "__kestrel_package_uses": {
+            "files": [{"path": f"{paths[each]}/used", "mtime": used[each]} for each in has]
+        },
+        **name["vars"],
+    }
+    return str(render(name["ansible.builtin.set_fact"]["kestrel_package_version"], values))
+
+
+def test_all_managers_go_back_to_the_version_that_the_first_one_chooses() -> None:
+    assert former_version("a") == former_version("b") == "1.0"
+    assert former_version("a", begun="1.1") == "1.1"
+    plays = [each for each in load(PLAYBOOKS / "rollback.yml") if "tasks" in each]
+    assert [each["hosts"] for each in plays[:3]] == [
+        "managers[0]",
+        "managers:workers:!managers[0]",
+        "managers",
+    ]
+
+
+def test_a_rollback_is_not_over_before_the_last_manager_is_back() -> None:
+    """Run again after the second one failed, it would have the first go back once more."""
+    plays = load(PLAYBOOKS / "rollback.yml")
+    ends = [
+        each
+        for each in plays
+        for task in each.get("tasks", [])
+        if task["ansible.builtin.include_role"]["tasks_from"] == "end_rollback"
+    ]
+    assert ends == [plays[-1]]
+    assert "serial" not in plays[-1]
+
+
 @pytest.mark.parametrize("playbook", ["manager", "rollback", "rotate_credentials"])
 def test_managers_are_started_anew_one_after_the_other(playbook: str) -> None:
     def starts(each: dict[str, Any]) -> bool:
