@@ -229,6 +229,21 @@ def test_whoever_copies_a_store_looks_first_where_it_is(playbook: str) -> None:
     )
 
 
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_backup_that_cannot_be_restored_starts_no_manager_with_an_empty_store(
+    exists: bool,
+) -> None:
+    [restores] = load(ROLES / "manager/tasks/restore.yml")
+    afterwards = restores["always"]
+    [looks] = [each for each in afterwards if "ansible.builtin.stat" in each]
+    assert looks["ansible.builtin.stat"]["path"] == "/var/lib/kestrel/manager/kestrel.db"
+    values = {looks["register"]: {"stat": {"exists": exists}}, "ansible_check_mode": False}
+    later = afterwards[afterwards.index(looks) + 1 :]
+    assert [each["name"] for each in later] == ["Start the manager", "Wait until it answers"]
+    for each in later:
+        assert render(f"{{{{ {each['when']} }}}}", values) is exists
+
+
 @pytest.mark.parametrize(
     ("tables", "words", "expected"),
     [
