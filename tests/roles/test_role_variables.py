@@ -55,6 +55,35 @@ def test_a_default_that_is_told_can_be_worked_out_for_every_pool(role: str) -> N
         render(str(option.get("default", "")), values_of(role))
 
 
+def words_of(role: str, **of_the_server: int) -> list[str]:
+    """The command line of a role's service if the server has such ports."""
+    values = values_of(role) | {"hostvars": {"srv": {"ansible_host": "192.0.2.1", **of_the_server}}}
+    return list(map(str, render(f"{{{{ __{role}_arguments }}}}", values)))
+
+
+def test_everybody_goes_to_the_ports_on_which_the_server_listens() -> None:
+    def port(words: list[str]) -> str:
+        return words[words.index("--port") + 1]
+
+    ports = {
+        "xmpp_server_client_port": 7222,
+        "xmpp_server_component_port": 7347,
+        "xmpp_server_component_tls_port": 7348,
+    }
+    assert (port(words_of("worker")), port(words_of("worker", **ports))) == ("5222", "7222")
+    # The manager of this pool is said to be w1, and so is not the server's host.
+    assert (port(words_of("manager")), port(words_of("manager", **ports))) == ("5348", "7348")
+    near = values_of("manager") | {"inventory_hostname": "srv", "hostvars": {"srv": ports}}
+    assert render("{{ manager_server_port }}", near) == 7347
+    context = (ROLES / "manager/templates/config.toml.j2").read_text()
+    assert "\nport = 7222\n" in render(context, near)
+    [client] = [each for each in load(PLAYBOOKS / "client.yml") if "tasks" in each]
+    block = client["tasks"][-1]["ansible.builtin.blockinfile"]["block"]
+    assert "\nport = 7222\n" in render(
+        block, {**client["vars"], **near, **ports, "user": "ada", "context": "mine"}
+    )
+
+
 @pytest.mark.parametrize("role", NAMES)
 def test_secrets_are_marked(role: str) -> None:
     secret = re.compile(r"(password|secret|ca_key)$")
