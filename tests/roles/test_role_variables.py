@@ -84,6 +84,17 @@ def test_everybody_goes_to_the_ports_on_which_the_server_listens() -> None:
     )
 
 
+@pytest.mark.parametrize(("given", "makes"), [({}, True), ({"file": "chain.pem"}, False)])
+def test_no_authority_is_made_where_the_servers_host_alone_has_a_certificate(
+    given: dict[str, str], makes: bool
+) -> None:
+    """It would stand in place of the one in kestrel_ca_certificate, which signed that."""
+    told = {f"xmpp_server_certificate_{name}": value for name, value in given.items()}
+    values = values_of("pool_secrets") | {"hostvars": {"srv": told}}
+    task = load(ROLES / "pool_secrets/tasks/main.yml")[0]
+    assert render(task["vars"]["__pool_secrets_authority"], values) is makes
+
+
 @pytest.mark.parametrize("role", NAMES)
 def test_secrets_are_marked(role: str) -> None:
     secret = re.compile(r"(password|secret|ca_key)$")

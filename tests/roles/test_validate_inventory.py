@@ -91,6 +91,47 @@ def test_managers_must_share_one_store(validation: ModuleType, other: str) -> No
     assert "kestrel_postgresql is not the same on a, b" in problem
 
 
+@pytest.mark.parametrize(
+    "store",
+    [
+        "postgresql://kestrel:s3cret@db.example.org/kestrel",
+        "postgresql://db.example.org/kestrel?user=kestrel&password=s3cret",
+        "host=db.example.org user=kestrel password = 's3cret'",
+    ],
+)
+@pytest.mark.parametrize("managers", [["srv"], ["a", "b"]])
+def test_no_password_of_the_store_gets_into_a_unit(
+    validation: ModuleType, store: str, managers: list[str]
+) -> None:
+    (problem,) = problems(validation, {"managers": managers}, {"kestrel_postgresql": store})
+    assert "kestrel_postgresql has a password in it" in problem
+    assert "s3cret" not in problem
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        STORE,
+        "postgresql://kestrel@[2001:db8::1]:5433/kestrel?connect_timeout=3",
+        "postgresql://db.example.org:5433/kestrel?passfile=/etc/pgpass",
+        "service=kestrel",
+    ],
+)
+def test_a_store_without_one_is_sound(validation: ModuleType, store: str) -> None:
+    assert problems(validation, everywhere={"kestrel_postgresql": store}) == []
+
+
+def test_a_certificate_of_ones_own_has_a_key(validation: ModuleType) -> None:
+    pair = {
+        "xmpp_server_certificate_file": "/etc/ssl/chain.pem",
+        "xmpp_server_certificate_key_file": "/etc/ssl/key.pem",
+    }
+    assert problems(validation, everywhere=pair) == []
+    for missing in pair:
+        (problem,) = problems(validation, everywhere=pair | {missing: ""})
+        assert problem.startswith(f"{missing} is not set (of srv)")
+
+
 EJABBERD = {"xmpp_server_flavor": "ejabberd"}
 
 

@@ -27,6 +27,8 @@ _LOCAL_PART = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62})")
 _LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _DOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})+")
 _PIN = re.compile(r"[0-9a-f]{2}(:?[0-9a-f]{2}){31}", re.IGNORECASE)
+#: In a connection string of PostgreSQL, be it an address or words.
+_PASSWORD_OF_STORE = re.compile(r"://[^/?#@]*:[^/?#@]+@|\bpassword\s*=", re.IGNORECASE)
 _MAX_DOMAIN_CHARACTERS = 200  # leaves room for `workers.` and for a host's name before it
 _GROUPS = ("xmpp_servers", "managers", "workers", "monitoring")
 _USER_KEYS = {"name", "admin"}
@@ -156,12 +158,17 @@ def store_problems(
 ) -> Iterator[str]:
     """Yield what is wrong with the store of the managers."""
     managers = groups.get("managers", [])
-    if len(managers) < 2:
-        return
     try:
-        stores = [hosts[name].get("kestrel_postgresql") or "" for name in managers]
+        stores = [str(hosts[name].get("kestrel_postgresql") or "") for name in managers]
     except AnsibleError as error:
         yield f"kestrel_postgresql cannot be worked out: {error}"
+        return
+    if any(map(_PASSWORD_OF_STORE.search, stores)):
+        yield (
+            "kestrel_postgresql has a password in it, which everybody on a manager's host could"
+            " read: leave it out, and encrypt it as vault_kestrel_postgresql_password"
+        )
+    if len(managers) < 2:
         return
     if not any(stores):
         yield (
@@ -169,11 +176,25 @@ def store_problems(
             " several managers need a store that they share, a PostgreSQL that"
             " kestrel_postgresql names (postgresql://kestrel@db.example.org/kestrel)"
         )
-    elif len(set(map(str, stores))) > 1:
+    elif len(set(stores)) > 1:
         yield (
             f"kestrel_postgresql is not the same on {_listed(managers)}, which share one store:"
             " set it once, in group_vars/all/pool.yml"
         )
+
+
+def certificate_problems(
+    groups: Mapping[str, list[str]], hosts: Mapping[str, Variables]
+) -> Iterator[str]:
+    """Yield what is missing of a certificate that somebody brings."""
+    pair = ("xmpp_server_certificate_file", "xmpp_server_certificate_key_file")
+    for name in groups.get("xmpp_servers", []):
+        missing = [variable for variable in pair if not hosts[name].get(variable)]
+        if len(missing) == 1:
+            yield (
+                f"{missing[0]} is not set (of {name}), and the other of {' and '.join(pair)} is:"
+                " a certificate of your own needs both, and kestrel_ca_certificate"
+            )
 
 
 def worker_name_problems(workers: Iterable[str]) -> Iterator[str]:
@@ -354,6 +375,10 @@ def find_problems(
     problems += flavor_problems(groups, hosts)
     problems += store_problems(groups, hosts)
     problems += monitoring_problems(groups, hosts)
+    try:
+        problems += certificate_problems(groups, hosts)
+    except AnsibleError as error:
+        problems.append(f"what is said of the server's certificate cannot be worked out: {error}")
     for variables in hosts.values():
         try:
             problems += flock_problems(variables)
