@@ -350,9 +350,12 @@ def test_an_address_of_a_store_reaches_the_manager_as_it_is() -> None:
 
 
 def test_the_newer_of_several_managers_has_the_address_of_the_pool() -> None:
+    """Also where the inventory names the store for the managers alone."""
     line = 'component_conflict_resolve = "kick_old"'
     assert line not in template("xmpp_server", "component.cfg.lua.j2")
-    assert line in template("xmpp_server", "component.cfg.lua.j2", **SEVERAL)
+    managers = {"ash": {"kestrel_postgresql": STORE}, "elm": {"kestrel_postgresql": STORE}}
+    given = {"groups": {**POOL["groups"], "managers": [*managers]}, "hostvars": managers}
+    assert line in template("xmpp_server", "component.cfg.lua.j2", **given)
 
 
 def test_several_managers_reach_the_server_wherever_they_are() -> None:
