@@ -84,6 +84,23 @@ def test_everybody_goes_to_the_ports_on_which_the_server_listens() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("interfaces", "asked"),
+    [
+        (["*", "::"], "127.0.0.1:5222"),
+        (["192.0.2.1"], "192.0.2.1:5222"),
+        (["2001:db8::1", "192.0.2.1"], "[2001:db8::1]:5222"),
+    ],
+)
+def test_the_server_is_asked_at_an_address_that_it_listens_at(
+    interfaces: list[str], asked: str
+) -> None:
+    [waits] = load(ROLES / "xmpp_server/tasks/answer.yml")
+    values = values_of("xmpp_server") | {"xmpp_server_interfaces": interfaces} | waits["vars"]
+    words = waits["ansible.builtin.command"]["argv"]
+    assert render(words[words.index("-connect") + 1], values) == asked
+
+
 @pytest.mark.parametrize(("given", "makes"), [({}, True), ({"file": "chain.pem"}, False)])
 def test_no_authority_is_made_where_the_servers_host_alone_has_a_certificate(
     given: dict[str, str], makes: bool
