@@ -134,6 +134,22 @@ def test_an_ejabberd_that_may_have_accounts_is_left_alone() -> None:
     assert not goes_on(rc=3, stdout_lines=[]), "one that does not answer"
 
 
+def test_it_is_not_stopped_before_a_certificate_that_may_be_wrong_is_there() -> None:
+    """One that does not answer is left alone, as somebody else's, by the next run."""
+    tasks = ROLES / "xmpp_server/tasks/ejabberd"
+    [runs] = [each for each in load(tasks / "main.yml") if "block" in each]
+    files = [each.get("ansible.builtin.import_tasks") for each in runs["block"]]
+    stops = [
+        file
+        for file in files
+        if file and not file.startswith("..")
+        for each in load(tasks / file)
+        if each.get("ansible.builtin.systemd_service", {}).get("state") == "stopped"
+    ]
+    assert stops == ["configure.yml"]
+    assert files.index("../certificate.yml") < files.index("configure.yml")
+
+
 def test_an_ejabberd_keeps_the_name_under_which_it_has_its_accounts() -> None:
     def goes_on(name: str, *, new: bool) -> bool:
         known = {"__xmpp_server_is_new": new, "__xmpp_server_former_node": {"stdout": name}}
