@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tarfile
 from collections.abc import Callable
@@ -63,3 +64,17 @@ def test_a_file_that_was_cut_short_is_packed_anew(wheelhouse: Path, packed: Pack
 
 def test_there_may_be_none(tmp_path: Path, packed: Packed) -> None:
     assert packed(tmp_path, "3.11") is None
+
+
+def test_a_full_disk_is_left_as_it_was(
+    wheelhouse: Path, packed: Packed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = sorted(file.name for file in wheelhouse.iterdir())
+
+    def full(_tar: tarfile.TarFile, _name: str, _arcname: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tarfile.TarFile, "add", full)
+    with pytest.raises(OSError, match="No space left"):
+        packed(wheelhouse, "3.11")
+    assert sorted(file.name for file in wheelhouse.iterdir()) == before

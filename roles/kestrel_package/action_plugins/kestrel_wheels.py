@@ -30,7 +30,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         try:
             archive = packed(wheelhouse, python)
         except OSError as error:
-            raise AnsibleActionFail(f"{wheelhouse} cannot be read: {error}") from error
+            raise AnsibleActionFail(
+                f"the wheels of {wheelhouse} cannot be packed into one file there: {error}"
+            ) from error
         if archive is None:
             raise AnsibleActionFail(
                 f"{wheelhouse} has no wheel for Python {python}; fill it: "
@@ -55,11 +57,16 @@ def packed(wheelhouse: Path, python: str) -> Path | None:
     if archive.exists() and _state_in(archive) == _state_of(wheels):
         return archive
     with tempfile.NamedTemporaryFile(dir=wheelhouse, delete=False) as made:
-        os.fchmod(made.fileno(), 0o644)
-        with tarfile.open(fileobj=made, mode="w") as tar:
-            for file in wheels:
-                tar.add(file, file.name)
-    os.replace(made.name, archive)
+        try:
+            os.fchmod(made.fileno(), 0o644)
+            with tarfile.open(fileobj=made, mode="w") as tar:
+                for file in wheels:
+                    tar.add(file, file.name)
+            made.flush()
+            os.replace(made.name, archive)
+        except BaseException:  # half a file would keep a full disk full
+            os.unlink(made.name)
+            raise
     return archive
 
 
