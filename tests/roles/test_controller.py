@@ -35,8 +35,13 @@ def client(directory: Path, name: str, **given: Any) -> subprocess.CompletedProc
             *(str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory)),
             *(str(PLAYBOOKS / "client.yml"), "-e", json.dumps(given)),
         ],
-        cwd=PLAYBOOKS.parent,
-        env={**os.environ, "ANSIBLE_NOCOLOR": "1", "COLUMNS": "1000"},
+        cwd=directory,
+        env={
+            **os.environ,
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_ROLES_PATH": str(ROLES),
+            "COLUMNS": "1000",
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -46,7 +51,7 @@ def client(directory: Path, name: str, **given: Any) -> subprocess.CompletedProc
 def test_a_context_is_called_as_the_inventory_is_with_its_dots(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir(mode=0o755)
-    done = client(tmp_path, "pool.example.org", client_directory=str(own))
+    done = client(tmp_path, "pool.example.org", client_directory="own")
     assert done.returncode == 0, done.stdout + done.stderr
     contexts = tomllib.loads((own / "config.toml").read_text())["context"]
     assert list(contexts) == ["pool.example.org"]
@@ -89,3 +94,29 @@ def test_a_backup_is_private_before_there_is_anything_in_it() -> None:
     private = copies["block"][fetches - 1]["ansible.builtin.file"]
     assert (private["state"], private["mode"]) == ("touch", "0600")
     assert private["path"] == copies["block"][fetches]["ansible.builtin.fetch"]["dest"]
+
+
+@pytest.mark.parametrize(
+    ("playbook", "given", "variable"),
+    [
+        ("client", "client_directory", "directory"),
+        ("backup", "backup_directory", "__backup_directory"),
+        ("wheelhouse", "wheelhouse", "__wheelhouse_directory"),
+    ],
+)
+def test_a_directory_is_the_one_that_the_caller_sees(
+    playbook: str, given: str, variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Modules run in the directory of the playbook, and know nothing of where it was called."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    [play] = [
+        each for each in load(PLAYBOOKS / f"{playbook}.yml") if variable in each.get("vars", ())
+    ]
+    for name, means in (
+        ("here", "here"),
+        ("~/there", "home/there"),
+        ("/srv/wheels", "/srv/wheels"),
+    ):
+        found = render(f"{{{{ {variable} }}}}", {**play["vars"], "playbook_dir": "/", given: name})
+        assert found == str(tmp_path / means)
