@@ -68,6 +68,22 @@ def test_a_name_that_no_context_may_have_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "own").exists()
 
 
+def test_a_context_of_that_name_that_is_somebodys_own_stays(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    config = own / "config.toml"
+    config.write_text('[context.mine]\njid = "ada@example.org"\n')
+    config.chmod(0o600)
+    done = client(tmp_path, "mine", client_directory=str(own))
+    assert done.returncode != 0
+    assert "twice" in done.stdout
+    assert config.read_text() == '[context.mine]\njid = "ada@example.org"\n'
+    done = client(tmp_path, "another", client_directory=str(own))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(tomllib.loads(config.read_text())["context"]) == ["another", "mine"]
+    assert stat.S_IMODE(config.stat().st_mode) == 0o600
+
+
 def test_somebody_who_has_no_password_yet_is_told_so(tmp_path: Path) -> None:
     done = client(tmp_path, "mine", client_directory=str(tmp_path / "own"), client_user="bob")
     assert done.returncode != 0
