@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from role_files import load
+from templating import render
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -101,3 +103,24 @@ def test_what_changes_machines_looks_first(playbook: str, changes: str) -> None:
     text = (CHECKOUT / f"{playbook}.yml").read_text()
     text = text[text.index("- name:") :]
     assert text.index("preflight.yml") < text.index(changes)
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize(
+    "file",
+    [
+        "worker/tasks/main.yml",
+        "xmpp_server/tasks/prosody/install.yml",
+        "xmpp_server/tasks/ejabberd/install.yml",
+    ],
+)
+def test_a_package_index_that_is_away_keeps_nobody_from_what_is_there(
+    file: str, there: bool
+) -> None:
+    """It takes one to bring the package lists up to date, before apt looks what is to be done."""
+    tasks = load(CHECKOUT / "roles" / file)
+    [installs] = [each for each in tasks if "ansible.builtin.apt" in each]
+    looks = tasks[tasks.index(installs) - 1]
+    found = {"stat": {"exists": there}}
+    values = {looks["register"]: {"results": [found, found]} if "loop" in looks else found}
+    assert render(f"{{{{ {installs['when']} }}}}", values) is not there
