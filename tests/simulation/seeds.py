@@ -10,14 +10,15 @@ from turns import commit_number
 ALL = "KESTREL_SEEDS"
 
 
-def due(count: int, parts: int, turn: int | None = None) -> list[int]:
+def due(count: int, parts: int, turn: int | None = None, *, first: int = 0) -> list[int]:
     """The seeds below `count` that a commit tries.
 
     Args:
         parts: each commit tries one of so many.
+        first: the first of all; those before it are tried elsewhere.
         turn: the number of the commit; None for that of this checkout.
     """
     if os.environ.get(ALL) == "all":
-        return list(range(count))
+        return list(range(first, count))
     number = commit_number() if turn is None else turn
-    return list(range(number % parts, count, parts))
+    return list(range(first + (number - first) % parts, count, parts))

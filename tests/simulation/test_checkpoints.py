@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from golden_traces import KINDS
 from seeds import due
 
 from kestrel_worlds import WorldSettings, run
@@ -22,7 +23,7 @@ from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.state import State
 
 
-@pytest.mark.parametrize("seed", due(160, parts=4))
+@pytest.mark.parametrize("seed", due(160, parts=4, first=KINDS["checkpointing"][0]))
 def test_all_promises_are_kept(seed: int) -> None:
     run(seed, checkpointing(seed)).raise_problems()
 
