@@ -27,6 +27,7 @@ from kestrelctl.client.upload import submission_of
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.errors import (
+    Busy,
     NotFound,
     TimedOut,
     Undelivered,
@@ -373,10 +374,10 @@ class AsyncClient:
 
     async def ask_patiently(self, request: AnyRequest, kind: type[A]) -> A:
         """Returns the answer to a request that may be made twice, also if the pool is away for a
-        while: it may only be restarting.
+        while, or has too much under way for this account: it may only be restarting.
 
         Raises:
-            Unreachable: it stayed away.
+            Unreachable, Busy: that lasted.
             KestrelError: the pool refused it.
         """
         clock = asyncio.get_running_loop().time
@@ -384,7 +385,7 @@ class AsyncClient:
         while True:
             try:
                 return await self.ask(request, kind)
-            except (Unreachable, TimedOut):
+            except (Busy, Unreachable, TimedOut):
                 if clock() >= deadline:
                     raise
                 await asyncio.sleep(LONGEST_LOOK_SECONDS)

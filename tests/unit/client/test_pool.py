@@ -23,7 +23,7 @@ from kestrelctl.core.model.job.after import After
 from kestrelctl.core.model.job.placeholders import Placeholders
 from kestrelctl.core.model.job.spec import Begin, JobSpec
 from kestrelctl.core.model.job.task_state import TaskState
-from kestrelctl.errors import FileExpired, NotAllowed, TimedOut, Unreachable, UsageError
+from kestrelctl.errors import Busy, FileExpired, NotAllowed, TimedOut, Unreachable, UsageError
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.channels import TaskWrote
@@ -262,7 +262,7 @@ def test_who_follows_a_job_sits_out_a_manager_that_restarts() -> None:
 
 @pytest.mark.usefixtures("_at_once")
 def test_who_waits_for_a_job_sits_out_a_manager_that_restarts() -> None:
-    told = iter([Unreachable("away"), TimedOut("silent")])
+    told = iter([Unreachable("away"), TimedOut("silent"), Busy("too much")])
 
     def watch(_request: rq.Watch) -> an.Jobs:
         if (error := next(told, None)) is not None:
