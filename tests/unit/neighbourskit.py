@@ -25,6 +25,7 @@ from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model.end_reason import CANCELLED
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.job import guest
+from kestrelctl.core.model.records import TokenRecord
 from kestrelctl.core.model.worker import isolation
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.pool import Pool
@@ -294,11 +295,11 @@ class PoolOfFlock:
         )
         self.listener.session = self.session
 
-    async def put_rule(self, rule: FlockRule) -> None:
-        """An admin puts a rule in force; returns when it is durable."""
+    async def put(self, setting: FlockRule | TokenRecord) -> None:
+        """An admin sets something, such as a rule; returns when it is durable."""
         await self.dispatcher.pending.answer_to(
             lambda token: ev.PutSetting(
-                at=self.service.now(), cause="root", request=token, setting=rule
+                at=self.service.now(), cause="root", request=token, setting=setting
             )
         )
 

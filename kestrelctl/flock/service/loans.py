@@ -146,7 +146,7 @@ class LoanKeeper:
                 since = self._wanted_since.setdefault(each.id, moment)
             else:
                 self._wanted_since.pop(each.id, None)
-            # A task may be younger than its job; there is none so old if none waited in between.
+            # A task may have waited for something else before, such as a token.
             overdue = each.overdue if moment - since >= reclaim_seconds else 0
             machine = lent_machine(each.ad, any_workdir=self._any_workdir)
             self._machines[each.id] = machine

@@ -14,6 +14,7 @@ from neighbourskit import START, Neighbourhood, PoolOfFlock, on_its_own_clock, p
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.job.stage import Stage
 from kestrelctl.core.model.job.task_state import TaskState
+from kestrelctl.core.model.records import TokenRecord
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.worker.ad import WorkerAd
@@ -246,6 +247,21 @@ async def test_a_guest_may_stay_for_a_while_though_a_task_that_comes_back_is_of_
 
 
 @on_its_own_clock
+async def test_a_guest_may_stay_for_a_while_though_a_task_has_long_waited_for_something_else(
+    tmp_path: Path,
+) -> None:
+    """It has waited for tokens, and not for the place of a guest."""
+    _, lender, home = await two(tmp_path)
+    lender.submit(2, argv=("own",), request={"cpus": 1.0, "seats": 1.0})
+    home.submit(2)
+    await pass_by(MINUTE)
+    await lender.put(TokenRecord("seats", 2))
+    await pass_by(MINUTE / 4)
+    left = [command.program.argv[0] for command in lender.hands.running.values()]
+    assert left == ["task", "task"]
+
+
+@on_its_own_clock
 async def test_a_guest_whose_machine_has_gone_comes_home_if_there_is_no_other(
     tmp_path: Path,
 ) -> None:
@@ -275,7 +291,7 @@ async def test_what_a_lender_ends_for_its_own_limit_has_not_failed_and_is_not_le
     tmp_path: Path,
 ) -> None:
     _, lender, home = await two(tmp_path)
-    await lender.put_rule(SHORT)
+    await lender.put(SHORT)
     job = home.submit()
     await pass_by(1)
     assert [command.program.time_limit_seconds for command in lender.hands.started] == [5.0]
@@ -297,7 +313,7 @@ async def test_a_home_that_starts_again_knows_which_lender_s_limit_a_task_has_re
     tmp_path: Path,
 ) -> None:
     around, lender, home = await two(tmp_path, at_home=0.5)
-    await lender.put_rule(SHORT)
+    await lender.put(SHORT)
     job = home.submit()
     await pass_by(1)
     lender.hands.end(**OUT_OF_TIME, wall_seconds=5.0)
@@ -318,7 +334,7 @@ async def test_what_a_lender_ends_for_its_own_limit_goes_on_at_another_that_has_
     tmp_path: Path,
 ) -> None:
     around, lender, home = await two(tmp_path)
-    await lender.put_rule(SHORT)
+    await lender.put(SHORT)
     job = home.submit(3)
     await pass_by(1)
     lender.hands.end(**OUT_OF_TIME, wall_seconds=5.0)
@@ -337,7 +353,7 @@ async def test_what_a_lender_ends_for_its_own_limit_goes_on_at_another_that_has_
 @on_its_own_clock
 async def test_the_limit_of_the_task_itself_ends_it_wherever_it_runs(tmp_path: Path) -> None:
     _, lender, home = await two(tmp_path)
-    await lender.put_rule(SHORT)
+    await lender.put(SHORT)
     job = home.submit(time_limit_seconds=4.0)
     await pass_by(1)
     lender.hands.end(**OUT_OF_TIME, wall_seconds=4.0)
@@ -348,7 +364,7 @@ async def test_the_limit_of_the_task_itself_ends_it_wherever_it_runs(tmp_path: P
 @on_its_own_clock
 async def test_a_task_that_is_known_to_take_longer_is_not_lent(tmp_path: Path) -> None:
     _, lender, home = await two(tmp_path)
-    await lender.put_rule(SHORT)
+    await lender.put(SHORT)
     home.submit()
     await pass_by(1)
     long = home.submit(time_limit_seconds=60.0)
@@ -364,7 +380,7 @@ async def test_who_is_denied_is_told_so_from_the_beginning(tmp_path: Path) -> No
     around = Neighbourhood(tmp_path)
     lender = around.open("b.test")
     rule = FlockRule(name="eve", direction="lend", action="deny", pools=("a.test",))
-    await lender.put_rule(rule)
+    await lender.put(rule)
     home = around.open("a.test", through="b.test", cpus=0)
     await pass_by(5)
     job = home.submit()
@@ -387,7 +403,7 @@ async def test_what_is_lent_no_more_is_told_as_that_and_not_as_a_small_machine(
     home.submit()
     await pass_by(1)
     rule = FlockRule(name="eve", direction="lend", action="deny", pools=("a.test",))
-    await lender.put_rule(rule)
+    await lender.put(rule)
     job = home.submit()
     await pass_by(5)
     lender.hands.end()
@@ -403,7 +419,7 @@ async def test_what_is_lent_no_more_is_told_as_that_and_not_as_a_small_machine(
 async def test_whom_a_rule_denies_gets_nothing_and_is_told_why(tmp_path: Path) -> None:
     around, lender, home = await two(tmp_path)
     rule = FlockRule(name="eve", direction="lend", action="deny", pools=("a.test",))
-    await lender.put_rule(rule)
+    await lender.put(rule)
     home.says("b.test", Borrow(loan="0a1b2c3d4e5f", at_most={"cpus": 1.0}, seconds=60.0))
     home.submit()
     await pass_by(10)
@@ -418,7 +434,7 @@ async def test_a_pool_from_which_nothing_may_be_borrowed_is_asked_for_nothing(
 ) -> None:
     around, lender, home = await two(tmp_path)
     rule = FlockRule(name="eve", direction="borrow", action="deny", pools=("b.test",))
-    await home.put_rule(rule)
+    await home.put(rule)
     job = home.submit()
     await pass_by(10)
     assert around.messages("a.test", "b.test", Borrow) == []
@@ -436,7 +452,7 @@ async def test_pools_that_one_rule_fits_are_lent_no_more_than_it_says_together(
     rule = FlockRule(
         name="friends", direction="lend", action="allow", pools=("*.test",), max_cpus=3.0
     )
-    await lender.put_rule(rule)
+    await lender.put(rule)
     homes = [around.open(domain, through="b.test", cpus=0) for domain in ("a.test", "c.test")]
     lender.submit(8, argv=("own",))
     await pass_by(5)
@@ -452,7 +468,7 @@ async def test_pools_that_one_rule_fits_are_lent_no_more_than_it_says_together(
 async def test_a_loan_of_few_seconds_is_renewed_in_time(tmp_path: Path) -> None:
     _, lender, home = await two(tmp_path)
     rule = FlockRule(name="short", direction="lend", action="allow", lease_seconds=20.0)
-    await lender.put_rule(rule)
+    await lender.put(rule)
     home.submit(200)
     for _ in range(80):
         await pass_by(1)
