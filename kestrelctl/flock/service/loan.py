@@ -234,10 +234,14 @@ class Loan:
         return sorted(running, key=lambda n: -(running[n].arrived_at + running[n].waited_seconds))
 
     def give_back(self, numbers: Iterable[int]) -> None:
-        """Ends attempts that the borrower did not ask to end: it has them run again."""
+        """Ends attempts that the borrower did not ask to end: it has them run again.
+
+        Each is asked once: who is asked a second time has no grace any more.
+        """
         for number in numbers:
-            self._given_back.add(number)
-            self.executor.kill(number, CANCELLED)
+            if number not in self._given_back:
+                self._given_back.add(number)
+                self.executor.kill(number, CANCELLED)
 
     def end(self) -> None:
         """Takes nothing new, and is over when nothing runs any more."""

@@ -210,6 +210,30 @@ async def test_a_lender_s_own_tasks_get_its_machines_back_and_nothing_fails(
 
 
 @on_its_own_clock
+async def test_a_guest_that_is_taken_back_has_its_grace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is asked to end a second time is ended at once."""
+    _, lender, home = await two(tmp_path)
+    job = home.submit(stop_grace_seconds=2 * MINUTE)
+    await pass_by(1)
+    asked: list[int] = []
+
+    def saves(number: int, _reason: str = "") -> bool:
+        asked.append(number)
+        return True
+
+    monkeypatch.setattr(lender.hands, "kill", saves)
+    lender.submit(2, argv=("own",))
+    await pass_by(MINUTE)
+    assert len(asked) == 1
+    monkeypatch.undo()
+    lender.hands.end()
+    await pass_by(10)
+    assert states(home, job) == [TaskState.DONE], "it was done while it had its grace"
+
+
+@on_its_own_clock
 async def test_a_guest_goes_for_a_task_that_has_waited_not_because_one_always_waits(
     tmp_path: Path,
 ) -> None:
