@@ -127,6 +127,8 @@ class Agent:
         #: Those of them that are to be withdrawn, and whether they are given back then.
         self._withdrawn: dict[int, bool] = {}
         self.running: dict[int, LocalAttempt] = {}
+        #: Those that the pool has had killed: they may be using their grace.
+        self._killed: set[int] = set()
         self.unacknowledged: dict[int, Result] = {}
         self._seals: dict[int, Seal] = {}  # of those, by attempt number
         for result, seal in left:
@@ -150,13 +152,15 @@ class Agent:
         sent before the pool had read the latest.
 
         Returns:
-            Running attempts to be killed.
+            Running attempts to be killed, without those that were before: a welcome names what is
+            to end whether that is known here or not, and who is asked twice has no grace any more.
         """
         if greeting != self.greeting:
             return []
         self.welcomed = True
         self._asked = False
-        running = self.on_kill(kill, now, wall)
+        before = self._killed
+        running = [number for number in self.on_kill(kill, now, wall) if number not in before]
         self.fresh = list(self.unacknowledged.values())
         self.fresh_since = now if self.fresh else None
         return running
@@ -286,7 +290,10 @@ class Agent:
             )
             self._keep(result, attempt.seal, now)
         self.queue = kept
-        return [number for number in (*self.running, *self.ahead) if number in wanted]
+        found = [number for number in (*self.running, *self.ahead) if number in wanted]
+        there = self.running.keys() | self.ahead.keys()
+        self._killed = (self._killed & there).union(found)
+        return found
 
     def on_recall(self, numbers: Iterable[int]) -> list[int]:
         """Gives back those of these attempts that have not started.

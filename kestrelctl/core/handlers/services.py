@@ -23,6 +23,8 @@ from kestrelctl.core.state import State
 def copies_to_move(worker: Worker, why: str) -> list[int]:
     """The copies of services at a worker that are wanted elsewhere from now on, by number.
 
+    Those that were before are not among them: who is asked twice to end has no grace any more.
+
     Args:
         why: what is the matter with the worker, in words.
     """
@@ -30,6 +32,7 @@ def copies_to_move(worker: Worker, why: str) -> list[int]:
         number
         for number, task in worker.held.items()
         if task.job.spec.service and not task.is_unwanted
+        if task.attempt is not None and not task.attempt.moved_for
     ]
     move_away(worker, numbers, why)
     return numbers

@@ -92,6 +92,21 @@ def test_a_copy_is_moved_when_its_worker_drains(leaves: bool) -> None:
     assert indexes(driver, "b") == [0]
 
 
+def test_a_copy_keeps_its_grace_when_its_worker_drains_and_then_leaves() -> None:
+    """A second request to end would end it at once."""
+    driver = PoolDriver()
+    driver.join("a")
+    service(driver)
+    driver.tell(ev.Drain(at=driver.now, worker="a", by="admin"))
+    assert driver.of(fx.Kill)
+    for again in (
+        ev.Drain(at=driver.now, worker="a", by="admin"),
+        ev.Leaving(at=driver.now, worker="a"),
+    ):
+        driver.tell(again)
+        assert not driver.of(fx.Kill)
+
+
 def test_a_plain_task_is_not_stopped_by_a_drain() -> None:
     driver = PoolDriver()
     driver.join("a")

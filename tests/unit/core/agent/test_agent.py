@@ -299,6 +299,17 @@ def test_a_welcome_may_kill() -> None:
     assert [(r.number, r.outcome) for r in agent.take_report()] == [(101, Outcome.KILLED)]
 
 
+def test_a_welcome_takes_nobody_s_grace() -> None:
+    """It names all that is to end: also what was killed before the connection was lost."""
+    agent = welcomed(cpus=2)
+    give(agent, 2)
+    start(agent)
+    assert agent.on_kill([100], 2.0, wall=WALL) == [100]
+    agent.holds()
+    assert agent.on_welcome(agent.greeting, [100, 101], 3.0, wall=WALL) == [101]
+    assert agent.on_kill([100], 4.0, wall=WALL) == [100], "somebody asked a second time"
+
+
 # -- killing, taking back, leaving -----------------------------------------------------------------
 
 
