@@ -60,8 +60,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     #: letters, fill a manager of 4 GiB (docs/operations.md has the measurement).
     max_queued_bytes: int | None = 16 << 20
 
-    #: How long after its start a manager waits for workers to say what they still run.
-    reconcile_seconds: float = 3.0
+    #: How long after its start a manager waits for workers to say what they still run, before it
+    #: starts that elsewhere. When the server was away, too, they need so long to come back.
+    reconcile_seconds: float = 10.0
     #: How long attempts of jobs with `on_worker_lost = wait` wait for their worker.
     away_seconds: float = 600.0
     #: How long an offline worker stays in the list.

@@ -18,6 +18,7 @@ from kestrelctl.core.model.records import (
 )
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.pacing.backoff import RETURN_SECONDS
 
 
 def restarted(unfinished: list[int], cursor: int, count: int = 10, **more: object) -> PoolDriver:
@@ -202,6 +203,16 @@ def test_new_tasks_need_not_wait_for_the_silent() -> None:
     driver.wait(driver.pool.state.config.reconcile_seconds + 1)
     driver.report("b")
     assert [index for _, _, index in driver.held("b")] == [3]
+
+
+def test_nothing_is_repeated_while_its_worker_may_be_on_its_way_back() -> None:
+    driver = restarted(unfinished=[3, 4], cursor=5)
+    driver.join("b")
+    driver.wait(RETURN_SECONDS - 1.0)
+    driver.report("b")
+    assert {index for _, _, index in driver.held("b")}.isdisjoint([3, 4])
+    driver.join("a", holds=[(77, 1, 3)])
+    assert (77, 1, 3) in driver.held("a")
 
 
 def test_a_result_from_before_the_restart_is_accepted() -> None:
