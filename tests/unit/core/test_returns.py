@@ -230,7 +230,7 @@ def test_a_cancelled_job_ends_after_a_restart_though_its_worker_never_returns() 
     job = driver.submit(100)
     driver.cancel(job)
     driver.restart()
-    driver.wait(4.0)
+    driver.wait(driver.pool.config.reconcile_seconds + 1.0)
     driver.wait(1.0)
     assert driver.ended == [job]
     [record] = driver.store().jobs(ids=[job])

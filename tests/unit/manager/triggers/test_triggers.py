@@ -15,6 +15,7 @@ from triggerkit import SOURCES_EXAMPLE
 from kestrelctl.core import events as ev
 from kestrelctl.core.membership.handler_definition import read_handlers
 from kestrelctl.core.membership.handler_words import ToldEvent
+from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.worker.ad import WorkerAd
@@ -292,7 +293,7 @@ async def test_none_fires_before_those_are_heard_that_were_there(pool: Pool) -> 
     again.opens(text)
     await again.looks("t")
     assert (await again.asked(ListFired())).fired == []
-    again.played.now += 5.0
+    again.played.now += Config().reconcile_seconds + 2.0
     again.played.service.handle(ev.Tick(at=again.played.now, cause="tick"))
     await again.looks("t")
     assert len((await again.asked(ListFired())).fired) == 1
