@@ -267,8 +267,7 @@ def test_what_it_passes_over_is_done_even_when_nobody_is_asked_any_more() -> Non
     job = driver.submit(10)
     driver.records = [r for r in driver.records if not isinstance(r, Progress)]
     driver.restart()
-    for _ in range(5):
-        driver.wait(1.0)
+    driver.live(driver.pool.config.reconcile_seconds + 1.0)
     driver.join("a", holds=[(1 << 40, job, 6)])
     driver.finish_all()
     assert driver.ended == [job]
