@@ -11,9 +11,9 @@ import sys
 import tarfile
 import tempfile
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, ParamSpec
+from typing import BinaryIO
 from urllib.parse import urlsplit
 
 import msgspec
@@ -30,11 +30,10 @@ from kestrelctl.errors import (
     UsageError,
 )
 from kestrelctl.files.archive import add_file, add_link, members, unpack
+from kestrelctl.files.whole_work import to_its_end
 from kestrelctl.grammar.quantities import size
 from kestrelctl.protocol.job_answers import JobView, OutputPage, TaskFiles
 from kestrelctl.protocol.job_requests import ListOutputs
-
-P = ParamSpec("P")
 
 _NOTES = ".kestrel"
 
@@ -318,7 +317,7 @@ async def fetch_files(
             found.missing[each.task_id] = _why(error)
             return
         try:
-            await _to_its_end(directory.take, each.task_id, each.stored)
+            await to_its_end(directory.take, each.task_id, each.stored)
         except KestrelError as refused:
             archive.unlink(missing_ok=True)  # some of the others may still have room
             found.missing[each.task_id] = _why(refused)
@@ -378,7 +377,7 @@ async def fetch_tar(
             each, archive, coming = archives.popleft()
             try:
                 await coming
-                await _to_its_end(_copy, archive, each.task_id, out)
+                await to_its_end(_copy, archive, each.task_id, out)
             except NoSpace:
                 raise
             except KestrelError as error:
@@ -492,16 +491,6 @@ async def _after(
     yield first
     async for page in rest:
         yield page
-
-
-async def _to_its_end(work: Callable[P, None], *args: P.args, **named: P.kwargs) -> None:
-    """Does something in a thread; who is cancelled waits for it, since nothing ends a thread."""
-    doing = asyncio.create_task(asyncio.to_thread(work, *args, **named))
-    try:
-        await asyncio.shield(doing)
-    except asyncio.CancelledError:
-        await asyncio.gather(doing, return_exceptions=True)
-        raise
 
 
 def _raise_from(ended: set[asyncio.Task[None]]) -> None:

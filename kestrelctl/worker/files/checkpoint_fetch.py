@@ -16,8 +16,8 @@ from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.core.pacing.backoff import pause_seconds
 from kestrelctl.errors import FileDamaged, FileExpired, KestrelError, NoSpace
 from kestrelctl.files.archive import unpack
+from kestrelctl.files.whole_work import to_its_end
 from kestrelctl.worker.discovery import disk_for_tasks_bytes
-from kestrelctl.worker.files.whole_work import to_its_end
 from kestrelctl.worker.own_files import OwnDirectory
 from kestrelctl.worker.run.executor import AttemptRefused
 from kestrelctl.worker.trash import Trash

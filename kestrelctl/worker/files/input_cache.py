@@ -26,10 +26,10 @@ from kestrelctl.core.model.files.inputs import Input
 from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.errors import NO_SPACE, FileChanged, KestrelError, NoSpace
 from kestrelctl.files.archive import unpack, unpacked_bytes
+from kestrelctl.files.whole_work import to_its_end
 from kestrelctl.worker.addresses.address_state import AddressState, Reader
 from kestrelctl.worker.discovery import disk_for_inputs_bytes
 from kestrelctl.worker.files.gathered import AT_ONCE, Gathered
-from kestrelctl.worker.files.whole_work import to_its_end
 from kestrelctl.worker.own_files import OwnDirectory
 from kestrelctl.worker.run.executor import AttemptRefused
 from kestrelctl.worker.trash import Trash
