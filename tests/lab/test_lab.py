@@ -80,6 +80,22 @@ def test_behind_nat_one_reaches_out_but_is_not_reached() -> None:
     assert call("ssh", "srv", f"timeout 2 bash -c ': <>/dev/tcp/{NAT1}/22'").returncode != 0
 
 
+def test_what_is_imported_from_a_zip_file_is_compiled_once() -> None:
+    """Once it is kept, what is kept is used: here another value than the source has."""
+    script = """
+        cd "$(mktemp -d)" && echo "VALUE = 'compiled'" >zipped_trial.py
+        python3 -m zipfile -c library.zip zipped_trial.py && rm zipped_trial.py
+        show() { PYTHONPATH=library.zip python3 -c "import zipped_trial as it; print(it.VALUE)"; }
+        show
+        kept=$(ls /var/cache/kestrel-lab-bytecode/*/*-zipped_trial.py)
+        sed -i s/compiled/whatkept/ "$kept"
+        show
+        rm "$kept"
+        show
+    """
+    assert lab("ssh", "srv", script).split() == ["compiled", "whatkept", "compiled"]
+
+
 @pytest.mark.parametrize(("break_it", "mend_it"), [("cut", "heal"), ("pause", "unpause")])
 def test_a_fault_comes_and_goes(break_it: str, mend_it: str) -> None:
     assert answers(SRV)
