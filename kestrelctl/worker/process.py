@@ -39,6 +39,9 @@ LAST_SHARE = 0.1
 START_SLICE_SECONDS = 0.004
 #: Pause between two logins of a process with many sessions, so that the server is not flooded.
 LOGIN_PAUSE_SECONDS = 0.002
+#: A signal that comes this soon after the first one is the same wish: the keeper passes on what it
+#: hears, and `pkill -f`, or a wrapper in a terminal, has told the worker as well.
+ONE_WISH_SECONDS = 0.5
 
 #: The names of outcomes, by their number in `Outcome`.
 OUTCOMES = ("done", "failed", "killed", "unable", "goes_on")
@@ -108,7 +111,8 @@ class WorkerProcess:
         self.runs = Histogram(RUN_BOUNDS)
         self.stored = StoredTotals()
         self.executor = executor(self._on_completion)
-        self._draining = self._signalled = False
+        self._draining = False
+        self._signalled_at: float | None = None
         self._starts: StartOrder[WorkerSession] = StartOrder()
         self._starts_planned = False
         self._session_of: dict[int, WorkerSession] = {}
@@ -358,12 +362,13 @@ class WorkerProcess:
             self._loop.call_later(UNHEARD_SECONDS, self.done.set)
 
     def on_signal(self) -> None:
-        """Drains at the first signal, stops at the second."""
-        if self._signalled:
+        """Drains at the first signal, stops at a later one."""
+        now = self.clock.now()
+        if self._signalled_at is None:
+            self._signalled_at = now
+            self.drain()
+        elif now - self._signalled_at >= ONE_WISH_SECONDS:
             self.stop()
-            return
-        self._signalled = True
-        self.drain()
 
     def live_for(self, seconds: float) -> None:
         """Drains in time before the worker's lifetime is over; then what still runs is given back.

@@ -18,6 +18,7 @@ from kestrelctl.local.control import connect_local
 from kestrelctl.local.pool_state import PoolState, is_alive, read_state
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
+from kestrelctl.worker.process import ONE_WISH_SECONDS
 from kestrelctl.xmpp.prosody import PrivateServer
 from kestrelctl.xmpp.user import UserConnection
 
@@ -125,6 +126,7 @@ async def test_the_second_sigterm_stops_it(
     await until((tmp_path / "begun").exists)
     worker.send_signal(signal.SIGTERM)
     await joined(user, "stopped", "draining")
+    await asyncio.sleep(ONE_WISH_SECONDS)
     worker.send_signal(signal.SIGTERM)
     await until(lambda: worker.poll() is not None)
     assert worker.returncode == 143

@@ -155,6 +155,7 @@ class Worker:
         executor: what it runs commands with.
         spool: with what an earlier process left.
         connection: of all sessions.
+        clock: of the process.
     """
 
     def __init__(
@@ -164,7 +165,7 @@ class Worker:
         computed: list[HeldAttempt] | None = None,
     ) -> None:
         self._computed = computed or []
-        clock = Clock()
+        self.clock = clock = Clock()
         self.connection = Connection()
         self.spool = SimulatedSpool()
         self.spool.append((left or {}).items())

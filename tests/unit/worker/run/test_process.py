@@ -19,6 +19,7 @@ from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.protocol import codec, workers
+from kestrelctl.worker.process import ONE_WISH_SECONDS
 from kestrelctl.worker.run.executor import Completion
 
 
@@ -278,8 +279,21 @@ async def test_a_signal_in_the_last_minute_of_a_lifetime_ends_no_task() -> None:
     worker.process.drain()
     worker.process.on_signal()
     assert not worker.process.stopped
+    worker.clock.seconds += ONE_WISH_SECONDS
     worker.process.on_signal()
     assert worker.process.stopped
+
+
+async def test_one_wish_to_end_that_is_heard_twice_ends_no_task() -> None:
+    """The keeper passes on what `pkill -f` has told the worker, too."""
+    worker = Worker(sessions=1)
+    worker.give(attempts=1)
+    await worker.turn()
+    worker.process.on_signal()
+    worker.clock.seconds += 0.01
+    worker.process.on_signal()
+    assert not worker.process.stopped
+    assert worker.executor.killed == []
 
 
 # -- what an earlier process has computed ----------------------------------------------------------
