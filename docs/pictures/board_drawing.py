@@ -12,6 +12,7 @@ from io import BytesIO
 from typing import Any
 
 from matplotlib import rc_context
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -39,6 +40,7 @@ async def draw_board(board: Mapping[str, Any], ask: Ask, seconds: float, foot: s
         seconds: length of the range.
         foot: a line below.
     """
+    style: dict[Any, Any]  # matplotlib lists all of its words, and takes them as such alone
     style = {"svg.hashsalt": "kestrel", "font.size": 7.5, "text.color": _INK, "font.weight": 400}
     with rc_context(style):
         rows = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in board["panels"])
@@ -134,6 +136,7 @@ def _curves(
     colours = [_colour(panel, name, number) for number, (name, _) in enumerate(series)]
     names = [name for name, _ in series]
     custom = fields["custom"]
+    drawn: Sequence[Artist]
     if custom.get("stacking", {}).get("mode") == "normal":
         moments = sorted({each for span, _ in spans for each in span})
         rows = [

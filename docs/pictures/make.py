@@ -31,6 +31,7 @@ from kestrelctl.cli.show.history import History
 from kestrelctl.cli.show.lines import rich_text
 from kestrelctl.cli.top.frame import View, frame
 from kestrelctl.core.model.job.after import After
+from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.local.control import connect_local
 from kestrelctl.local.flock_membership import flock_domain
@@ -124,28 +125,38 @@ async def draw_pool(directory: Path) -> None:
 async def submit(users: Mapping[str, UserConnection]) -> None:
     """Three users' work over the time: commands that sleep, so that one machine is enough."""
 
-    async def job(user: str, name: str, script: str, count: int, **more: Any) -> int:
-        argv = ("/bin/sh", "-c", script)
-        answer = await users[user].ask(
-            SubmitJob(spec=JobSpec(name=name, argv=argv, count=count, **more))
-        )
+    async def job(user: str, spec: JobSpec) -> int:
+        answer = await users[user].ask(SubmitJob(spec=spec))
         assert isinstance(answer, Submitted)
         return answer.job_id
 
+    def shell(script: str) -> Program:
+        return Program(argv=("/bin/sh", "-c", script))
+
     small = {"cpus": 1.0, "memory": 0.5 * GIB}
     await asyncio.sleep(5)
-    await job("ada", "unpack-scans", "sleep 0.7", 100, request=small)
+    unpacking = JobSpec(program=shell("sleep 0.7"), name="unpack-scans", count=100, request=small)
+    await job("ada", unpacking)
     await asyncio.sleep(15)
-    script = "sleep $((KESTREL_TASK_ID % 3 + 1))"
-    await job("ada", "align-scans", script, 480, request=small)
+    aligns = shell("sleep $((KESTREL_TASK_ID % 3 + 1))")
+    await job("ada", JobSpec(program=aligns, name="align-scans", count=480, request=small))
     await asyncio.sleep(15)
-    fails = "sleep 1.$((KESTREL_TASK_ID % 9)); exit $((KESTREL_TASK_ID % 60 == 0))"
+    fails = shell("sleep 1.$((KESTREL_TASK_ID % 9)); exit $((KESTREL_TASK_ID % 60 == 0))")
     large = {"cpus": 1.0, "memory": 1.5 * GIB}
-    await job("ben", "render-frames", fails, 420, request=large)
+    await job("ben", JobSpec(program=fails, name="render-frames", count=420, request=large))
     await asyncio.sleep(15)
     licensed = {"cpus": 1.0, "memory": 1.0 * GIB, "licences": 1.0}
-    solve = await job("cleo", "solve-flows", "sleep 5", 40, request=licensed, stays=True)
-    await job("cleo", "plot-flows", "sleep 1", 40, request=small, after=(After(solve, solve),))
+    solving = JobSpec(
+        program=shell("sleep 5"), name="solve-flows", count=40, request=licensed, stays=True
+    )
+    solve = await job("cleo", solving)
+    solved = After(solve, solve)
+    await job(
+        "cleo",
+        JobSpec(
+            program=shell("sleep 1"), name="plot-flows", count=40, request=small, after=(solved,)
+        ),
+    )
 
 
 def kill_worker_process(pool: PoolState) -> None:

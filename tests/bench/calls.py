@@ -129,8 +129,8 @@ if __name__ == "__main__":
     else:
         for _ in range(ROUNDS):
             by_kestrel(int(wanted))
-            for word in others:
-                name, _, python = word.partition("=")
+            for pair in others:
+                name, python = pair.split("=", 1)
                 programs = f"{os.path.dirname(python)}:{os.environ['PATH']}"  # Parsl starts some
                 subprocess.run(
                     [python, __file__, wanted, name],

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -169,14 +170,14 @@ class Run:
         """All that the pool says of its jobs."""
         found = {}
         for job in await self.jobs():
-            tasks = await again(lambda job=job: self.pool.tasks(job.job_id))
+            tasks = await again(partial(self.pool.tasks, job.job_id))
             story: list[an.StoryEntry] = []
             ids = [task.task_id for task in tasks]
             for first in range(0, len(ids), STORIES):
                 request = rq.TellStory(
                     job=str(job.job_id), task_ids=ids[first : first + STORIES], limit=100_000
                 )
-                part = await again(lambda request=request: self._ask(request, an.Story, 20.0))
+                part = await again(partial(self._ask, request, an.Story, 20.0))
                 assert not part.more, "the stories do not fit into one answer"
                 story += part.entries
             found[job.job_id] = Told(job, tasks, story, self.seen[job.job_id])
@@ -197,7 +198,7 @@ class Run:
         for _ in range(3):
             script = f'echo "$KESTREL_WORKER" >> {roll}; sleep 1.5'
             spec = JobSpec(program=Program(argv=("/bin/sh", "-c", script)), count=workers)
-            job = await again(lambda spec=spec: self._ask(rq.SubmitJob(spec=spec), an.Submitted))
+            job = await again(partial(self._ask, rq.SubmitJob(spec=spec), an.Submitted))
             try:
                 await self.pool.ended(job.job_id, STUCK_SECONDS)
             except AssertionError as error:

@@ -1,6 +1,6 @@
 """A real server with many sessions: what it takes, and how long all take to come back.
 
-    .venv/bin/python tests/bench/storm.py [SESSIONS]
+    .venv/bin/python tests/bench/connection_storm.py [SESSIONS]
 
 Starts a pool of this machine, whose workers only wait as long as tasks would take, kills its
 server with -9, and prints the memory of server, manager and workers for each session, the processor

@@ -18,7 +18,7 @@ from kestrelctl.core.model.job.after import After
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.local.control import connect_local, throw_away_pool
-from kestrelctl.protocol.answers import GraphJob
+from kestrelctl.protocol.answers import GraphJob, Jobs
 from kestrelctl.protocol.requests import SubmitJob, Watch
 from kestrelctl.xmpp.user import UserConnection
 
@@ -45,7 +45,7 @@ async def graph(user: UserConnection, jobs: list[GraphJob], key: str) -> tuple[f
 
 async def array(user: UserConnection, tasks: int) -> float:
     """The same of one job of so many tasks, from the acknowledgement."""
-    await user.ask(SubmitJob(spec=JobSpec(program=Program(argv=TRUE.argv), count=tasks)))
+    await user.ask(SubmitJob(spec=JobSpec(program=TRUE.program, count=tasks)))
     sent = time.perf_counter()
     await ended(user, "last")
     return time.perf_counter() - sent
@@ -55,6 +55,7 @@ async def ended(user: UserConnection, jobs: str) -> None:
     """Waits for the ends of jobs."""
     while True:
         answer = await user.ask(Watch(jobs=jobs))
+        assert isinstance(answer, Jobs)
         if all(view.state in ("done", "failed", "cancelled") for view in answer.jobs):
             assert {view.state for view in answer.jobs} == {"done"}
             return

@@ -26,7 +26,8 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,7 +67,7 @@ STOP_SECONDS = 30
 LOOK_SECONDS = 0.05
 
 
-def sizes(tasks: int, among: list[int]) -> list[int]:
+def sizes(tasks: int, among: Sequence[int]) -> list[int]:
     """Sizes of jobs that have so many tasks together, the same ones each time."""
     draw = random.Random(1)
     found: list[int] = []
@@ -163,7 +164,7 @@ class Bench:
         self._manager.terminate()
         self._manager.wait(STOP_SECONDS)
 
-    def user(self) -> UserConnection:
+    def user(self) -> AbstractAsyncContextManager[UserConnection]:
         server = self._server
         return connect_user(
             self.jid, self._password, server.domain, LOOPBACK, server.client_port, tls=False
@@ -306,7 +307,7 @@ def shrink(path: Path) -> None:
         print(f"VACUUM took {took_seconds:.1f} s: {room(database, path)}", flush=True)
 
 
-async def measure(tasks: int, among: list[int]) -> None:
+async def measure(tasks: int, among: Sequence[int]) -> None:
     with (
         tempfile.TemporaryDirectory(prefix="kestrel-long-store-") as made,
         spawning() as spawn,
@@ -337,5 +338,7 @@ if __name__ == "__main__":
     match [int(word) for word in sys.argv[1:]]:
         case [tasks, size]:
             asyncio.run(measure(tasks, [size]))
-        case given:
-            asyncio.run(measure(*given or [TASKS], SIZES))
+        case [tasks]:
+            asyncio.run(measure(tasks, SIZES))
+        case _:
+            asyncio.run(measure(TASKS, SIZES))

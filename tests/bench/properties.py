@@ -67,5 +67,6 @@ def main(workers: float, values: float, ticks: float, seconds: float) -> None:
 
 
 if __name__ == "__main__":
+    given = [float(word) for word in sys.argv[1:]]
     usual = [1_000.0, 20.0, 10.0, 60.0]
-    main(*(float(given) for given in [*sys.argv[1:], *usual[len(sys.argv) - 1 :]]))
+    main(*given, *usual[len(given) :])

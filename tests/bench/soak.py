@@ -174,8 +174,8 @@ async def soak(minutes: float, seed: int) -> bool:
                     each.result()  # it never ends but by an error
                 return await watching
             finally:
-                for each in (*doing, watching):
-                    each.cancel()
+                for task in (*doing, watching):
+                    task.cancel()
                 await asyncio.gather(*doing, watching, return_exceptions=True)
                 guests.stop()
 

@@ -103,14 +103,14 @@ class BrokenPool:
     async def until_idle(self, workers: int, seconds: float = 30.0) -> None:
         """Waits until so many workers are there and have nothing to do."""
         deadline = time.monotonic() + seconds
+        states: dict[str, int] = {}
         async with self.user() as user:
-            while time.monotonic() < deadline:
+            while states != {"idle": workers}:
+                assert time.monotonic() < deadline, f"the workers are {states}"
+                await asyncio.sleep(0.05)
                 status = await user.ask(rq.PoolStatus())
                 assert isinstance(status, an.PoolSummary)
-                if status.workers == {"idle": workers}:
-                    return
-                await asyncio.sleep(0.05)
-        raise AssertionError(f"the workers are {status.workers}")
+                states = status.workers
 
     async def ended(self, job_id: int, seconds: float = 90.0) -> an.JobView:
         """Waits for a job's end, whatever happens to manager and server meanwhile."""

@@ -32,7 +32,7 @@ def spawning() -> Iterator[Spawn]:
             **{"stderr": subprocess.PIPE, **how},
         )
         started.append(process)
-        return process  # type: ignore[no-any-return]
+        return process
 
     try:
         yield start

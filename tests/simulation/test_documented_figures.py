@@ -107,7 +107,7 @@ def test_what_taking_machines_back_costs_is_computed_again(
     place: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[1] / "bench"), *sys.path])
-    import reclaim  # type: ignore[import-not-found]
+    import reclaim
 
     _, *lines = table_after("flock-experiment.md", "$ .venv/bin/python tests/bench/reclaim.py")
     assert reclaim.cells(reclaim.TIMES[place], reclaim.SEEDS) == lines[place]

@@ -227,6 +227,8 @@ class Neighbourhood:
 class PoolOfFlock:
     """The manager of one pool, and its worker."""
 
+    hands: Hands
+
     def __init__(
         self,
         around: Neighbourhood,
