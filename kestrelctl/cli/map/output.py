@@ -12,6 +12,7 @@ from kestrelctl.cli.map.halting import Halting
 from kestrelctl.cli.map.joblog import LogLine
 from kestrelctl.cli.map.replacement import MappedCommand, MappedInput
 from kestrelctl.cli.map.run import EndedInput, MapRun
+from kestrelctl.cli.map.waiting_outputs import WaitingOutputs
 from kestrelctl.cli.show.command_output import CommandOutput
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.show.terminal_text import TerminalText
@@ -85,26 +86,26 @@ class MapOutput(CommandOutput):
 
     async def _each(self) -> AsyncIterator[EndedInput]:
         """Yields each task in the order in which it is printed; logs it when that is done."""
-        waiting: dict[int, EndedInput] = {}
         following = 1
-        async for each in self._ends():
-            task = each.input
-            waiting[task.number] = each
-            if self._keeps_order:
-                ready = []
-                while following in waiting or following in self._done:
-                    if following not in self._done:
-                        ready.append(following)
-                    following += 1
-            else:
-                ready = [task.number]
-            for number in ready:
-                found = waiting.pop(number)
+        with WaitingOutputs() as waiting:
+            async for each in self._ends():
+                task = each.input
+                waiting.add(each)
+                if self._keeps_order:
+                    ready = []
+                    while following in waiting or following in self._done:
+                        if following not in self._done:
+                            ready.append(following)
+                        following += 1
+                else:
+                    ready = [task.number]
+                for number in ready:
+                    found = waiting.take(number)
+                    yield found
+                    self._note(found)
+            for found in waiting.take_all():
                 yield found
                 self._note(found)
-        for _, found in sorted(waiting.items()):
-            yield found
-            self._note(found)
 
     async def _ends(self) -> AsyncIterator[EndedInput]:
         """Yields tasks as they end, and stops the run when that is to be."""
