@@ -87,7 +87,7 @@ def test_what_is_imported_from_a_zip_file_is_compiled_once() -> None:
         python3 -m zipfile -c library.zip zipped_trial.py && rm zipped_trial.py
         show() { PYTHONPATH=library.zip python3 -c "import zipped_trial as it; print(it.VALUE)"; }
         show
-        kept=$(ls /var/cache/kestrel-lab-bytecode/*/*-zipped_trial.py)
+        kept=$(ls /var/cache/kestrel-lab-bytecode/*/*-zipped_trial.pyc)
         sed -i s/compiled/whatkept/ "$kept"
         show
         rm "$kept"
