@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import tempfile
 from collections.abc import Iterator
 from typing import IO, Self
 
@@ -46,9 +45,8 @@ class WaitingOutputs:
         """Keeps a task until it is taken."""
         size_bytes = len(each.ended.stdout) + len(each.ended.stderr)
         if size_bytes and self.in_memory_bytes + size_bytes > self._memory_bytes:
-            with contextlib.suppress(
-                OSError
-            ):  # where no file takes it, it waits in memory after all
+            # Where no file takes it, it waits in memory after all.
+            with contextlib.suppress(OSError):
                 each = self._in_file(each)
         self.in_memory_bytes += len(each.ended.stdout) + len(each.ended.stderr)
         self._waiting[each.input.number] = each
@@ -56,6 +54,8 @@ class WaitingOutputs:
     def _in_file(self, each: EndedInput) -> EndedInput:
         """Writes the output of a task down; returns the task without it."""
         if self._file is None:
+            import tempfile  # it costs a command milliseconds, and few come here
+
             self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  closed at exit
         _, stdout, stderr = each.ended
         place = self._file.seek(0, os.SEEK_END)
