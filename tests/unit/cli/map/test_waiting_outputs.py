@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 
 import pytest
 
+from kestrelctl.cli.map.output import WaitingOutputs
 from kestrelctl.cli.map.replacement import MappedInput
 from kestrelctl.cli.map.run import EndedInput
-from kestrelctl.cli.map.waiting_outputs import WaitingOutputs
 from kestrelctl.client.pool import EndedTask
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.protocol.answers import TaskView
