@@ -222,7 +222,7 @@ async def read(bench: Bench, user: UserConnection, counts: list[int]) -> None:
         "job list, a later page": rq.ListJobs(before=max(2, len(counts) // 2)),
         "job status ID": rq.ListJobs(jobs=large, details=True, used=True),
         "job tasks ID": rq.ListTasks(job=large),
-        "job tasks ID, last page": rq.ListTasks(job=large, after=max(counts) - 1001),
+        "job tasks ID, last page": rq.ListTasks(job=large, after=max(-1, max(counts) - 1001)),
         "job tasks ID --state failed": rq.ListTasks(job=large, states=[TaskState.FAILED]),
         "job history ID": rq.TellStory(job=large),
         "user usage": UserUsage(since=0.0),
