@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
-from kestrelctl.core.events import JobClosed, JobStored, TasksClosed
+from kestrelctl.core.events import JobClosed, JobStored, TasksClosed, WorkerStored
 from kestrelctl.core.model.job.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
@@ -166,7 +166,7 @@ class Feed(Effect, frozen=True, kw_only=True):
     """
 
     after_commit: ClassVar[bool] = True
-    event: JobStored | JobClosed | TasksClosed
+    event: JobStored | JobClosed | TasksClosed | WorkerStored
     urgent: bool = False
 
 

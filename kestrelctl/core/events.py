@@ -85,6 +85,12 @@ class JobStored(Event, frozen=True, kw_only=True):
     jobs: int = 1
 
 
+class WorkerStored(Event, frozen=True, kw_only=True):
+    """It is durable that the pool has a worker, so it may be sent work."""
+
+    worker: str
+
+
 class JobClosed(Event, frozen=True, kw_only=True):
     """The store's record of a job is final: the job has ended, or is forgotten."""
 

@@ -64,6 +64,7 @@ from kestrelctl.core.events import (
     Tick,
     Using,
     Wanted,
+    WorkerStored,
 )
 from kestrelctl.core.features import hold
 from kestrelctl.core.features.table import next_due
@@ -139,6 +140,7 @@ _HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     Joined: membership.on_joined,
     Resized: membership.on_resized,
     PropertiesRead: membership.on_properties,
+    WorkerStored: membership.on_worker_stored,
     Heard: membership.on_heard,
     Lost: membership.on_lost,
     Bounced: membership.on_bounced,

@@ -107,5 +107,6 @@ def _restore_worker(state: State, known: WorkerRecord) -> None:
     if ad is not None and not is_neighbour(known.worker):
         ad = with_cpus(ad, state.config.max_account_cpus)
     worker = Worker(known.worker, state.class_of(ad, known.worker), known.ad or WorkerAd(), 0.0)
+    worker.stored = True
     worker.draining = known.draining
     state.workers[known.worker] = worker

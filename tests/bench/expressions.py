@@ -40,6 +40,7 @@ def join(pool: Pool, workers: int, racks: int, first_rack: int = 0) -> None:
         )
         name = f"w{n}@workers.pool/1"
         pool.handle(ev.Joined(at=0.0, worker=name, incarnation="1", ad=ad, holds=[]))
+        pool.handle(ev.WorkerStored(at=0.0, worker=name))
 
 
 def submit(pool: Pool, tasks: int = 10, **spec: str) -> int:

@@ -33,6 +33,7 @@ def busy_pool(workers: int, jobs: int) -> Pool:
         ad = WorkerAd(assets={"cpus": 4 + number % 4, "memory": 8 << 30})
         jid = f"w{number}@workers.example.org/1"
         pool.handle(ev.Joined(at=1.0, worker=jid, incarnation="a", ad=ad, holds=[]))
+        pool.handle(ev.WorkerStored(at=1.0, worker=jid))
     for number in range(jobs):
         wanted = 64.0 + number if number % 4 == 0 else 1.0
         spec = JobSpec(

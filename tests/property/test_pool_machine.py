@@ -54,6 +54,8 @@ from kestrelctl.core.model.records import (
     Record,
     TaskRecord,
     TokenRecord,
+    WorkerGone,
+    WorkerRecord,
     ended_tasks,
 )
 from kestrelctl.core.model.result import Outcome, Result
@@ -305,6 +307,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.pending: list[Record] = []
         self.waiting: list[fx.Effect] = []
         self.pool = Pool(self.store.open(), CONFIG)
+        self.known_workers = set(self.pool.workers)  # durably: the next manager asks them
         self.on_hold = {job.job_id for job in self.store.jobs() if job.hold is not None}
         self.tell(ev.Reconnected(at=self.now))
 
@@ -366,6 +369,7 @@ class PoolMachine(RuleBasedStateMachine):
             waiting = {job.id for job in self.pool.jobs if job.spec.after} - self.freed
             assert not handed_out & waiting, "a task was handed out before others had ended"
             self.must_be_behind_ends(effect)
+            assert effect.worker in self.known_workers, "the next manager would not ask it"
         match effect:
             case fx.Feed(event=event):
                 self.tell(event)
@@ -452,6 +456,10 @@ class PoolMachine(RuleBasedStateMachine):
             self.do_one(effect)
 
     def hold_against_history(self, record: Record) -> None:
+        if isinstance(record, WorkerRecord):
+            self.known_workers.add(record.worker)
+        elif isinstance(record, WorkerGone):
+            self.known_workers.discard(record.worker)
         if not isinstance(record, TaskRecord):
             return
         key = (record.job_id, record.index)

@@ -10,7 +10,7 @@ from kestrelctl.core.attempts.adoption import adopt, end_unnamed
 from kestrelctl.core.attempts.losses import let_go
 from kestrelctl.core.attempts.pairs import settle_restored
 from kestrelctl.core.attempts.table import note_stages, resize
-from kestrelctl.core.effects import AskWho, SetHeartbeat, Welcome
+from kestrelctl.core.effects import AskWho, Feed, SetHeartbeat, Welcome
 from kestrelctl.core.events import (
     Bounced,
     Disconnected,
@@ -22,6 +22,7 @@ from kestrelctl.core.events import (
     Resized,
     Revoked,
     Wanted,
+    WorkerStored,
 )
 from kestrelctl.core.features.table import tell_reconnected
 from kestrelctl.core.handlers.checkpoints import take_checkpoints
@@ -76,6 +77,9 @@ def on_joined(state: State, event: Joined) -> None:
         set_online(state, worker)
         take_over(state, worker, event.at)
         remember(state, worker)
+        # A manager that does not know it would not wait for it, and give its tasks to another.
+        known = WorkerStored(at=event.at, cause=event.cause, worker=worker.jid)
+        state.emit(Feed(event=known, urgent=True))
     else:
         _change(state, worker, cls, event.ad)
         set_online(state, worker)
@@ -111,6 +115,14 @@ def on_joined(state: State, event: Joined) -> None:
     )
     take_checkpoints(state, worker, "it is drained" if worker.draining else "")
     end_reconciliation_if_all_spoke(state)
+
+
+def on_worker_stored(state: State, event: WorkerStored) -> None:
+    """Lets a new worker be sent work: whichever manager is next will ask it what it holds."""
+    worker = state.workers.get(event.worker)
+    if worker is not None:
+        worker.stored = True
+        state.touch(worker)
 
 
 def on_resized(state: State, event: Resized) -> None:

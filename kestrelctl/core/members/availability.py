@@ -18,7 +18,7 @@ def closed(worker: Worker, now: float) -> Reason | None:
         return Reason.DRAINING
     if worker.quarantined_until > now:
         return Reason.QUARANTINED
-    if not worker.synced:
+    if not (worker.synced and worker.stored):
         return Reason.UNHEARD
     return None
 

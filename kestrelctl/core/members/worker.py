@@ -29,6 +29,7 @@ class Worker:
             are none: an empty deque takes as much memory as all else of a worker.
         running: how many are charged.
         running_of: the same for each job.
+        stored: whether it is durable that the pool has it: the next manager asks it what it holds.
         synced: whether it has said what it holds since it was last asked.
         draining: whether an admin wants it to get nothing new; that outlasts restarts.
         leaving: whether it wants that itself; that lasts as long as its process.
@@ -83,6 +84,7 @@ class Worker:
         "running_of",
         "silence",
         "skew",
+        "stored",
         "streak",
         "synced",
         "tasks_done",
@@ -107,6 +109,7 @@ class Worker:
         self.running_of: dict[Job, int] = {}
         self.known_jobs: set[int] = set()
         self.online = False
+        self.stored = False
         self.synced = False
         self.draining = False
         self.leaving = False

@@ -61,6 +61,23 @@ def test_results_are_acknowledged_only_after_they_are_durable() -> None:
     assert all(effect.after_commit for effect in told)
 
 
+def test_a_worker_that_the_next_manager_would_not_ask_is_sent_nothing() -> None:
+    driver = PoolDriver()
+    driver.join("a")
+    driver.submit(100)
+    ad = WorkerAd(assets={"cpus": 4})
+    hello = ev.Joined(at=driver.now, worker="b", incarnation="b", ad=ad, holds=[])
+    effects = driver.pool.handle(hello)
+    assert not [each for each in driver.pool.schedule(driver.now) if isinstance(each, fx.Run)]
+    written, fed = [each for each in effects if isinstance(each, fx.Persist | fx.Feed)]
+    assert isinstance(written, fx.Persist)
+    assert isinstance(fed, fx.Feed)
+    assert [r.worker for r in written.records if isinstance(r, WorkerRecord)] == ["b"]
+    driver.pool.handle(fed.event)
+    [run] = [each for each in driver.pool.schedule(driver.now) if isinstance(each, fx.Run)]
+    assert run.worker == "b"
+
+
 def test_a_repeated_report_is_acknowledged_again_and_counts_once() -> None:
     driver = PoolDriver()
     driver.join("w")

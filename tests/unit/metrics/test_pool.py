@@ -589,15 +589,17 @@ def busy_board(workers: int) -> Board:
     driver = PoolDriver()
     state = driver.pool.state
     for number in range(workers):
+        jid = f"w{number}@workers.example.org/machine-{number}"
         driver.pool.handle(
             ev.Joined(
                 at=driver.now,
-                worker=f"w{number}@workers.example.org/machine-{number}",
+                worker=jid,
                 incarnation="one",
                 ad=WorkerAd(assets={"cpus": 4, "memory": 8 << 30}),
                 holds=[],
             )
         )
+        driver.pool.handle(ev.WorkerStored(at=driver.now, worker=jid))
     for number in range(20):
         driver.pool.handle(
             ev.Submit(at=driver.now, request="r", owner=f"u{number}", spec=_spec(number))

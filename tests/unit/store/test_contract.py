@@ -25,7 +25,15 @@ from store_samples import (
 
 from kestrel_worlds.memory_store import MemoryStore
 from kestrelctl.core.effects import Persist, Run
-from kestrelctl.core.events import Drain, JobStored, Joined, Reconnected, Reported, Submit
+from kestrelctl.core.events import (
+    Drain,
+    JobStored,
+    Joined,
+    Reconnected,
+    Reported,
+    Submit,
+    WorkerStored,
+)
 from kestrelctl.core.jobs.queued_bytes import encoded_bytes
 from kestrelctl.core.model.files.byte_limit import MOST_STORED_SUM_BYTES
 from kestrelctl.core.model.files.stored_file import Piece, StoredFile
@@ -760,7 +768,8 @@ class TestWithAPool:
             at=1.0, worker="w/a", incarnation="1", ad=WorkerAd(assets={"cpus": 8}), holds=[]
         )
         records: list[Record] = []
-        for event in (Reconnected(at=1.0), submit, JobStored(at=1.0, job_id=1), hello):
+        stored = (JobStored(at=1.0, job_id=1), WorkerStored(at=1.0, worker="w/a"))
+        for event in (Reconnected(at=1.0), submit, hello, *stored):
             effects = pool.handle(event)
             records += [r for e in effects if isinstance(e, Persist) for r in e.records]
         effects = pool.schedule(1.0)

@@ -90,6 +90,7 @@ def test_the_last_tasks_are_spread_evenly_over_unequal_machines_too() -> None:
         driver.pool.handle(
             ev.Joined(at=driver.now, worker=f"w{n}", incarnation="one", ad=ad, holds=[])
         )
+        driver.pool.handle(ev.WorkerStored(at=driver.now, worker=f"w{n}"))
     driver.wait(0.0)
     shares = [len(driver.held(f"w{n}")) for n in range(10)]
     assert max(shares) <= 2 * min(shares)
