@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from byhand import POOL, SOON_SECONDS, M, Manager
+from byhand import POOL, SOON_SECONDS, M, Manager, Puppet
 
 from kestrel_worlds.network import DOMAIN
 from kestrelctl.core.model.refusal import Reason
@@ -22,12 +22,17 @@ WHY = "a disk that was told to be full"
 def house() -> Manager:
     """The disk is full since the first result of a job of a hundred tasks came."""
     house = Manager()
+    fill_the_disk(house)
+    return house
+
+
+def fill_the_disk(house: Manager) -> None:
+    """A worker has a hundred tasks, and ends one; that cannot be written."""
     house.hello()
     house.submit(count=100)
     house.wait(1.0)
     house.store.full = True
     report(house, house.attempts()[0])
-    return house
 
 
 def report(house: Manager, number: int) -> None:
@@ -62,23 +67,48 @@ def come_back(house: Manager, *ended: int) -> None:
         house.tell(workers.Report(results=[result]))
 
 
-def test_nothing_is_handed_out(house: Manager) -> None:
+def greet(worker: Puppet, incarnation: str) -> None:
+    hello = workers.Hello(
+        version=workers.VERSION, incarnation=incarnation, greeting=1, ad=WorkerAd()
+    )
+    worker.say(hello, POOL)
+
+
+def test_nothing_is_handed_out() -> None:
+    house = Manager()
+    known = house.puppet(f"w1@workers.{DOMAIN}/1")
+    house.audit.machine(known.address, {})
+    house.wait()
+    greet(known, "one")
+    house.wait(1.0)
+    known.say(workers.Leaving(), POOL)
+    house.wait()
+    fill_the_disk(house)
     sent = house.attempts()
     for number in sent[1:]:
         report(house, number)
-    idle = house.puppet(f"w1@workers.{DOMAIN}/1")
-    house.audit.machine(idle.address, {})
-    house.wait()
-    idle.say(
-        workers.Hello(version=workers.VERSION, incarnation="one", greeting=1, ad=WorkerAd()), POOL
-    )
+    known.forget()
+    greet(known, "two")
     house.wait(5.0)
     assert house.attempts() == sent
-    assert len(idle.of(workers.Welcome)) == 1
-    assert idle.of(workers.Run) == []
+    assert len(known.of(workers.Welcome)) == 1
+    assert known.of(workers.Run) == []
     house.store.full = False
     house.wait(2 * RETRY_SECONDS)
-    assert len(idle.of(workers.Run)) == 1
+    assert len(known.of(workers.Run)) == 1
+
+
+def test_a_new_worker_waits_until_it_can_be_written_down(house: Manager) -> None:
+    new = house.puppet(f"w1@workers.{DOMAIN}/1")
+    house.audit.machine(new.address, {})
+    house.wait()
+    greet(new, "one")
+    house.wait(5.0)
+    assert len(new.of(workers.Welcome)) == 1
+    assert new.of(workers.Run) == []
+    house.store.full = False
+    house.wait(2 * RETRY_SECONDS)
+    assert len(new.of(workers.Run)) == 1
 
 
 def test_whoever_waits_for_the_next_commit_hears_of_it_too() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from flockworldkit import TwoPools, job, two_pools
 
+from kestrel_worlds.flock_worlds import hostile_neighbours
 from kestrelctl.flock.service import loan
 from kestrelctl.protocol import directions
 from kestrelctl.worker.connection import session
@@ -32,8 +33,13 @@ def test_whatever_a_neighbour_makes_up_comes_to_nothing_and_honest_tasks_run() -
 
 def test_a_resize_that_a_loan_obeys_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directions, "to_loan", directions.to_worker)
-    with world() as pools:
-        pools.world.run()
+    with TwoPools(two_pools([job("medium", 40)])) as pools:
+        pools.until(10.0)
+        flock = pools.lender.manager.flock
+        assert flock is not None
+        [(_, loan)] = flock.keeper.loans
+        hostile_neighbours.say(pools.home, pools.lender, loan, hostile_neighbours.RESIZE)
+        pools.until(10.2)
         assert any("offers 400.0 cpus" in problem for problem in pools.world.problems)
 
 

@@ -33,6 +33,8 @@ class FlockVigil:
         self._clock = pools[0].nodes.clock
         #: problem -> since when it has lasted.
         self._since: dict[Hashable, float] = {}
+        #: (lender, borrower, loan) -> the most processors that it was lent at a look.
+        self._most_lent: dict[tuple[str, str, str], float] = {}
         #: (lender, worker) -> since when something of the lender's own waits that it could run.
         self._wanted_since: dict[tuple[str, str], float] = {}
         self._complained: set[Hashable] = set()
@@ -43,7 +45,7 @@ class FlockVigil:
         now = self._clock.now
         self._since = {what: self._since.get(what, now) for what in wrong}
         for what, (pool, seconds, text) in wrong.items():
-            if self._since[what] + seconds < now and what not in self._complained:
+            if self._since[what] + seconds <= now and what not in self._complained:
                 self._complained.add(what)
                 pool.audit.expect(False, text)
 
@@ -67,9 +69,14 @@ class FlockVigil:
                 lent = 0.0 if state is None else state.amounts.get("cpus", 0.0)
                 offered = loan.session.ad.assets.get("cpus", 0.0)
                 what = f"the loan {loan_id} of {borrower}"
+                key = (pool.domain, borrower, loan_id)
+                most = max(lent, LEAST_CPUS, self._most_lent.get(key, 0.0))
+                self._most_lent[key] = most
                 if offered > max(lent, LEAST_CPUS):
+                    # It may be late to become smaller; it was never lent more.
+                    seconds = GOES_SECONDS if offered <= most else 0.0
                     text = f"{what} offers {offered} cpus and not {lent}"
-                    yield ("large", pool.domain, borrower, loan_id), (pool, GOES_SECONDS, text)
+                    yield ("large", *key, offered > most), (pool, seconds, text)
                 for number in loan.session.agent.running:
                     if number >= MADE_UP_NUMBERS:
                         text = f"{what} runs attempt {number}, which is made up"

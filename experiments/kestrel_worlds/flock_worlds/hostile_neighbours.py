@@ -55,8 +55,14 @@ _RUNS: tuple[dict[str, Any], ...] = (
         "jobs": [{"job_id": 1, "program": {"argv": ["{}" * 1000]}, "with_items": True}],
     },
 )
+#: What lets a loan that obeys it offer more than it was lent.
+RESIZE: dict[str, Any] = {
+    "type": "resize",
+    "request": "1",
+    "change": {"amounts": {"cpus": 400.0}},
+}
 _OTHERS: tuple[dict[str, Any], ...] = (
-    {"type": "resize", "request": "1", "change": {"amounts": {"cpus": 400.0}}},
+    RESIZE,
     {"type": "take_checkpoints", "numbers": [1], "stop": [1]},
     {"type": "files_found", "number": 1, "parent": 1},
     {"type": "stop_environment", "number": 1},
@@ -81,7 +87,12 @@ def mean_no_good(pools: list[FlockedPool], random: Random, seconds: float) -> No
     if not loans:
         return
     home, lender, loan = random.choice(loans)
-    text = json.dumps(made_up(random, home.domain), separators=(",", ":"))
+    say(home, lender, loan, made_up(random, home.domain))
+
+
+def say(home: FlockedPool, lender: FlockedPool, loan: str, message: dict[str, Any]) -> None:
+    """Sends a message to a loan, as whoever has the server of its home can."""
+    text = json.dumps(message, separators=(",", ":"))
     home.nodes.clock.tell(home.manager.pool_name, "means no good", lender.domain, text)
     stanza = Stanza("on_payload", f"pool@{home.domain}", loan_of(lender.domain, loan), text)
     home.server.streams[lender.domain].send(stanza)
