@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 from collections.abc import Sequence
 
 from kestrelctl.errors import UsageError
@@ -51,6 +50,8 @@ def refuse_queue(words: Sequence[str]) -> None:
     """
     if len(words) < 2 or not os.path.isfile(words[1]):
         return
+    import shutil  # it costs a command a millisecond, and few come here
+
     if shutil.which(words[0]) is None and not os.path.exists(words[0]):
         raise UsageError(
             f"-q is --quiet here, and {words[0]!r} would be the command",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import tempfile
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -96,6 +95,7 @@ class LogReader:
             KestrelError: there is no room for it in the directory for temporary files.
         """
         import asyncio
+        import tempfile  # they cost a command milliseconds, and few come here
 
         if self._share is None:
             self._share = self._open()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
@@ -59,7 +58,8 @@ A = TypeVar("A")
 #: States in which a job has not ended.
 ACTIVE = ("active", "cancelling")
 ENDED = [TaskState.DONE, TaskState.FAILED, TaskState.LOST, TaskState.CANCELLED]
-#: Between two looks at tasks: at first, and at most while none ends.
+#: Between two looks at tasks: at first, while some end, and at most while none does.
+FIRST_LOOK_SECONDS = 0.005
 SHORTEST_LOOK_SECONDS = 0.02
 LONGEST_LOOK_SECONDS = 1.0
 #: The most tasks whose output is asked for at once, and the most long outputs that are fetched from
@@ -192,9 +192,10 @@ class AsyncJob:
         """Yields tasks that have ended, each once; the last of them when the job has."""
         seen: set[int] = set()
         complete = -1  # up to this index all have been seen
-        pause_seconds = SHORTEST_LOOK_SECONDS / 2
+        pause_seconds = FIRST_LOOK_SECONDS / 2
         ended = self._client.end_of(self.id)
         while True:
+            was_told = ended.is_set()
             request = rq.ListJobs(jobs=str(self.id))
             view = self._alone(await self._client.ask_patiently(request, an.Jobs))
             is_over = view.state not in ACTIVE
@@ -210,6 +211,8 @@ class AsyncJob:
                 seen.discard(complete)
             if is_over:
                 return
+            if ended.is_set() and not was_told:
+                continue  # the job may have ended since it was asked about
             pause_seconds = 2 * pause_seconds if stalled else SHORTEST_LOOK_SECONDS
             pause_seconds = min(pause_seconds, LONGEST_LOOK_SECONDS)
             if ended.is_set():
@@ -451,7 +454,7 @@ class AsyncClient:
             spec, values = self._made(job.argv, job.items, options)
             return Made(checked_job(spec), files.find(values["input"], values["stdin"]))
 
-        key = checked_key(key) or secrets.token_hex(16)
+        key = checked_key(key) or os.urandom(16).hex()
         described = jobs_of(graph, make, _no_last)
         lines = lines_of([each.job for each in described])  # too large: known before files go
         if files:
@@ -468,7 +471,7 @@ class AsyncClient:
         Raises:
             KestrelError: the pool refused it, or cannot be reached.
         """
-        answer = await self._sent(spec, checked_key(key) or secrets.token_hex(16))
+        answer = await self._sent(spec, checked_key(key) or os.urandom(16).hex())
         return AsyncJob(self, answer.job_id)
 
     async def described(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
+import os
 import sys
 from collections.abc import Collection
 from contextlib import ExitStack
@@ -207,7 +207,7 @@ def _job_maker(invocation: Invocation, options: dict[str, Any]) -> Any:
     from kestrelctl.grammar.option_values import option_values
 
     values = option_values({}, _no_last) | options
-    values["name"] = options["name"] or f"map-{secrets.token_hex(3)}"
+    values["name"] = options["name"] or f"map-{os.urandom(3).hex()}"
     directory = start_directory(
         options["workdir"],
         has_inputs=False,

@@ -12,12 +12,10 @@ from collections.abc import AsyncIterator, Collection, Iterator
 from typing import IO, Self
 
 from kestrelctl.cli.map.halting import Halting
-from kestrelctl.cli.map.joblog import LogLine
 from kestrelctl.cli.map.replacement import MappedCommand, MappedInput
 from kestrelctl.cli.map.run import EndedInput, MapRun
 from kestrelctl.cli.show.command_output import CommandOutput
 from kestrelctl.cli.show.screen import Screen
-from kestrelctl.cli.show.terminal_text import TerminalText
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.grammar.quantities import short_address, size
 from kestrelctl.protocol.job_answers import TaskView
@@ -147,6 +145,8 @@ class MapOutput(CommandOutput):
         self._tell_missing(found)
         if self._log is None:
             return
+        from kestrelctl.cli.map.joblog import LogLine
+
         view = found.ended.task
         exit_value, signal = exit_of(view)
         line = LogLine(
@@ -177,6 +177,8 @@ def tagged(data: bytes, tag: bytes) -> bytes:
 
 
 def _for_terminal(data: bytes) -> str:
+    from kestrelctl.cli.show.terminal_text import TerminalText
+
     text = TerminalText()
     return text.add(data) + text.end()
 

@@ -7,7 +7,6 @@ of characters alone, which takes 2 ms to load, if there is one that is not ASCII
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -102,6 +101,8 @@ class Grid(Generic[T]):
     def print(self, things: Sequence[T], screen: Screen) -> None:
         """Prints a page of rows; headings come above the first."""
         if screen.is_terminal:
+            import shutil  # it costs a command a millisecond, and what others print has no width
+
             lines = self.lines(things, shutil.get_terminal_size().columns)
             text = "\n".join(painted(line, screen) for line in lines)
         else:

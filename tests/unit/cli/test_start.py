@@ -97,7 +97,7 @@ def test_a_command_of_a_moment_loads_what_it_needs(command: str) -> None:
     )  # fmt: skip
     loaded = set(done.stdout.split())
     unwanted = {
-        "configparser", "difflib", "tarfile", "tomllib",
+        "configparser", "difflib", "secrets", "shutil", "tarfile", "tempfile", "tomllib",
         "kestrelctl.cli.job.fetch", "kestrelctl.cli.job.wait", "kestrelctl.cli.show.progress",
         "kestrelctl.xmpp.slots",
         # Who asks the pool about jobs needs no word of workers, neighbours, or other questions.

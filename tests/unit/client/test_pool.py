@@ -338,6 +338,49 @@ async def test_a_job_that_is_tried_again_is_asked_about_when_it_ends_again() -> 
         assert (await waiting).state == "done"
 
 
+@pytest.fixture
+def _rests_for_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FIRST_LOOK_SECONDS", "SHORTEST_LOOK_SECONDS", "LONGEST_LOOK_SECONDS"):
+        monkeypatch.setattr(client_pool, name, 3600.0)
+
+
+@pytest.mark.usefixtures("_rests_for_an_hour")
+async def test_an_end_that_is_told_during_a_look_is_looked_at_at_once() -> None:
+    fake = FakePool()
+    async with AsyncClient(opens=fake.open, finds=lambda _: CONTEXT) as pool:
+
+        def ends(_request: rq.ListTasks) -> an.Tasks:
+            fake.answers |= {
+                "ListJobs": an.Jobs(id="", jobs=[replace(JOB, state="done")]),
+                "ListTasks": an.Tasks(id="", tasks=[task(0)]),
+            }
+            pool.end_of(7).set()
+            return an.Tasks(id="", tasks=[])
+
+        fake.answers |= {"ListJobs": an.Jobs(id="", jobs=[JOB]), "ListTasks": ends}
+        async with asyncio.timeout(10.0):
+            assert [each.index async for each in pool.job(7).results()] == [0]
+
+
+@pytest.mark.usefixtures("_rests_for_an_hour")
+async def test_an_end_that_was_told_before_a_job_was_tried_again_is_no_reason_to_look() -> None:
+    fake = FakePool(ListJobs=an.Jobs(id="", jobs=[JOB]))
+
+    def none(_request: rq.ListTasks) -> an.Tasks:
+        assert fake.count(rq.ListTasks) < 3, "nothing was told since it looked"
+        return an.Tasks(id="", tasks=[])
+
+    fake.answers["ListTasks"] = none
+    async with AsyncClient(opens=fake.open, finds=lambda _: CONTEXT) as pool:
+        told = pool.end_of(7)
+        told.set()
+        following = asyncio.create_task(anext(pool.job(7).results()))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert fake.count(rq.ListTasks) == 1
+        following.cancel()
+
+
 def test_all_of_a_task_s_output_comes_piece_by_piece() -> None:
     pieces = {0: log_of(b"hel", next_offset=3), 3: log_of(b"lo")}
     fake = FakePool(Logs=lambda request: pieces[request.offset])
