@@ -35,17 +35,29 @@ def server() -> Iterator[PostgresqlServer]:
         yield found
 
 
-class TestFullDisk:
-    @pytest.fixture
-    def disk(self) -> Iterator[Path]:
-        """A small file system that is the server's."""
-        with (
-            TemporaryDirectory(prefix="kestrel-pg-") as directory,
-            mounted(Path(directory), "32m"),
-        ):
-            shutil.chown(directory, ACCOUNT)
-            yield Path(directory)
+@pytest.fixture
+def disk() -> Iterator[Path]:
+    """A small file system that is the server's."""
+    with (
+        TemporaryDirectory(prefix="kestrel-pg-") as directory,
+        mounted(Path(directory), "32m"),
+    ):
+        shutil.chown(directory, ACCOUNT)
+        yield Path(directory)
 
+
+def fill(disk: Path) -> Path:
+    """Takes all room that is left."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"x" * 4096)
+        except OSError:
+            return ballast
+
+
+class TestFullDisk:
     @pytest.fixture
     def conninfo(self, server: PostgresqlServer, disk: Path) -> Iterator[str]:
         """A database that lies there."""
@@ -59,16 +71,6 @@ class TestFullDisk:
         server.stop()
         server.start()  # the tablespace is in use no more, and can be unmounted
 
-    def fill(self, disk: Path) -> Path:
-        """Takes all room that is left."""
-        ballast = disk / "ballast"
-        with ballast.open("wb", buffering=0) as file:
-            try:
-                while True:
-                    file.write(b"x" * 4096)
-            except OSError:
-                return ballast
-
     async def test_a_disk_that_is_full_for_a_while_loses_nothing(
         self, private_server: PrivateServer, conninfo: str, disk: Path, spawn: Spawn,
         tmp_path: Path, server: PostgresqlServer,
@@ -78,7 +80,7 @@ class TestFullDisk:
             await answering(user)
             await user.ask(rq.SubmitJob(spec=pool.spec()))
             await until(lambda: len(pool.left()) > TASKS // 4, 60.0)
-            ballast = self.fill(disk)
+            ballast = fill(disk)
             assert len(pool.left()) < TASKS, "it was filled in the middle"
             items = tuple(secrets.token_hex(500) for _ in range(500))  # no page has room for that
             large = JobSpec(program=Program(argv=("true",)), items=items, count=len(items))
@@ -92,6 +94,47 @@ class TestFullDisk:
             assert isinstance(answer, an.Submitted)
             assert (await until_done(user, jobs="1")).done == TASKS
             assert (await until_done(user, jobs=str(answer.job_id))).done == len(items)
+        assert sorted(pool.left(), key=int) == [str(n) for n in range(TASKS)]
+        [sums] = server.run(
+            "SELECT attempts, tasks FROM jobs WHERE job_id = 1", database=database_of(conninfo)
+        )
+        assert sums == (TASKS, TASKS), "each result was taken in once"
+
+
+class TestFullLog:
+    @pytest.fixture
+    def server(self, disk: Path) -> Iterator[PostgresqlServer]:
+        """A database whose write-ahead log has a disk of its own, without much room.
+
+        PostgreSQL starts anew when it cannot write its log, and ends when it still cannot (15.18).
+        """
+        log = disk / "log"
+        log.mkdir()
+        shutil.chown(log, ACCOUNT)
+        sizes = ("min_wal_size=2MB", "max_wal_size=4MB", "wal_recycle=off")
+        with running_server(*sizes, fsync=True, log_directory=log) as found:
+            yield found
+
+    async def test_a_disk_that_is_full_under_the_log_loses_nothing(
+        self, private_server: PrivateServer, server: PostgresqlServer, disk: Path, spawn: Spawn,
+        tmp_path: Path,
+    ) -> None:  # fmt: skip
+        conninfo = server.new_database()
+        pool = PoolOnPostgresql(private_server, conninfo, spawn, tmp_path)
+        async with ada(private_server) as user:
+            await answering(user)
+            await user.ask(rq.SubmitJob(spec=pool.spec()))
+            await until(lambda: len(pool.left()) > TASKS // 10, 60.0)
+            ballast = fill(disk)
+            assert len(pool.left()) < TASKS, "it was filled in the middle"
+            said = server.directory / "log"
+            await until(lambda: "No space left on device" in said.read_text(), 60.0)
+            await until(lambda: "the store cannot be written" in pool.log.read_text(), 60.0)
+            ballast.unlink()
+            await until(server.is_back, 60.0)
+            await answering(user, 60.0)
+            assert pool.manager.poll() is None
+            assert (await until_done(user, jobs="1")).done == TASKS
         assert sorted(pool.left(), key=int) == [str(n) for n in range(TASKS)]
         [sums] = server.run(
             "SELECT attempts, tasks FROM jobs WHERE job_id = 1", database=database_of(conninfo)

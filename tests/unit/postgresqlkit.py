@@ -48,7 +48,9 @@ class PostgresqlServer:
 
     port = 5432
 
-    def __init__(self, directory: Path, *, fsync: bool = False) -> None:
+    def __init__(
+        self, directory: Path, *, fsync: bool = False, log_directory: Path | None = None
+    ) -> None:
         self._programs = programs()
         self.directory = directory
         self._fsync = fsync
@@ -57,8 +59,10 @@ class PostgresqlServer:
             account = pwd.getpwnam(ACCOUNT)
             os.chown(directory, account.pw_uid, account.pw_gid)
             self._as_other = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
-        words = f"-U {ADMIN} -A trust -E UTF8 --locale=C.UTF-8 --no-sync"
-        self._run("initdb", "-D", str(self.data), *words.split())
+        words = f"-U {ADMIN} -A trust -E UTF8 --locale=C.UTF-8 --no-sync".split()
+        if log_directory is not None:
+            words += ["--waldir", str(log_directory), "--wal-segsize", "1"]
+        self._run("initdb", "-D", str(self.data), *words)
         access = self.data / "pg_hba.conf"
         access.write_text(f"local all +{ASKED} scram-sha-256\n" + access.read_text())
 
@@ -92,16 +96,31 @@ class PostgresqlServer:
         self._run("pg_ctl", "stop", "-w", "-D", str(self.data), "-m", mode)
         self._watchdog.communicate()
 
-    def _run(self, program: str, *words: str) -> None:
-        subprocess.run(
+    def is_back(self) -> bool:
+        """Whether it can be asked again after a crash; starts it if it has ended."""
+        if self._ends("pg_ctl", "status", "-D", str(self.data)):
+            self._watchdog.communicate()
+            self.start()
+        try:
+            self.run("SELECT 1")
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _ends(self, program: str, *words: str) -> int:
+        return subprocess.run(
             [str(self._programs / program), *words],
-            check=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd=self.directory,
+            check=False,
             **self._as_other,
-        )
+        ).returncode
+
+    def _run(self, program: str, *words: str) -> None:
+        if status := self._ends(program, *words):
+            raise RuntimeError(f"{program} {words[0]} ends with {status}")
 
     def conninfo(self, database: str = "postgres", user: str = ADMIN) -> str:
         return f"host={self.directory} port={self.port} dbname={database} user={user}"
@@ -133,10 +152,16 @@ class PostgresqlServer:
 
 
 @contextmanager
-def running_server(*settings: str, fsync: bool = False) -> Iterator[PostgresqlServer]:
-    """A server for as long as the block lasts. Its path is short, as that of a socket must be."""
+def running_server(
+    *settings: str, fsync: bool = False, log_directory: Path | None = None
+) -> Iterator[PostgresqlServer]:
+    """A server for as long as the block lasts. Its path is short, as that of a socket must be.
+
+    Args:
+        log_directory: where its write-ahead log lies; None for beside the data.
+    """
     with tempfile.TemporaryDirectory(prefix="kestrel-pg-") as directory:
-        server = PostgresqlServer(Path(directory), fsync=fsync)
+        server = PostgresqlServer(Path(directory), fsync=fsync, log_directory=log_directory)
         server.start(*settings)
         try:
             yield server
