@@ -27,8 +27,8 @@ from dashboardkit import boards, substituted
 from prometheuskit import Prometheus, seen_by_prometheus
 
 from kestrelctl.bench.machine import this_machine
+from kestrelctl.cli.show.grid import rich_text
 from kestrelctl.cli.show.history import History
-from kestrelctl.cli.show.lines import rich_text
 from kestrelctl.cli.top.frame import View, frame
 from kestrelctl.core.model.job.after import After
 from kestrelctl.core.model.job.program import Program

@@ -29,8 +29,8 @@ from kestrelctl.core.model.job.task_state import FINAL_STATES, Counts, TaskState
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome, Result
-from kestrelctl.core.model.worker.ad import GPUS, WorkerAd
-from kestrelctl.core.model.worker.assets import MILLI, Amounts, amounts
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.assets import GPUS, MILLI, Amounts, amounts
 from kestrelctl.core.model.worker.matching_ads import in_lower_case, job_ad, worker_ad
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.expression_answers import Side
@@ -38,8 +38,7 @@ from kestrelctl.core.scheduling.judgement import judge
 from kestrelctl.core.scheduling.ladder import refusal
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.state import State
-from kestrelctl.store.port import CoreStore
-from kestrelctl.store.store_record import StoreRecord
+from kestrelctl.store.port import CoreStore, StoreRecord
 
 
 class Execution(msgspec.Struct):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kestrelctl.core.effects import Run
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.store.store_record import StoreRecord
+from kestrelctl.store.port import StoreRecord
 
 _ENDS = {
     Outcome.DONE: "done",

@@ -41,11 +41,9 @@ from kestrelctl.core.model.records import (
 from kestrelctl.core.model.setting import Setting, SettingGone
 from kestrelctl.core.settings.table import KINDS
 from kestrelctl.errors import StoreFull
-from kestrelctl.store.at_hand import at_hand
 from kestrelctl.store.edges import Edge, edges_of
 from kestrelctl.store.item_window import ItemWindow, whole_window
-from kestrelctl.store.port import CoreReads, WhichJobs
-from kestrelctl.store.store_record import StoreRecord
+from kestrelctl.store.port import CoreReads, StoreRecord, WhichJobs, at_hand
 
 V = TypeVar("V")
 

@@ -14,8 +14,8 @@ from kestrel_worlds.simulation_clock import SimulationClock
 from kestrel_worlds.truth import Fate, StageFate
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.model.job.stage import Stage
-from kestrelctl.core.model.worker.ad import GPUS, AssetChange, WorkerAd, changed
-from kestrelctl.core.model.worker.assets import MILLI, amounts
+from kestrelctl.core.model.worker.ad import AssetChange, WorkerAd, changed
+from kestrelctl.core.model.worker.assets import GPUS, MILLI, amounts
 from kestrelctl.protocol import directions, workers
 from kestrelctl.worker.connection.environments import SessionEnvironments
 from kestrelctl.worker.process import WorkerProcess

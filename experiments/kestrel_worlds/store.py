@@ -9,7 +9,7 @@ from random import Random
 from kestrel_worlds.memory_store import MemoryStore
 from kestrel_worlds.simulation_clock import SimulationClock
 from kestrelctl.errors import StoreFull
-from kestrelctl.store.store_record import StoreRecord
+from kestrelctl.store.port import StoreRecord
 
 
 class SimulatedStore(MemoryStore):

@@ -26,7 +26,7 @@ from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.errors import StoreFull
 from kestrelctl.protocol import answers, codec, directions, requests
-from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
+from kestrelctl.protocol.chat.body import JUST_TEXT, ChatMarks
 
 #: How long a user waits for an answer, or after an error, before asking again.
 PATIENCE_SECONDS = 5.0

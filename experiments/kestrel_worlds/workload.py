@@ -11,10 +11,10 @@ from kestrel_worlds.truth import KINDS
 from kestrelctl.core.model.job.after import IfParentFails, WantedEnd
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec, OnWorkerLost
-from kestrelctl.core.model.job.stage import Stage
-from kestrelctl.core.model.job.stage_rules import COMMANDED, TAG
+from kestrelctl.core.model.job.stage import COMMANDED, TAG, Stage
 from kestrelctl.core.model.share_change import ShareChange
-from kestrelctl.core.model.worker.ad import GPUS, AssetUnit, WorkerAd
+from kestrelctl.core.model.worker.ad import AssetUnit, WorkerAd
+from kestrelctl.core.model.worker.assets import GPUS
 
 MEBIBYTE = 1 << 20
 #: Number of tasks of a job -> what each of them asks for; not drawn, so that the other choices stay

@@ -9,16 +9,15 @@ from collections.abc import Iterable, Sequence
 from kestrelctl.core.model.end_reason import how_stopped
 from kestrelctl.core.model.job.program import cut_words
 from kestrelctl.core.model.job.spec import Notify
-from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.result import how_it_ended
+from kestrelctl.core.model.wording import one_line, plural
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.grammar.flock_words import neighbour_words
-from kestrelctl.grammar.one_line import one_line
 from kestrelctl.grammar.quantities import duration, size, told_apart
 from kestrelctl.grammar.why_waiting import conclusion
 from kestrelctl.protocol.answers import PoolSummary, WorkerView
-from kestrelctl.protocol.chat import ChatKind
+from kestrelctl.protocol.chat.body import ChatKind
 from kestrelctl.protocol.job_answers import JobExplanation, JobView, Log, Submitted, TaskView
 from kestrelctl.protocol.request import Changed
 from kestrelctl.protocol.views import FlockView

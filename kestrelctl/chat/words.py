@@ -18,7 +18,7 @@ from kestrelctl.grammar.nearest import did_you_mean
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.answers import FlockStatus
-from kestrelctl.protocol.chat import ChatKind
+from kestrelctl.protocol.chat.body import ChatKind
 
 #: How many workers are asked for; an answer only says whether there are more.
 _MOST_WORKERS = 200

@@ -18,14 +18,12 @@ import msgspec
 
 from kestrelctl.cli.command import Invocation, Noun, common_options, pass_invocation, pool_option
 from kestrelctl.cli.show.command_output import CommandOutput, Record, Table
-from kestrelctl.cli.show.grid import Column, Grid, painted
-from kestrelctl.cli.show.lines import Line
+from kestrelctl.cli.show.grid import Column, Grid, Line, painted
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.until_signal import SIGNAL_STATUS, until_a_signal
 from kestrelctl.core.model.worker.isolation import RUNGS
 from kestrelctl.errors import KestrelError, MissingTool, UsageError
-from kestrelctl.grammar.click_files import FilePath
-from kestrelctl.grammar.click_numbers import Number, WholeNumber
+from kestrelctl.grammar.click_types import FilePath, Number, WholeNumber
 from kestrelctl.grammar.quantities import parse_digits, parse_percent, split_words
 
 if TYPE_CHECKING:

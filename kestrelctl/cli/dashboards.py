@@ -14,10 +14,9 @@ from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
 from kestrelctl.cli.show.command_output import CommandOutput, Listing
 from kestrelctl.cli.show.grid import Column
 from kestrelctl.cli.show.screen import BOLD, CYAN, GREEN, RED, Screen
-from kestrelctl.core.model.plural import plural
-from kestrelctl.grammar.click_files import FilePath
+from kestrelctl.core.model.wording import one_line, plural
+from kestrelctl.grammar.click_types import FilePath
 from kestrelctl.grammar.deadline_words import Since, parse_since
-from kestrelctl.grammar.one_line import one_line
 from kestrelctl.grammar.quantities import parse_duration
 
 if TYPE_CHECKING:

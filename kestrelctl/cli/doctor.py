@@ -20,7 +20,7 @@ from kestrelctl.checkout import own_version
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.show.command_output import Listing
 from kestrelctl.cli.show.grid import Column
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import KestrelError, Unreachable
 from kestrelctl.grammar.quantities import size
 from kestrelctl.local.pool_state import pools_directory

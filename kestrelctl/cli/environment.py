@@ -12,7 +12,7 @@ from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.show.command_output import CommandOutput, Listing, Record, Table
 from kestrelctl.cli.show.grid import Column
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.model.worker.assets import amounts, describe_all
 from kestrelctl.errors import NotFound
 from kestrelctl.grammar.quantities import ago, duration, short_address

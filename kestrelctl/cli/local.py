@@ -14,11 +14,10 @@ from kestrelctl.access.context import DEFAULT_LOCAL_POOL, named_local_pool, usua
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.manager.mail_options import mail_options, mail_words
 from kestrelctl.cli.show.command_output import Record
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.model.worker.isolation import RUNGS
 from kestrelctl.errors import KestrelError, UsageError
-from kestrelctl.grammar.click_files import FilePath
-from kestrelctl.grammar.click_numbers import WholeNumber
+from kestrelctl.grammar.click_types import FilePath, WholeNumber
 
 if TYPE_CHECKING:
     from kestrelctl.local.control import KeptJobs

@@ -13,10 +13,10 @@ from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.show.changed import Changes
 from kestrelctl.cli.show.command_output import CommandOutput, Listing, Record, Table
 from kestrelctl.cli.show.grid import Column
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.triggers.definition import read_triggers
 from kestrelctl.errors import UsageError, why
-from kestrelctl.grammar.click_files import FilePath
+from kestrelctl.grammar.click_types import FilePath
 from kestrelctl.grammar.quantities import ago, duration
 from kestrelctl.protocol.triggers import (
     EnableTrigger,

@@ -35,7 +35,7 @@ from kestrelctl.client.parcels import Key, Parcels
 from kestrelctl.client.pool import AsyncClient, AsyncJob
 from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.core.model.job.channel_rules import SOCKET
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.files.share import PIECE_BYTES
 from kestrelctl.protocol.channels import Channels, OpenChannels, TaskWrote, WriteToTask, Written

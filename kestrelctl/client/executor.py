@@ -32,7 +32,7 @@ import psutil
 from kestrelctl.client import interpreter
 from kestrelctl.client.blocking import Client
 from kestrelctl.client.notebook import bar
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import UsageError
 from kestrelctl.missing_package import missing_package
 

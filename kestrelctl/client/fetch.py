@@ -21,7 +21,7 @@ import msgspec
 from kestrelctl.access.connection import Connection, ask
 from kestrelctl.access.share import Share
 from kestrelctl.core.model.files.stored_file import StoredFile
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import (
     Incomplete,
     KestrelError,

@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from kestrelctl.access.connection import Connection, ask
 from kestrelctl.client.graph import Draft, Graph
+from kestrelctl.client.graph_order import Placed, arrange
 from kestrelctl.client.inputs import JobFiles, SentFiles, find_files
 from kestrelctl.client.upload import items_bytes, pieces
 from kestrelctl.core.model.job.after import After, problem_with_parents
 from kestrelctl.core.model.job.placeholders import has_braces
 from kestrelctl.core.model.job.spec import JobSpec
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.graph_order import Placed, arrange
 from kestrelctl.grammar.parent_file_words import of_this_machine, parse_parent_files, waiting_for
 from kestrelctl.protocol.codec import MAX_ITEM_BYTES
 from kestrelctl.protocol.job_answers import GraphJob, GraphSubmitted

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from kestrelctl.client.upload_record import UploadRecord
-from kestrelctl.core.model.files.input_addresses import is_address, name_at, shown
+from kestrelctl.core.model.files.addresses import is_address, name_at, shown
 from kestrelctl.core.model.files.inputs import (
     MOST_INPUTS,
     MOST_PIECES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.protocol import answers as an
 
 _ENDS = ("done", "failed", "lost", "cancelled")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
-from kestrelctl.core.model.loopback import is_loopback
+from kestrelctl.core.model.names import is_loopback
 from kestrelctl.errors import FileDamaged, FileExpired, KestrelError, Unreachable, Untrusted
 from kestrelctl.protocol.upload_slots import Slot
 from kestrelctl.xmpp import tls as trust

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
-from kestrelctl.core.model.loopback import is_loopback
+from kestrelctl.core.model.names import is_loopback
 from kestrelctl.errors import UsageError
 
 

@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from kestrelctl.grammar.click_files import FileName
-from kestrelctl.grammar.click_numbers import Number, WholeNumber
+from kestrelctl.grammar.click_types import FileName, Number, WholeNumber
 from kestrelctl.grammar.option import (
     Choice,
     Decimal,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.grammar.quantities import short_number
 from kestrelctl.protocol.job_answers import NeighbourAnswer
 from kestrelctl.protocol.views import LentClassView

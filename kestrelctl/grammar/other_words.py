@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from kestrelctl.core.model.job.ending_rules import STOP_SIGNALS
-from kestrelctl.grammar.file_patterns import IN_FILE_NAMES
+from kestrelctl.core.model.job.placeholders import IN_FILE_NAMES
 
 
 class OtherOption(NamedTuple):

@@ -6,8 +6,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from kestrelctl.core.model.job.stage import IN, OUT, SETUP, Stage
-from kestrelctl.core.model.job.stage_rules import COMMANDED
+from kestrelctl.core.model.job.stage import COMMANDED, IN, OUT, SETUP, Stage
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.quantities import parse_duration
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.refusal import Reason, Refusal
-from kestrelctl.core.model.worker.asset_rules import MOST_TOKENS, is_of_workers
+from kestrelctl.core.model.wording import plural
+from kestrelctl.core.model.worker.assets import MOST_TOKENS, is_of_workers
 from kestrelctl.core.model.worker.isolation import TAG_PREFIX, is_reserved, without_isolation
 from kestrelctl.core.model.worker.own_tags import OwnTag, first_own
 from kestrelctl.grammar.job_options import OPTIONS

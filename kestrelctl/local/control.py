@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import KestrelError, NotFound, StoreUnusable, TimedOut, UsageError
 from kestrelctl.local.flock_addresses import remove_address
 from kestrelctl.local.flock_membership import (

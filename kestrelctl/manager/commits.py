@@ -33,8 +33,7 @@ from kestrelctl.core.model.setting import Setting, SettingGone
 from kestrelctl.core.pacing.pace import Pace
 from kestrelctl.core.triggers.fired import TriggerFired
 from kestrelctl.errors import KestrelError, StoreFull
-from kestrelctl.store.port import CoreStore
-from kestrelctl.store.store_record import StoreRecord
+from kestrelctl.store.port import CoreStore, StoreRecord
 
 log = logging.getLogger(__name__)
 

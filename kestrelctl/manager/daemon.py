@@ -35,11 +35,11 @@ from kestrelctl.manager.environments.service import EnvironmentService
 from kestrelctl.manager.handlers.files import open_handlers, read_all_handlers
 from kestrelctl.manager.listener import ManagerListener
 from kestrelctl.manager.mail.mails import Mails
+from kestrelctl.manager.members.enrollment import EnrollmentRequests
 from kestrelctl.manager.members.log import MemberEvents
 from kestrelctl.manager.options import ManagerOptions
 from kestrelctl.manager.other_pools import OtherPools
 from kestrelctl.manager.requests.dispatch import RequestDispatcher
-from kestrelctl.manager.requests.enrollment import EnrollmentRequests
 from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.retention import retention
 from kestrelctl.manager.sending.queue import SendQueue

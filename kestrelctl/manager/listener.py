@@ -12,8 +12,8 @@ from kestrelctl.chat.sentences import CORRECTS, unread
 from kestrelctl.chat.typed_json import is_json, plain_json
 from kestrelctl.clock_and_session import Session
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.result import Result
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.ad_rules import problem_with_ad
 from kestrelctl.errors import KestrelError, NotAllowed, SteppedBack, UsageError
@@ -30,10 +30,11 @@ from kestrelctl.manager.sending.outbox import SMALL_BYTES
 from kestrelctl.manager.sending.turns import TOO_MANY, WORKER_LINES, Turns
 from kestrelctl.manager.service import Service
 from kestrelctl.metrics import stanzas
-from kestrelctl.protocol import answers, codec, directions, profile
+from kestrelctl.protocol import answers, codec, directions
 from kestrelctl.protocol import workers as work
 from kestrelctl.protocol.channels import FromTask
-from kestrelctl.protocol.chat import JUST_TEXT, ChatKind, ChatMarks
+from kestrelctl.protocol.chat import profile
+from kestrelctl.protocol.chat.body import JUST_TEXT, ChatKind, ChatMarks
 from kestrelctl.protocol.commands import CommandDone, CommandsHere
 from kestrelctl.protocol.properties import PropertiesHere
 from kestrelctl.protocol.workers import EnvironmentsHere

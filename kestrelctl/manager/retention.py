@@ -11,7 +11,7 @@ import asyncio
 import logging
 
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import KestrelError
 from kestrelctl.manager.options import EVENTS_KEPT_SECONDS, ManagerOptions
 from kestrelctl.manager.service import Service

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model.index_ranges import as_ranges
-from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import JobRecord
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
 from kestrelctl.grammar.id_ranges import ALL, LAST

@@ -28,7 +28,8 @@ from kestrelctl.manager.sending.handouts import Handouts
 from kestrelctl.manager.wall_clock import LOOK_SECONDS, WallClock
 from kestrelctl.metrics.mail_counts import MailCounts
 from kestrelctl.metrics.stanzas import StanzaCounts
-from kestrelctl.protocol import codec, profile, workers
+from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol.chat import profile
 from kestrelctl.protocol.handout import run_messages
 from kestrelctl.protocol.message import Message
 from kestrelctl.store.port import Store

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from kestrelctl.clock_and_session import Clock
-from kestrelctl.core.model.pool_moment import told
+from kestrelctl.core.model.numbers import told
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ import msgspec
 from kestrelctl.core.membership.event import MembershipEvent
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.manager_seen import ManagerSeen
-from kestrelctl.core.model.pool_moment import PoolMoment, PoolMomentToCome
+from kestrelctl.core.model.numbers import PoolMoment, PoolMomentToCome
 from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.protocol.channels import ChannelAnswer
 from kestrelctl.protocol.commands import CommandAnswer

@@ -11,7 +11,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from kestrelctl.core.model.job.channel_rules import MOST_FRAME_BYTES
-from kestrelctl.core.model.result import Count, Whole
+from kestrelctl.core.model.numbers import Count, Whole
 from kestrelctl.protocol.message import Message
 from kestrelctl.protocol.request import JobRequest, Reply
 

@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 from kestrelctl.protocol.answers import AnyAnswer
 from kestrelctl.protocol.channels import FromTask, ToTask
+from kestrelctl.protocol.chat.profile import FromProfileWorker, ToProfileWorker
 from kestrelctl.protocol.codec import Codec
 from kestrelctl.protocol.commands import CommandDone, CommandsHere, ReadProperties, RunCommand
 from kestrelctl.protocol.pools import FlockMessage
-from kestrelctl.protocol.profile import FromProfileWorker, ToProfileWorker
 from kestrelctl.protocol.properties import PropertiesHere
 from kestrelctl.protocol.requests import AnyRequest
 from kestrelctl.protocol.workers import (

@@ -16,9 +16,8 @@ from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.stage import StageRun
 from kestrelctl.core.model.job.task_state import TaskState
-from kestrelctl.core.model.pool_moment import PoolMoment
-from kestrelctl.core.model.refusal import Refusal
-from kestrelctl.core.model.worker.clause_count import ClauseCount
+from kestrelctl.core.model.numbers import PoolMoment
+from kestrelctl.core.model.refusal import ClauseCount, Refusal
 from kestrelctl.protocol.request import Failed, Reply
 
 

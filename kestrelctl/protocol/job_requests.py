@@ -17,7 +17,7 @@ from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.shell_text import numbered
 from kestrelctl.core.model.job.spec import JobSpec, Notify
 from kestrelctl.core.model.job.task_state import TaskState
-from kestrelctl.core.model.result import Count, Place, Seconds, Whole
+from kestrelctl.core.model.numbers import Count, Place, Seconds, Whole
 from kestrelctl.protocol.job_answers import (
     Ended,
     FollowedLog,

@@ -11,7 +11,7 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from kestrelctl.core.model.result import Count
+from kestrelctl.core.model.numbers import Count
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.protocol.message import Message
 

@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from kestrelctl.core.model.result import Seconds
+from kestrelctl.core.model.numbers import Seconds
 from kestrelctl.core.properties.definition import MOST_PROPERTIES, NAME_PATTERN
 from kestrelctl.core.properties.reading import (
     LARGEST_FLOAT,

@@ -15,8 +15,8 @@ from kestrelctl.core.membership.event import EventQuery
 from kestrelctl.core.model.files.byte_limit import ByteLimit
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.names import is_called
+from kestrelctl.core.model.numbers import Count, Seconds, Whole
 from kestrelctl.core.model.records import GroupRecord, PolicyRecord, TokenRecord
-from kestrelctl.core.model.result import Count, Seconds, Whole
 from kestrelctl.core.model.share_change import GroupChange, ShareChange
 from kestrelctl.core.model.worker.ad import AssetChange
 from kestrelctl.core.model.worker.worker_group import WorkerGroup

@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from kestrelctl.core.model.pool_moment import PoolMoment
+from kestrelctl.core.model.numbers import PoolMoment
 from kestrelctl.protocol.request import AdminRequest, Changed, Reply, UserRequest
 
 Name = Annotated[str, msgspec.Meta(max_length=100)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kestrelctl.core.model.pool_moment import PoolMomentToCome
+from kestrelctl.core.model.numbers import PoolMomentToCome
 from kestrelctl.protocol.request import Reply
 
 

@@ -12,7 +12,8 @@ from kestrelctl.core.environments.node_command import MOST_WORDS
 from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.core.model.job.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.job.template import Template
-from kestrelctl.core.model.result import Count, Result, Seconds, Whole
+from kestrelctl.core.model.numbers import Count, Seconds, Whole
+from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.worker.ad import AssetChange, WorkerAd
 from kestrelctl.core.model.worker.use import Use
 from kestrelctl.errors import UsageError

@@ -10,7 +10,7 @@ from kestrelctl.core.membership.event import MembershipEvent
 from kestrelctl.core.membership.event_records import MOST_DROPPED
 from kestrelctl.core.membership.roll import GONE_KINDS
 from kestrelctl.store.connection import TableConnection, TableReader
-from kestrelctl.store.store_record import MemberRecord
+from kestrelctl.store.port import MemberRecord
 
 log = logging.getLogger(__name__)
 

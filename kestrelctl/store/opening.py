@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.seal import SECRET_BYTES
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import StoreUnusable
 from kestrelctl.store.connection import TableConnection, TableReader
 from kestrelctl.store.mark import UNKNOWN_JOBS, UNKNOWN_STARTS, Reached

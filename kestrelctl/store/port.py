@@ -1,26 +1,35 @@
-"""The interface of a store for its manager, whatever holds the data."""
+"""The interface of a store for its manager, whatever holds the data, and what is written there."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypedDict, TypeVar, Unpack
+from typing import Protocol, TypeAlias, TypedDict, TypeVar, Unpack
 
 import msgspec
 
 from kestrelctl.core.membership.event import MembershipEvent
-from kestrelctl.core.membership.handler_records import HandlerAwaits
+from kestrelctl.core.membership.event_records import EventsDropped
+from kestrelctl.core.membership.handler_records import HandlerAwaits, HandlerSettled
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.manager_seen import ManagerSeen
-from kestrelctl.core.model.records import Happening, JobRecord, Snapshot, TaskRecord
-from kestrelctl.core.triggers.fired import TriggerFired
-from kestrelctl.core.triggers.recorded_moment import MomentRecorded
+from kestrelctl.core.model.records import Happening, JobRecord, Record, Snapshot, TaskRecord
+from kestrelctl.core.triggers.fired import FiredDropped, TriggerFired
+from kestrelctl.core.triggers.recorded_moment import MomentRecorded, MomentsDropped
 from kestrelctl.store.edges import Edge
 from kestrelctl.store.item_window import ItemWindow
 from kestrelctl.store.kept_text import KeptText
-from kestrelctl.store.store_record import StoreRecord
 from kestrelctl.store.sums import Spread, Used
+
+#: Records of what became of members.
+MemberRecord: TypeAlias = MembershipEvent | EventsDropped
+#: Records of what the pool does by itself: handlers and triggers.
+RuleRecord: TypeAlias = (
+    HandlerAwaits | HandlerSettled | TriggerFired | FiredDropped | MomentRecorded | MomentsDropped
+)
+StoreRecord: TypeAlias = Record | MemberRecord | RuleRecord
+
 
 T = TypeVar("T")
 
@@ -427,3 +436,13 @@ class Store(Reads, CoreStore, Protocol):
     async def ask(self, question: Callable[[Reads], T]) -> T:
         """Returns the answer to a question about all that is durable, as `CoreStore.ask` does."""
         ...
+
+
+def at_hand(read: Callable[[], T]) -> asyncio.Future[T]:
+    """Returns a future that is done: with what is read, or with the error of that."""
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    try:
+        future.set_result(read())
+    except Exception as error:
+        future.set_exception(error)
+    return future

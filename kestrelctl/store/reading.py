@@ -27,7 +27,6 @@ from kestrelctl.core.model.records import (
 from kestrelctl.errors import KestrelError
 from kestrelctl.store.connection import Rows, TableReader
 from kestrelctl.store.edges import ended_parents
-from kestrelctl.store.flock_rows import stored_peers
 from kestrelctl.store.item_window import ItemWindow
 from kestrelctl.store.long_parts import item_window, long_program, stored_apart, with_all_parts
 from kestrelctl.store.rows import (
@@ -47,7 +46,7 @@ from kestrelctl.store.rows import (
     task_record,
     worker_record,
 )
-from kestrelctl.store.setting_rows import stored_settings
+from kestrelctl.store.setting_rows import stored_peers, stored_settings
 from kestrelctl.store.share_rows import stored_sums, stored_users
 from kestrelctl.store.sums import Spread, Used, sampled_indexes
 from kestrelctl.store.sums import spread as spread_of

@@ -11,7 +11,7 @@ from kestrelctl.core.membership.handler_words import ToldEvent
 from kestrelctl.core.triggers.fired import MOST_DROPPED, FiredDropped, TriggerFired
 from kestrelctl.core.triggers.recorded_moment import MomentRecorded
 from kestrelctl.store.connection import TableConnection, TableReader
-from kestrelctl.store.store_record import RuleRecord
+from kestrelctl.store.port import RuleRecord
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Settings of all kinds as rows of a store, and back."""
+"""Settings of all kinds, and the pools to find the flock by, as rows of a store, and back."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from kestrelctl.core.model.records import FlockPeer, FlockRecord
 from kestrelctl.core.model.setting import Setting, SettingGone
 from kestrelctl.core.settings.kind import AnyKind
 from kestrelctl.core.settings.table import BY_STRUCT, KINDS
@@ -57,3 +58,24 @@ def _of_kind(connection: TableReader, kind: AnyKind) -> Iterator[Setting]:
         log.error("%s cannot be read, and %s: %s", kind.one.format(name), holds, why)
         if instead is not None:
             yield instead
+
+
+_PUT_PEER = "INSERT OR REPLACE INTO flock_peers (pool, through, heard_at) VALUES (?, ?, ?)"
+
+
+def write_flock(connection: TableConnection, record: FlockRecord) -> None:
+    """Writes a record."""
+    if isinstance(record, FlockPeer):
+        connection.execute(_PUT_PEER, (record.pool, record.through, record.heard_at))
+    else:
+        connection.execute("DELETE FROM flock_peers WHERE pool = ?", (record.pool,))
+
+
+def stored_peers(connection: TableReader) -> list[FlockPeer]:
+    """Every pool by which the flock is found, by domain, without rows that no manager writes."""
+    rows = connection.execute("SELECT pool, through, heard_at FROM flock_peers ORDER BY pool")
+    return [
+        FlockPeer(pool=pool, through=bool(through), heard_at=heard_at)
+        for pool, through, heard_at in rows
+        if isinstance(pool, str) and through in (0, 1) and isinstance(heard_at, float)
+    ]

@@ -14,7 +14,7 @@ from kestrelctl.core.model.files.byte_limit import (
     ByteLimit,
     problem_with_byte_limit,
 )
-from kestrelctl.core.model.mail_address import problem_with_mail
+from kestrelctl.core.model.names import problem_with_mail
 from kestrelctl.core.model.records import StoredRecord, UserRecord
 from kestrelctl.core.model.share_change import problem_with_number, problem_with_weight
 from kestrelctl.core.model.worker.assets import Amounts

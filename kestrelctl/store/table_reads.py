@@ -10,8 +10,8 @@ from typing import Unpack
 from kestrelctl.core.membership.event import MembershipEvent
 from kestrelctl.core.membership.handler_records import HandlerAwaits
 from kestrelctl.core.model.job.task_state import TaskState
-from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.triggers.fired import TriggerFired
 from kestrelctl.core.triggers.recorded_moment import MomentRecorded
 from kestrelctl.store import event_rows, reading, rule_rows

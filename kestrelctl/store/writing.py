@@ -28,8 +28,8 @@ from kestrelctl.core.model.setting import Setting, SettingGone
 from kestrelctl.store.connection import TableConnection, TableReader
 from kestrelctl.store.edges import put_edges
 from kestrelctl.store.event_rows import write_members
-from kestrelctl.store.flock_rows import write_flock
 from kestrelctl.store.long_parts import LongParts, is_apart
+from kestrelctl.store.port import MemberRecord, RuleRecord, StoreRecord
 from kestrelctl.store.rows import (
     HAPPENING_COLUMNS,
     TASK_COLUMNS,
@@ -44,9 +44,8 @@ from kestrelctl.store.rows import (
     task_row,
 )
 from kestrelctl.store.rule_rows import write_rules
-from kestrelctl.store.setting_rows import write_setting
+from kestrelctl.store.setting_rows import write_flock, write_setting
 from kestrelctl.store.share_rows import PUT_STORED, PUT_USER, user_row
-from kestrelctl.store.store_record import MemberRecord, RuleRecord, StoreRecord
 from kestrelctl.store.sums import Used, by_job, day_of, summed
 
 #: Rows of tasks and happenings deleted with each commit while there are forgotten jobs, at most,

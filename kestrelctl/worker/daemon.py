@@ -21,25 +21,20 @@ from kestrelctl.beside import logged
 from kestrelctl.core.environments.environment_class import SEES_HOSTS_FILES, EnvironmentClass
 from kestrelctl.core.environments.names import EnvironmentOwner
 from kestrelctl.core.environments.worker_command import worker_command
-from kestrelctl.core.model.files import (
-    inputs,
-    output_addresses,
-    output_globs,
-    parent_files,
-    workdir,
-)
+from kestrelctl.core.model.files import inputs, outputs, parent_files, workdir
 from kestrelctl.core.model.files.parent_files import ParentFiles
 from kestrelctl.core.model.job import (
     channel_rules,
-    checkpoint_rules,
+    checkpoint,
     guest,
     placeholders,
-    stage_rules,
+    stage,
     task_environment,
 )
 from kestrelctl.core.model.worker import isolation
-from kestrelctl.core.model.worker.ad import GPUS, AssetChange, AssetUnit, WorkerAd, changed
+from kestrelctl.core.model.worker.ad import AssetChange, AssetUnit, WorkerAd, changed
 from kestrelctl.core.model.worker.ad_rules import problem_with_ad
+from kestrelctl.core.model.worker.assets import GPUS
 from kestrelctl.core.properties.reading import PropertyReading
 from kestrelctl.errors import KestrelError, NotAllowed, Unreachable, UsageError, why
 from kestrelctl.files.share import FileShare
@@ -100,7 +95,7 @@ from kestrelctl.xmpp.slots import request_slot
 log = logging.getLogger(__name__)
 
 #: Tags of a worker that runs tasks as processes.
-_PROCESS_TAGS = (output_globs.TAG, stage_rules.TAG, checkpoint_rules.TAG, channel_rules.TAG)
+_PROCESS_TAGS = (outputs.TAG, stage.TAG, checkpoint.TAG, channel_rules.TAG)
 #: Exit status after a second signal, which ends tasks instead of waiting for them.
 STOPPED = 143
 
@@ -173,7 +168,7 @@ def _process_tags(options: WorkerOptions, native: Path | None) -> tuple[str, ...
     writes_files = options.any_workdir or bool(options.shared_outputs)
     return (
         *_PROCESS_TAGS,
-        *((output_addresses.FILE_TAG,) if writes_files else ()),
+        *((outputs.FILE_TAG,) if writes_files else ()),
         "launcher:python" if native is None else "launcher:native",
     )
 

@@ -18,9 +18,9 @@ from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.counting.stored_totals import StoredTotals
 from kestrelctl.core.counting.totals import RUN_BOUNDS
 from kestrelctl.core.model.end_reason import EndKind
-from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.model.worker.ad import WorkerAd, bookable, unit_ids
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.worker.connection.manager_epochs import ManagerEpochs

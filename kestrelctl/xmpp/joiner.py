@@ -9,7 +9,7 @@ from kestrelctl.clock import now
 from kestrelctl.core.members.enrollment import expired, parse_invitation
 from kestrelctl.errors import BY_CODE, KestrelError, NotAllowed, Unreachable
 from kestrelctl.protocol import codec, directions
-from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
+from kestrelctl.protocol.chat.body import JUST_TEXT, ChatMarks
 from kestrelctl.protocol.workers import VERSION, Join, NewAccount, Token
 from kestrelctl.xmpp import xmpp_session
 

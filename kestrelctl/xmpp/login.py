@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from xml.etree.ElementTree import Element
 
-from kestrelctl.core.model.loopback import is_loopback
+from kestrelctl.core.model.names import is_loopback
 from kestrelctl.errors import Untrusted, UsageError
 from kestrelctl.protocol.forms import as_text, element
 from kestrelctl.xmpp import sasl

@@ -23,7 +23,7 @@ from kestrelctl.errors import (
 )
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.channels import TaskWrote
-from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
+from kestrelctl.protocol.chat.body import JUST_TEXT, ChatMarks
 from kestrelctl.protocol.job_answers import Ended
 from kestrelctl.protocol.request import Failed, Reply
 from kestrelctl.xmpp import stanza, xmpp_session

@@ -17,10 +17,10 @@ from pathlib import Path
 from xml.etree.ElementTree import Element
 
 from kestrelctl.clock_and_session import Listener
-from kestrelctl.core.model.loopback import is_loopback
+from kestrelctl.core.model.names import is_loopback
 from kestrelctl.core.pacing.backoff import pause_of_manager_seconds, pause_of_many_seconds
 from kestrelctl.errors import KestrelError, TimedOut, Unreachable, UsageError
-from kestrelctl.protocol.chat import typed_in
+from kestrelctl.protocol.chat.body import typed_in
 from kestrelctl.protocol.codec import JSON_NAMESPACE
 from kestrelctl.protocol.forms import PING, Iq, IqError
 from kestrelctl.timer import Timer

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kestrelctl.core.model.job.stage_rules import COMMANDED
+from kestrelctl.core.model.job.stage import COMMANDED
 from kestrelctl.grammar.job_options import OPTIONS, SECTIONS
 from kestrelctl.grammar.option import (
     Choice,

@@ -10,7 +10,7 @@ from typing import Any
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers, requests
-from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
+from kestrelctl.protocol.chat.body import JUST_TEXT, ChatMarks
 from kestrelctl.protocol.codec import JSON_NAMESPACE
 from kestrelctl.xmpp import xmpp_session
 from kestrelctl.xmpp.prosody import PrivateServer

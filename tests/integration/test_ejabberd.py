@@ -19,7 +19,7 @@ from servers import DOMAIN, Authority
 
 from kestrelctl.errors import Untrusted
 from kestrelctl.protocol import codec
-from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
+from kestrelctl.protocol.chat.body import JUST_TEXT, ChatMarks
 from kestrelctl.xmpp import xmpp_session
 from kestrelctl.xmpp.brief_user import connect_briefly
 from kestrelctl.xmpp.login import account_login

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from kestrelctl.protocol import answers, codec, directions, requests
-from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
+from kestrelctl.protocol.chat.body import JUST_TEXT, ChatMarks
 from kestrelctl.xmpp import xmpp_session
 from kestrelctl.xmpp.prosody import LOOPBACK, PrivateServer
 from kestrelctl.xmpp.user import UserConnection, connect_user

@@ -24,7 +24,7 @@ from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.protocol import answers, codec, directions, requests, workers
-from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
+from kestrelctl.protocol.chat.body import JUST_TEXT, ChatMarks
 
 M = TypeVar("M")
 

@@ -52,7 +52,7 @@ from kestrelctl.manager.commits import GroupCommit
 from kestrelctl.manager.sending.acknowledgements import Acknowledgements
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import workers
-from kestrelctl.store.store_record import StoreRecord
+from kestrelctl.store.port import StoreRecord
 from kestrelctl.worker.connection import session
 from kestrelctl.worker.connection.session import WorkerSession
 from kestrelctl.worker.process import WorkerProcess

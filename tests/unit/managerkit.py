@@ -15,9 +15,9 @@ from kestrelctl.manager.accounts import TemporaryAccounts
 from kestrelctl.manager.chat.disco import Disco
 from kestrelctl.manager.chat.iq_requests import Answering, IqRequests
 from kestrelctl.manager.listener import ManagerListener
+from kestrelctl.manager.members.enrollment import EnrollmentRequests
 from kestrelctl.manager.options import ManagerOptions
 from kestrelctl.manager.requests.dispatch import RequestDispatcher
-from kestrelctl.manager.requests.enrollment import EnrollmentRequests
 from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers, codec, directions, requests, workers

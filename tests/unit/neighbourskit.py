@@ -37,9 +37,9 @@ from kestrelctl.flock.service.pool_in_flock import PoolInFlock
 from kestrelctl.manager.access import Access
 from kestrelctl.manager.accounts import TemporaryAccounts
 from kestrelctl.manager.listener import ManagerListener
+from kestrelctl.manager.members.enrollment import EnrollmentRequests
 from kestrelctl.manager.options import ManagerOptions
 from kestrelctl.manager.requests.dispatch import RequestDispatcher
-from kestrelctl.manager.requests.enrollment import EnrollmentRequests
 from kestrelctl.manager.requests.pool import Usage
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import codec, directions

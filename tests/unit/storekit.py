@@ -15,10 +15,10 @@ import pytest
 
 from kestrelctl.core.model.records import Snapshot
 from kestrelctl.errors import StoreFull
+from kestrelctl.store.port import StoreRecord
 from kestrelctl.store.sqlite import store as sqlite
 from kestrelctl.store.sqlite.migrations import migrate
 from kestrelctl.store.sqlite.store import SqliteStore
-from kestrelctl.store.store_record import StoreRecord
 
 
 class AtOnce:

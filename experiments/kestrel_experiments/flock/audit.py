@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from kestrel_experiments.flock.record import PoolRecords, TracedTask
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 
 #: How much less than it was asked to sleep a task may appear to have run: clocks are rounded.
 CLOCK_SECONDS = 0.002

@@ -17,10 +17,9 @@ from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.show.command_output import CommandOutput
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.until_signal import SIGNAL_STATUS, until_a_signal
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import KestrelError, UsageError
-from kestrelctl.grammar.click_files import FilePath
-from kestrelctl.grammar.click_numbers import Number, WholeNumber
+from kestrelctl.grammar.click_types import FilePath, Number, WholeNumber
 from kestrelctl.grammar.quantities import split_words
 
 if TYPE_CHECKING:

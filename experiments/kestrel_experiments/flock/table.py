@@ -16,9 +16,8 @@ from kestrel_experiments.flock.source import (
     traces,
 )
 from kestrel_experiments.flock.statistics import SeedSpread, spread
-from kestrelctl.cli.show.grid import Grid, cell_columns
-from kestrelctl.cli.show.lines import line_text
-from kestrelctl.core.model.plural import plural
+from kestrelctl.cli.show.grid import Grid, cell_columns, line_text
+from kestrelctl.core.model.wording import plural
 
 COLUMNS = (
     "pools",

@@ -15,8 +15,7 @@ from kestrelctl.cli.show.command_output import Record, Table
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.until_signal import SIGNAL_STATUS, until_a_signal
 from kestrelctl.errors import KestrelError, UsageError
-from kestrelctl.grammar.click_files import FilePath
-from kestrelctl.grammar.click_numbers import Number, WholeNumber
+from kestrelctl.grammar.click_types import FilePath, Number, WholeNumber
 
 if TYPE_CHECKING:
     from kestrel_experiments.imbalance.result import ImbalanceRun

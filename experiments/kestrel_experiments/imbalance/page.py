@@ -21,7 +21,7 @@ from kestrel_experiments.spread_figure import spread_figure
 from kestrelctl.bench.report.files import write_files
 from kestrelctl.bench.report.markup import document, facts, keys, over, table, tile
 from kestrelctl.bench.report.plot import BOUND, Plot, drawing
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 
 COLUMNS = (
     "hosts",

@@ -12,8 +12,7 @@ import click
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.show.command_output import Record, Table
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.click_files import FilePath
-from kestrelctl.grammar.click_numbers import Number, WholeNumber
+from kestrelctl.grammar.click_types import FilePath, Number, WholeNumber
 from kestrelctl.grammar.quantities import parse_digits, split_words
 
 

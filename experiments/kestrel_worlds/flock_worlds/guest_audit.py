@@ -16,7 +16,7 @@ from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.flock.rules.policy import Policy
 from kestrelctl.flock.service.guest_jobs import held_of
 from kestrelctl.flock.service.loan_addresses import loan_of
-from kestrelctl.store.store_record import StoreRecord
+from kestrelctl.store.port import StoreRecord
 
 
 class Guest(msgspec.Struct):

@@ -13,8 +13,8 @@ import click
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.fleet.hosts import choose, host_options
 from kestrelctl.cli.show.command_output import Record
-from kestrelctl.core.model.plural import plural
-from kestrelctl.grammar.click_files import FilePath
+from kestrelctl.core.model.wording import plural
+from kestrelctl.grammar.click_types import FilePath
 from kestrelctl.grammar.deadline_words import Since, parse_since
 from kestrelctl.grammar.quantities import parse_size, size
 

@@ -18,9 +18,8 @@ from kestrelctl.cli.fleet.restart import restart
 from kestrelctl.cli.show.command_output import CommandOutput, Listing
 from kestrelctl.cli.show.grid import Column
 from kestrelctl.cli.show.screen import Screen
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import one_line, plural
 from kestrelctl.errors import KestrelError
-from kestrelctl.grammar.one_line import one_line
 from kestrelctl.grammar.quantities import duration, parse_duration, size
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ import msgspec
 
 from kestrelctl.cli.command import Invocation
 from kestrelctl.cli.show.screen import Mode
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import HostsFailed, KestrelError, Unreachable, Untrusted
-from kestrelctl.grammar.click_files import FilePath
-from kestrelctl.grammar.click_numbers import WholeNumber
+from kestrelctl.grammar.click_types import FilePath, WholeNumber
 from kestrelctl.missing_package import missing_package
 
 if TYPE_CHECKING:

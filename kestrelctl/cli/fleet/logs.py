@@ -13,11 +13,11 @@ import click
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.fleet.hosts import Fleet, choose, host_options, reason
 from kestrelctl.cli.show.command_output import CommandOutput
-from kestrelctl.cli.show.lines import aligned, text_width
+from kestrelctl.cli.show.grid import aligned, text_width
 from kestrelctl.cli.show.screen import BOLD, CYAN, RED, Screen
+from kestrelctl.core.model.wording import one_line
 from kestrelctl.errors import KestrelError
-from kestrelctl.grammar.click_numbers import WholeNumber
-from kestrelctl.grammar.one_line import one_line
+from kestrelctl.grammar.click_types import WholeNumber
 
 if TYPE_CHECKING:
     from kestrelctl.fleet.journal import Entry

@@ -16,7 +16,7 @@ from kestrelctl.cli.fleet.hosts import Fleet, choose, error_data, host_options, 
 from kestrelctl.cli.show.command_output import Listing
 from kestrelctl.cli.show.grid import Column
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.click_numbers import WholeNumber
+from kestrelctl.grammar.click_types import WholeNumber
 from kestrelctl.grammar.quantities import duration, parse_duration
 
 if TYPE_CHECKING:

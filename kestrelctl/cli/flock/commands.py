@@ -13,7 +13,7 @@ from kestrelctl.cli.flock.policy import policy
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.show.command_output import CommandOutput, Listing, Record, Table, plain
 from kestrelctl.cli.show.grid import Column
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.grammar.flock_words import free_words, round_trip
 from kestrelctl.grammar.quantities import ago, duration
 from kestrelctl.local.other_servers import parse_domain

@@ -12,7 +12,7 @@ from kestrelctl.cli.show.screen import Screen
 from kestrelctl.core.model.flock_rule import DEFAULT_ORDER, FlockRule
 from kestrelctl.core.model.worker.isolation import RUNGS
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.click_numbers import Number, WholeNumber
+from kestrelctl.grammar.click_types import Number, WholeNumber
 from kestrelctl.grammar.flock_words import cpus
 from kestrelctl.grammar.quantities import duration, parse_duration
 from kestrelctl.protocol.answers import FlockRules

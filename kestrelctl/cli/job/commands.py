@@ -14,10 +14,10 @@ from kestrelctl.cli.job.view import all_pages, job_list, job_record, one_job, to
 from kestrelctl.cli.show.changed import Changes
 from kestrelctl.cli.show.command_output import CommandOutput, Record, one_or_several
 from kestrelctl.core.model.job.hold import MAX_HOLD_REASON_CHARACTERS
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import TimedOut, UsageError
-from kestrelctl.grammar.click_numbers import WholeNumber
 from kestrelctl.grammar.click_options import click_option
+from kestrelctl.grammar.click_types import WholeNumber
 from kestrelctl.grammar.id_ranges import (
     LAST,
     is_moving,
@@ -28,7 +28,6 @@ from kestrelctl.grammar.id_ranges import (
     ranges_of,
 )
 from kestrelctl.grammar.job_options import ON_END
-from kestrelctl.grammar.job_states import LISTED_STATES, chosen_states
 from kestrelctl.grammar.quantities import parse_duration
 from kestrelctl.protocol.job_requests import (
     CancelJobs,
@@ -43,6 +42,38 @@ from kestrelctl.protocol.request import Changed
 
 if TYPE_CHECKING:
     from kestrelctl.cli.redial import Redial
+
+
+from collections.abc import Iterable
+
+from kestrelctl.protocol.job_requests import ENDED_STATES, JOB_STATES
+
+#: States of active jobs -> the expression that is true of the jobs that are shown so.
+_OF_ACTIVE = {
+    "waiting": 'State == "active" && Running == 0 && Waiting > 0 && !Held',
+    "running": "Running > 0",
+    "held": "Held",
+    "service": 'State == "active" && Service',
+    "cancelling": 'State == "cancelling"',
+}
+LISTED_STATES = (*JOB_STATES, *_OF_ACTIVE)
+
+
+def chosen_states(states: Iterable[str], where: str) -> tuple[list[str], str]:
+    """The states and the expression with which the pool is asked for jobs.
+
+    Args:
+        states: some of `LISTED_STATES`; none for all.
+        where: an expression that must be true as well; empty for none.
+    """
+    asked = list(dict.fromkeys(states))
+    finer = [_OF_ACTIVE[state] for state in asked if state in _OF_ACTIVE]
+    if not finer or "active" in asked:  # each of the finer states is one of an active job
+        return [state for state in asked if state not in _OF_ACTIVE], where
+    ended = [state for state in asked if state in ENDED_STATES]
+    either = " || ".join(f"({each})" for each in (*finer, *map('State == "{}"'.format, ended)))
+    return ["active", *ended], f"({where}) && ({either})" if where else either
+
 
 #: Command -> (its module and name, what it does).
 MODULES = {

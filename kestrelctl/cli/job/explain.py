@@ -8,8 +8,8 @@ from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.job.arguments import ids_of, jobs_argument
 from kestrelctl.cli.show.command_output import CommandOutput, Record, Table, one_or_several, plain
-from kestrelctl.core.model.plural import plural
-from kestrelctl.core.model.worker.clause_count import ClauseCount
+from kestrelctl.core.model.refusal import ClauseCount
+from kestrelctl.core.model.wording import plural
 from kestrelctl.grammar.flock_words import neighbour_words
 from kestrelctl.grammar.id_ranges import LAST
 from kestrelctl.grammar.quantities import short_address

@@ -14,7 +14,7 @@ from kestrelctl.cli.job.view import one_job
 from kestrelctl.cli.show.command_output import Record, one_or_several
 from kestrelctl.client.fetch import fetch_files, fetch_tar
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.click_files import FilePath
+from kestrelctl.grammar.click_types import FilePath
 from kestrelctl.grammar.id_ranges import LAST, parse_tasks
 
 

@@ -12,10 +12,10 @@ from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.job.arguments import jobs_argument
 from kestrelctl.cli.show.command_output import CommandOutput, Record, Table
-from kestrelctl.cli.show.lines import cut
+from kestrelctl.cli.show.grid import cut
 from kestrelctl.core.model.job.after import WantedEnd
 from kestrelctl.errors import KestrelError, UsageError
-from kestrelctl.grammar.click_files import FilePath
+from kestrelctl.grammar.click_types import FilePath
 from kestrelctl.grammar.id_ranges import LAST
 from kestrelctl.protocol.job_answers import GraphEdge, GraphNode, JobGraph
 from kestrelctl.protocol.job_requests import DrawGraph

@@ -10,8 +10,8 @@ from kestrelctl.cli.job.arguments import jobs_argument
 from kestrelctl.cli.job.view import all_pages, job_name, memory, memory_time
 from kestrelctl.cli.show.command_output import Listing
 from kestrelctl.cli.show.grid import Column
-from kestrelctl.core.model.plural import plural
-from kestrelctl.grammar.click_numbers import WholeNumber
+from kestrelctl.core.model.wording import plural
+from kestrelctl.grammar.click_types import WholeNumber
 from kestrelctl.grammar.deadline_words import Since, parse_since
 from kestrelctl.grammar.quantities import ago, duration
 from kestrelctl.protocol.job_answers import JobView

@@ -12,9 +12,8 @@ from kestrelctl.cli.job.output_files import OutputFiles, check_pattern
 from kestrelctl.cli.job.task_logs import ASK_SECONDS, Missing, TaskLog, TaskLogs, pieces, why_empty
 from kestrelctl.cli.show.command_output import Record
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.click_files import FileName
-from kestrelctl.grammar.id_ranges import parse_tasks
-from kestrelctl.grammar.task_ranges import parse_array
+from kestrelctl.grammar.click_types import FileName
+from kestrelctl.grammar.id_ranges import parse_array, parse_tasks
 from kestrelctl.protocol.job_answers import JobView, Log
 from kestrelctl.protocol.job_requests import Logs
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from kestrelctl.access.connection import Connection
 from kestrelctl.cli.job.task_logs import Missing, TaskLogs
 from kestrelctl.client.logs import LogReader
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.job.placeholders import IN_FILE_NAMES
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import KestrelError, UsageError
-from kestrelctl.grammar.file_patterns import IN_FILE_NAMES
 from kestrelctl.protocol.job_answers import JobView
 
 #: Stands for the number of a task in the name of its file.

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from kestrelctl.access.connection import Connection, ask
 from kestrelctl.core.model.end_reason import EndKind, EndReason
 from kestrelctl.core.model.job.task_state import TaskState
-from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.result import TAIL_BYTES
+from kestrelctl.core.model.wording import plural
 from kestrelctl.grammar.quantities import short_address, size
 from kestrelctl.protocol.job_answers import JobView, Tasks, TaskView
 from kestrelctl.protocol.job_requests import ListTasks

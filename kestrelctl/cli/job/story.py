@@ -11,10 +11,10 @@ from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.job.arguments import job_argument
 from kestrelctl.cli.show.command_output import CommandOutput, Record, plain
-from kestrelctl.cli.show.lines import aligned, text_width
+from kestrelctl.cli.show.grid import aligned, text_width
 from kestrelctl.cli.show.screen import Mode
 from kestrelctl.core.model.job.hold import POOL
-from kestrelctl.grammar.click_numbers import WholeNumber
+from kestrelctl.grammar.click_types import WholeNumber
 from kestrelctl.grammar.id_ranges import parse_tasks
 from kestrelctl.grammar.quantities import short_address
 from kestrelctl.protocol.job_answers import Story, StoryEntry

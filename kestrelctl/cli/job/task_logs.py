@@ -14,7 +14,7 @@ from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.show.terminal_text import TerminalText
 from kestrelctl.client.logs import LogReader
 from kestrelctl.core.model.job.task_state import FINAL_STATES, TaskState
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import Incomplete, NotFound
 from kestrelctl.protocol.job_answers import Log, LogPage, TaskOutput, Tasks
 from kestrelctl.protocol.job_requests import AllLogs, ListTasks, Logs

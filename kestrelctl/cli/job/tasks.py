@@ -15,7 +15,7 @@ from kestrelctl.cli.job.view import memory, why_ended
 from kestrelctl.cli.show.command_output import CommandOutput, Listing
 from kestrelctl.cli.show.grid import Column
 from kestrelctl.core.model.job.task_state import TaskState
-from kestrelctl.grammar.click_numbers import WholeNumber
+from kestrelctl.grammar.click_types import WholeNumber
 from kestrelctl.grammar.id_ranges import LAST, parse_tasks
 from kestrelctl.grammar.quantities import duration, short_address, size
 from kestrelctl.protocol.job_answers import Tasks, TaskView

@@ -11,11 +11,10 @@ from msgspec.structs import replace
 from kestrelctl.access.connection import Connection, ask
 from kestrelctl.at_once import needs_loop
 from kestrelctl.cli.show.command_output import Listing, Record, Table
-from kestrelctl.cli.show.grid import Column
-from kestrelctl.cli.show.lines import cut
+from kestrelctl.cli.show.grid import Column, cut
 from kestrelctl.core.model.end_reason import how_stopped
-from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.result import how_it_ended
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.grammar.job_options import NAMED_ASSETS, OPTIONS
 from kestrelctl.grammar.quantities import ago, duration, short_address, short_number, size

@@ -12,7 +12,7 @@ from kestrelctl.cli.show.progress import Look, shown
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.core.model.job.hold import Hold
 from kestrelctl.core.model.job.task_state import TaskState
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import (
     Busy,
     KestrelError,

@@ -22,11 +22,10 @@ from kestrelctl.core.model.config import (
     Config,
 )
 from kestrelctl.core.model.neighbour import RECLAIM_MINUTES
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.model.worker.isolation import RUNGS
 from kestrelctl.errors import NotFound, UsageError
-from kestrelctl.grammar.click_files import FilePath
-from kestrelctl.grammar.click_numbers import Number, WholeNumber
+from kestrelctl.grammar.click_types import FilePath, Number, WholeNumber
 from kestrelctl.grammar.quantities import parse_digits, parse_duration
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kestrelctl.core.model.mail_address import problem_with_mail
+from kestrelctl.core.model.names import problem_with_mail
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.click_files import FilePath
+from kestrelctl.grammar.click_types import FilePath
 
 if TYPE_CHECKING:
     from kestrelctl.manager.mail.server import MailServer
@@ -74,7 +74,7 @@ def mail_server(options: dict[str, Any]) -> MailServer | None:
     Raises:
         UsageError: they do not go together, or the password would travel in the clear.
     """
-    from kestrelctl.core.model.loopback import is_loopback
+    from kestrelctl.core.model.names import is_loopback
     from kestrelctl.manager.mail.server import MailServer, SmtpTls, parse_server
 
     smtp, tls, user = (options.pop(name) for name in ("smtp", "smtp_tls", "smtp_user"))

@@ -16,8 +16,8 @@ import msgspec
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.map.sources import STANDARD_INPUT, column_separator, split_line
 from kestrelctl.errors import KestrelError, UsageError, why
-from kestrelctl.grammar.click_numbers import WholeNumber
 from kestrelctl.grammar.click_options import click_options
+from kestrelctl.grammar.click_types import WholeNumber
 from kestrelctl.grammar.job_options import HOW_MUCH, OPTIONS, WHERE
 
 if TYPE_CHECKING:

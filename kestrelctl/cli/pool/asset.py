@@ -8,8 +8,8 @@ from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
 from kestrelctl.cli.show.command_output import CommandOutput, Listing
 from kestrelctl.cli.show.grid import Column
-from kestrelctl.core.model.worker.asset_rules import MOST_TOKENS
-from kestrelctl.grammar.click_numbers import WholeNumber
+from kestrelctl.core.model.worker.assets import MOST_TOKENS
+from kestrelctl.grammar.click_types import WholeNumber
 from kestrelctl.protocol.requests import ListAssets, RemoveAsset, SetAsset
 from kestrelctl.protocol.views import Assets, AssetView
 

@@ -15,7 +15,7 @@ from kestrelctl.cli.pool.store_trouble import store_trouble
 from kestrelctl.cli.pool.traffic import traffic
 from kestrelctl.cli.show.command_output import CommandOutput, Record, plain
 from kestrelctl.core.model.manager_seen import ManagerSeen
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import NotFound, Unreachable
 from kestrelctl.grammar.quantities import duration, short_address, size
 from kestrelctl.protocol.answers import PoolSummary

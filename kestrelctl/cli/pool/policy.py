@@ -10,7 +10,7 @@ from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
 from kestrelctl.cli.show.command_output import CommandOutput, Listing, Record
 from kestrelctl.cli.show.grid import Column
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.protocol.requests import ListPolicies, RemovePolicy, SetPolicy
 from kestrelctl.protocol.views import Policies, PolicyView

@@ -23,7 +23,7 @@ from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.use import Use
 from kestrelctl.errors import Unreachable
-from kestrelctl.grammar.click_numbers import Number, WholeNumber
+from kestrelctl.grammar.click_types import Number, WholeNumber
 from kestrelctl.grammar.quantities import duration, short_number
 from kestrelctl.protocol import codec
 from kestrelctl.protocol import workers as work

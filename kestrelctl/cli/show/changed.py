@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from kestrelctl.cli.show.command_output import CommandOutput
 from kestrelctl.cli.show.screen import Screen
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.grammar.quantities import short_address
 from kestrelctl.protocol.request import Changed
 

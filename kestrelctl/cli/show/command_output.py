@@ -15,10 +15,9 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from kestrelctl.cli.show.grid import Column, Grid, cell_columns
-from kestrelctl.cli.show.lines import aligned, text_width
+from kestrelctl.cli.show.grid import Column, Grid, aligned, cell_columns, text_width
 from kestrelctl.cli.show.screen import Mode, Screen
-from kestrelctl.grammar.one_line import one_line
+from kestrelctl.core.model.wording import one_line
 
 T = TypeVar("T")
 

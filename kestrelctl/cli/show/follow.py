@@ -12,7 +12,7 @@ from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.show.terminal_text import TerminalText
 from kestrelctl.client.logs import LogReader
 from kestrelctl.core.model.job.task_state import FINAL_STATES
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import Busy, Incomplete, KestrelError, TimedOut, Unreachable
 from kestrelctl.grammar.quantities import short_address
 from kestrelctl.protocol.job_answers import AttemptOutput, FollowedLog, Log

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from kestrelctl.cli.show.grid import Line, bar, crop, rich_text
 from kestrelctl.cli.show.history import ended_tasks, finished_tasks
-from kestrelctl.cli.show.lines import Line, bar, crop, rich_text
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.show.series import Series, rate
-from kestrelctl.grammar.one_line import one_line
+from kestrelctl.core.model.wording import one_line
 from kestrelctl.grammar.quantities import duration
 from kestrelctl.protocol.job_answers import JobView
 

@@ -199,7 +199,7 @@ class Screen:
         if self.mode.is_json:
             self._remark(json.dumps({kind: fields}))
             return
-        from kestrelctl.grammar.one_line import one_line  # here: `--help` does not need it
+        from kestrelctl.core.model.wording import one_line  # here: `--help` does not need it
 
         label = _paint(color, f"{kind}:", self.color and sys.stderr.isatty())
         lines = [f"{label} {one_line(fields['message'] or '')}"]
@@ -226,7 +226,7 @@ class Screen:
 
 def _harmless(text: str) -> str:
     """Lines that tell a terminal nothing else: names, items and reasons are others' words."""
-    from kestrelctl.grammar.one_line import one_line  # here: `--help` does not need it
+    from kestrelctl.core.model.wording import one_line  # here: `--help` does not need it
 
     return "\n".join(map(one_line, text.split("\n")))
 

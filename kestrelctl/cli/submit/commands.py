@@ -11,11 +11,11 @@ import click
 
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.show.screen import Mode
-from kestrelctl.cli.submit.last_job import LastJob
+from kestrelctl.cli.submit.submission import LastJob
 from kestrelctl.cli.task_command import refuse_queue
+from kestrelctl.core.model.job.placeholders import IN_FILE_NAMES
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.click_options import LAST_JOB, click_options
-from kestrelctl.grammar.file_patterns import IN_FILE_NAMES
 from kestrelctl.grammar.job_options import FORMER_KEEP, OPTIONS, SECTIONS
 
 #: Keys in the `meta` of the command's context: the job file, the words of the line, and whether

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from kestrelctl.client.graph import Draft, Graph
-from kestrelctl.core.model.files.input_addresses import is_address
+from kestrelctl.core.model.files.addresses import is_address
 from kestrelctl.core.model.job.shell_text import SHELL, numbered
-from kestrelctl.core.model.job.stage_rules import COMMANDED
+from kestrelctl.core.model.job.stage import COMMANDED
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.job_options import FORMER_KEEP, JOB_FILE_SUFFIXES, OPTIONS
 from kestrelctl.grammar.nearest import did_you_mean

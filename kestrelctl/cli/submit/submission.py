@@ -15,17 +15,15 @@ from kestrelctl.access.connection import Connection
 from kestrelctl.cli.command import Invocation
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.show.command_output import Record
-from kestrelctl.cli.submit.last_job import LastJob
 from kestrelctl.cli.task_command import check_command
 from kestrelctl.client.directory import start_directory
 from kestrelctl.client.upload import INLINE_BYTES, items_bytes, send_job
-from kestrelctl.core.model.job.placeholders import Placeholders
+from kestrelctl.core.model.job.placeholders import IN_FILE_NAMES, Placeholders
 from kestrelctl.core.model.job.shell_text import left_in
 from kestrelctl.core.model.job.spec import JobSpec
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import StoreFull, UsageError
 from kestrelctl.grammar.described_job import checked_alone, checked_job, checked_key, job_of
-from kestrelctl.grammar.file_patterns import IN_FILE_NAMES
 from kestrelctl.protocol.job_answers import GraphSubmitted, Submitted
 
 if TYPE_CHECKING:
@@ -34,6 +32,54 @@ if TYPE_CHECKING:
     from kestrelctl.cli.submit.job_file import GraphFile, JobFile
     from kestrelctl.client.graph import Draft
     from kestrelctl.client.inputs import JobFiles, SentFiles
+
+
+from typing import TYPE_CHECKING
+
+from kestrelctl.grammar.id_ranges import LAST
+
+if TYPE_CHECKING:
+    from kestrelctl.access.connection import Connection
+
+
+class LastJob:
+    """The latest job of the caller of the command, asked for once and before anything is made."""
+
+    def __init__(self, invocation: Invocation) -> None:
+        self._invocation = invocation
+        self._job_id: int | None = None
+
+    def refuse_key(self, key: str | None) -> None:
+        """Raises UsageError if there is a key, and an option meant the latest job.
+
+        The latest job would be another one when the submission is repeated.
+        """
+        if key is not None and self._job_id is not None:
+            raise UsageError(
+                "`last` and --key do not go together",
+                cause="sent again with this key, the job would wait for itself",
+                hint=f"name the job by its id, which is {self._job_id} now",
+            )
+
+    def __call__(self) -> int:
+        """Returns the id of the job.
+
+        Raises:
+            NotFound: the caller has submitted none.
+            KestrelError: the pool cannot be reached.
+        """
+        if self._job_id is None:
+            self._invocation.talk(self._ask)
+        assert self._job_id is not None
+        return self._job_id
+
+    async def _ask(self, connection: Connection) -> None:
+        from kestrelctl.access.connection import ask
+        from kestrelctl.protocol.job_answers import Jobs
+        from kestrelctl.protocol.job_requests import ListJobs
+
+        answer = await ask(connection, ListJobs(jobs=LAST), Jobs)
+        self._job_id = answer.jobs[-1].job_id
 
 
 def submit_job(

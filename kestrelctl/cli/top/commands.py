@@ -16,13 +16,13 @@ import click
 from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.show.command_output import CommandOutput, plain
+from kestrelctl.cli.show.grid import line_text, rich_text
 from kestrelctl.cli.show.history import History
-from kestrelctl.cli.show.lines import line_text, rich_text
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.cli.top.frame import View, frame, sheet
 from kestrelctl.cli.top.keyboard import keys_pressed
 from kestrelctl.errors import Busy, TimedOut, Unreachable
-from kestrelctl.grammar.click_numbers import Number
+from kestrelctl.grammar.click_types import Number
 from kestrelctl.protocol.answers import Overview
 from kestrelctl.protocol.requests import PoolOverview
 

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 
 from kestrelctl.cli.job.view import unnamed
 from kestrelctl.cli.pool.store_trouble import store_trouble
-from kestrelctl.cli.show.grid import STATE_STYLES, Column, Grid
+from kestrelctl.cli.show.grid import STATE_STYLES, Column, Grid, Line, aligned, bar, crop, spread
 from kestrelctl.cli.show.history import History, ended_tasks, finished_tasks
-from kestrelctl.cli.show.lines import Line, aligned, bar, crop, spread
 from kestrelctl.cli.show.series import Series, rate, sparkline
-from kestrelctl.core.model.plural import plural
-from kestrelctl.grammar.one_line import one_line
+from kestrelctl.core.model.wording import one_line, plural
 from kestrelctl.grammar.quantities import duration, short_address, size
 from kestrelctl.protocol.answers import Overview, WorkerLine
 from kestrelctl.protocol.job_answers import JobLine

@@ -18,7 +18,7 @@ from kestrelctl.cli.user.share_options import (
     share_options,
     usage_shown,
 )
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import NotFound
 from kestrelctl.protocol.answers import Groups
 from kestrelctl.protocol.requests import ChangeGroup, ListGroups, RemoveGroup

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
-from kestrelctl.core.model.mail_address import problem_with_mail
+from kestrelctl.core.model.names import problem_with_mail
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol.requests import ChangeUser
 

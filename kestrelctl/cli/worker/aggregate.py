@@ -15,8 +15,7 @@ from kestrelctl.core.model.worker.significance import problem_with_expression
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.asset_words import offered_assets
 from kestrelctl.grammar.attributes import parse_attribute
-from kestrelctl.grammar.click_files import FilePath
-from kestrelctl.grammar.click_numbers import Number, WholeNumber
+from kestrelctl.grammar.click_types import FilePath, Number, WholeNumber
 from kestrelctl.grammar.quantities import parse_capacity, split_words
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -24,13 +24,12 @@ from kestrelctl.cli.worker.groups import worker_group
 from kestrelctl.cli.worker.properties import properties, property_lines
 from kestrelctl.cli.worker.run_command import commands, run_command
 from kestrelctl.core.environments.environment_class import KINDS
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.model.worker import isolation
 from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.grammar.asset_words import offered_assets
 from kestrelctl.grammar.attributes import plain_value
-from kestrelctl.grammar.click_files import FilePath
-from kestrelctl.grammar.click_numbers import WholeNumber
+from kestrelctl.grammar.click_types import FilePath, WholeNumber
 from kestrelctl.grammar.quantities import (
     ago,
     duration,

@@ -53,7 +53,7 @@ def enroll(invocation: Invocation, name: str, valid_seconds: float, server: str)
     The command holds a token, which is valid for one machine until it expires. Keep it secret:
     anybody who has it can join.
     """
-    from kestrelctl.core.model.loopback import is_loopback
+    from kestrelctl.core.model.names import is_loopback
 
     context = invocation.find_context(invocation.pool)
     host, port = _address(server, context.host, context.port)

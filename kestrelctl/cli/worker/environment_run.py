@@ -18,7 +18,7 @@ from kestrelctl.core.environments.class_files import read_classes
 from kestrelctl.core.environments.environment_class import EnvironmentClass
 from kestrelctl.core.model.worker import isolation
 from kestrelctl.errors import KestrelError, NotFound, UsageError
-from kestrelctl.grammar.click_files import FilePath
+from kestrelctl.grammar.click_types import FilePath
 from kestrelctl.grammar.quantities import parse_capacity
 from kestrelctl.protocol.workers import decode_token
 

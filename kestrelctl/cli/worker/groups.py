@@ -8,7 +8,7 @@ from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
 from kestrelctl.cli.show.command_output import CommandOutput, Listing
 from kestrelctl.cli.show.grid import Column
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.model.worker.worker_group import WorkerGroup
 from kestrelctl.protocol.answers import WorkerGroupList, WorkerGroupView
 from kestrelctl.protocol.requests import ListWorkerGroups, RemoveWorkerGroup, SetWorkerGroup

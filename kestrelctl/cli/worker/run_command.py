@@ -10,7 +10,7 @@ from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.show.command_output import CommandOutput, Listing
 from kestrelctl.cli.show.grid import Column
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import KestrelError, NotFound, UsageError
 from kestrelctl.grammar.attributes import plain_value
 from kestrelctl.grammar.quantities import duration, short_address

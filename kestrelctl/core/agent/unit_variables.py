@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kestrelctl.core.model.worker.ad import GPUS, WorkerAd
+from kestrelctl.core.model.worker.ad import WorkerAd
+from kestrelctl.core.model.worker.assets import GPUS
 
 _OF_VENDOR = {
     "nvidia": ("CUDA_VISIBLE_DEVICES",),

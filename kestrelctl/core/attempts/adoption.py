@@ -12,8 +12,8 @@ from kestrelctl.core.effects import Acknowledge, Kill
 from kestrelctl.core.events import Joined
 from kestrelctl.core.jobs.job import Job, Task
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import Progress
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.model.worker.ad import unit_ids
 from kestrelctl.core.model.worker.assets import with_units
 from kestrelctl.core.model.worker.claim import Claim

@@ -8,7 +8,7 @@ from kestrelctl.core.attempts.table import withdraw
 from kestrelctl.core.effects import Kill
 from kestrelctl.core.jobs.job import Job, Task
 from kestrelctl.core.model.job.task_state import TaskState
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.state import State
 
 

@@ -20,8 +20,8 @@ from kestrelctl.core.model.index_ranges import IndexRange, IndexRanges, as_range
 from kestrelctl.core.model.job.after import IfParentFails
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import TaskState
-from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import EndedTasks, TaskRecord
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.state import Refused, State
 
 

@@ -17,10 +17,9 @@ from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.outline import Outline
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.job.stage_rules import can_be_in
+from kestrelctl.core.model.job.stage import can_be_in
 from kestrelctl.core.model.worker.ad import WorkerAd
-from kestrelctl.core.model.worker.asset_rules import is_of_workers
-from kestrelctl.core.model.worker.assets import Amounts, resized, whole_uses
+from kestrelctl.core.model.worker.assets import Amounts, is_of_workers, resized, whole_uses
 from kestrelctl.core.model.worker.claim import Claim
 from kestrelctl.core.state import State
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
+from kestrelctl.core.attempts.token_starvation import keeps_in_vain, starving_for_tokens
 from kestrelctl.core.jobs.tokens import KeptTokens
 from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.job.shape import Shape
 from kestrelctl.core.scheduling.ladder import refusal
 from kestrelctl.core.scheduling.match import Terms
-from kestrelctl.core.scheduling.token_starvation import keeps_in_vain, starving_for_tokens
 from kestrelctl.core.state import State
 
 

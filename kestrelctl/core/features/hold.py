@@ -12,9 +12,9 @@ from kestrelctl.core.features.feature import Feature, Must
 from kestrelctl.core.jobs.job import Gate, Job
 from kestrelctl.core.model.job.hold import MAX_HOLD_REASON_CHARACTERS, POOL, SUBMITTED_SO, Hold
 from kestrelctl.core.model.job.shape import Shape
-from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.result import Result, how_it_ended
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.state import State
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kestrelctl.core.attempts.cancelling import cancel_all
 from kestrelctl.core.features.feature import Feature, Must
 from kestrelctl.core.jobs.job import FAILED_TASKS, Job
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.state import State
 
 

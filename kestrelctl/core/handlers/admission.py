@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kestrelctl.core.jobs.fair_share import Sharer
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.state import State
 
 

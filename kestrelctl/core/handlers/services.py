@@ -16,7 +16,7 @@ from kestrelctl.core.handlers.submission import (
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.job.ending_rules import MOST_COPIES
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.state import State
 
 

@@ -10,7 +10,7 @@ from kestrelctl.core.effects import Answer, SettingChanged
 from kestrelctl.core.events import ChangeFlock, DropSetting, PutSetting, SetUser
 from kestrelctl.core.features.stored_bytes import hold_or_let_go
 from kestrelctl.core.model.files.byte_limit import problem_with_byte_limit
-from kestrelctl.core.model.mail_address import problem_with_mail
+from kestrelctl.core.model.names import problem_with_mail
 from kestrelctl.core.model.records import GroupRecord, UserRecord
 from kestrelctl.core.model.setting import SettingGone
 from kestrelctl.core.model.share_change import changed, problem_with_change

@@ -46,8 +46,8 @@ from kestrelctl.core.model.index_ranges import IndexRange, IndexRanges, as_range
 from kestrelctl.core.model.job.after import shifted
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import TaskState
-from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import JobForgotten, OwnerTold, Swept
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.scheduling.judgement import problem_with_evaluation
 from kestrelctl.core.state import State
 

@@ -23,9 +23,23 @@ from kestrelctl.core.model.job.shape import Shape
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import Counts
 from kestrelctl.core.model.job.template import Template
-from kestrelctl.core.model.job.worth_a_mail import is_worth_a_mail
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.refusal import Refusal
+
+#: Whoever submitted a job that took no longer sees its end himself.
+SHORT_SECONDS = 60.0
+
+
+def is_worth_a_mail(outcome: str, *, took_seconds: float, cancelled: bool) -> bool:
+    """Whether an owner who has an address is sent word of the end of a job.
+
+    He is if it went wrong or took long; whoever cancels a job knows.
+
+    Args:
+        took_seconds: from its submission to its end.
+    """
+    return not cancelled and (outcome == "failed" or took_seconds > SHORT_SECONDS)
+
 
 #: The most refused attempts whose numbers a task remembers: they matter while a hello is under way.
 MOST_REFUSED = 16

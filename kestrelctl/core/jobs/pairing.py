@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kestrelctl.core.model.index_ranges import IndexRange, IndexRanges
 from kestrelctl.core.model.job.after import IfParentFails
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 
 
 class TaskPairing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kestrelctl.core.model.job.after import After, IfParentFails, WantedEnd
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 
 #: The most parents that are named to people.
 _MOST_TOLD = 3

@@ -6,7 +6,7 @@ import msgspec
 
 from kestrelctl.core.model.member_change import MEMBER_KINDS
 from kestrelctl.core.model.names import fits
-from kestrelctl.core.model.pool_moment import PoolMoment
+from kestrelctl.core.model.numbers import PoolMoment
 from kestrelctl.errors import UsageError
 
 #: A worker may give any reason; so much of it is kept.

@@ -8,8 +8,7 @@ from urllib.parse import urlsplit
 
 from kestrelctl.core.ini_sections import IniSection, ini_sections
 from kestrelctl.core.membership.event import MembershipEvent, must_be_kind
-from kestrelctl.core.model.mail_address import problem_with_mail
-from kestrelctl.core.model.names import NAME_RULE, is_name
+from kestrelctl.core.model.names import NAME_RULE, is_name, problem_with_mail
 from kestrelctl.errors import UsageError
 
 ANY = "*"

@@ -12,7 +12,7 @@ from typing import NewType, Self
 import msgspec
 
 from kestrelctl.core.model.job.stage import IN, OUT, SETUP
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 
 #: A reason as it travels: made by `EndKind.text` and its neighbours, read by `EndReason.of`. It is
 #: empty for an attempt that ended by the exit of its program, and nothing else.

@@ -1,7 +1,8 @@
-"""Names: domains of XMPP servers, accounts, and what people call things."""
+"""Names: hosts, domains of XMPP servers, accounts, mail addresses, and what people call things."""
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from fnmatch import fnmatchcase
 
@@ -44,3 +45,27 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 def is_name(text: str) -> bool:
     """Whether a text may be such a name."""
     return _NAME.fullmatch(text) is not None
+
+
+#: RFC 5321, 4.5.3.1.3: a path has 256 characters, its angle brackets among them.
+MOST_MAIL_CHARACTERS = 254
+
+_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+#: The addresses that HTML takes in forms: no quotes, comments, spaces, or letters beyond ASCII.
+#: https://html.spec.whatwg.org/multipage/input.html#valid-e-mail-address
+_ADDRESS = re.compile(rf"[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]{{1,64}}@{_LABEL}(?:\.{_LABEL})*")
+
+
+def problem_with_mail(address: str) -> str | None:
+    """Says what is wrong with an address for mail; None if all is well."""
+    if len(address) <= MOST_MAIL_CHARACTERS and _ADDRESS.fullmatch(address):
+        return None
+    return f"{address[:80]!r} is no plain address for mail, such as ada@example.org"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether what is sent to a host stays on this machine, by the host's name alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

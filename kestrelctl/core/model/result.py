@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
 
 from kestrelctl.core.model.end_reason import NO_REASON, ReasonText
 from kestrelctl.core.model.files.stored_file import StoredFile, problem_with_stored_file
 from kestrelctl.core.model.job.checkpoint import MOST_URL_CHARACTERS, MadeCheckpoint, can_be_given
-from kestrelctl.core.model.job.stage import StageRun
-from kestrelctl.core.model.job.stage_rules import possible_runs
-
-#: A count that every store can hold; more is refused when it is decoded.
-Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
-Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-#: The place after which a page of what is counted from 0 begins; -1 for the beginning.
-Place = Annotated[int, msgspec.Meta(ge=-1, le=(1 << 63) - 1)]
-
-#: A time or a duration in seconds; wide enough for any clock, and many of them have a finite sum.
-Seconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
-
+from kestrelctl.core.model.job.stage import StageRun, possible_runs
+from kestrelctl.core.model.numbers import Count, Seconds, Whole
 
 #: How much of the end of an output travels with the report, in bytes.
 TAIL_BYTES = 4096

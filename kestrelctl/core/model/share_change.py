@@ -9,13 +9,13 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from kestrelctl.core.model.records import GroupRecord, UserRecord
-from kestrelctl.core.model.worker.asset_rules import (
+from kestrelctl.core.model.worker.assets import (
     MAX_ASSETS,
+    MILLI,
     MOST_OF_AN_ASSET,
     is_asset_name,
     no_asset,
 )
-from kestrelctl.core.model.worker.assets import MILLI
 
 #: Weights of users and of groups are multiplied and divided: smaller ones would come to nothing.
 LEAST_WEIGHT = 0.000_001

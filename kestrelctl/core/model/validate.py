@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from kestrelctl.core.model.files.inputs import problem_with_inputs, problem_with_stdin
-from kestrelctl.core.model.files.output_addresses import problem_with_output_address
-from kestrelctl.core.model.files.output_globs import problem_with_outputs
+from kestrelctl.core.model.files.outputs import problem_with_output_address, problem_with_outputs
 from kestrelctl.core.model.files.parent_files import not_waited_for, problem_with_parent_files
 from kestrelctl.core.model.files.workdir import problem_with_workdir
 from kestrelctl.core.model.job.after import problem_with_parents
 from kestrelctl.core.model.job.channel_rules import problem_with_channel
-from kestrelctl.core.model.job.checkpoint_rules import problem_with_checkpoints
+from kestrelctl.core.model.job.checkpoint import problem_with_checkpoints
 from kestrelctl.core.model.job.ending_rules import problem_with_endings, problem_with_program_ends
 from kestrelctl.core.model.job.guest import problem_with_guest
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.span import problem_with_span
 from kestrelctl.core.model.job.spec import JobSpec
-from kestrelctl.core.model.job.stage_rules import problem_with_stages
+from kestrelctl.core.model.job.stage import problem_with_stages
 from kestrelctl.core.model.job.task_array import problem_with_ids
 from kestrelctl.core.model.job.task_environment import problem_with_environment
-from kestrelctl.core.model.job.template import Template
-from kestrelctl.core.model.plural import plural
-from kestrelctl.core.model.worker.asset_rules import problem_with_assets
+from kestrelctl.core.model.wording import plural
+from kestrelctl.core.model.worker.assets import problem_with_assets
+
+if TYPE_CHECKING:
+    from kestrelctl.core.model.job.template import Template
 
 MAX_TASKS = 1_000_000_000
 MAX_PRIORITY = 255

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import TokenRecord
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.model.worker.ad import WorkerAd
-from kestrelctl.core.model.worker.asset_rules import problem_with_tokens
+from kestrelctl.core.model.worker.assets import problem_with_tokens
 from kestrelctl.core.settings.kind import SettingKind
 from kestrelctl.core.state import State
 from kestrelctl.errors import UsageError

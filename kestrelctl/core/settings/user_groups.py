@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kestrelctl.core.attempts.recounting import recount
 from kestrelctl.core.model.names import NAME_RULE, is_name
-from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import GroupRecord
 from kestrelctl.core.model.share_change import (
     GroupChange,
@@ -13,6 +12,7 @@ from kestrelctl.core.model.share_change import (
     problem_with_number,
     problem_with_weight,
 )
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.settings.kind import SettingKind
 from kestrelctl.core.state import State
 from kestrelctl.errors import UsageError

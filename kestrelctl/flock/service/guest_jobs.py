@@ -19,9 +19,9 @@ from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import TaskState
 from kestrelctl.core.model.job.template import variables
-from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.validate import problem_with_job
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.model.worker import isolation
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.assets import four_digits, natural

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from kestrelctl.core.model.files import workdir
-from kestrelctl.core.model.job.stays_home import HOME_TAGS
+from kestrelctl.core.model.job.shape import HOME_TAGS
 from kestrelctl.core.model.neighbour import LEAST_CPUS
 from kestrelctl.core.model.worker.ad import WorkerAd
-from kestrelctl.core.model.worker.asset_rules import MOST_CPUS
+from kestrelctl.core.model.worker.assets import MOST_CPUS
 from kestrelctl.core.model.worker.matching_ads import amounts_ad
 from kestrelctl.flock.rules.start_text import ALWAYS, NEVER
 

@@ -1,12 +1,15 @@
-"""Puts the flock of a manager together."""
+"""Puts the flock of a manager together, with what it keeps on its disk."""
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 from kestrelctl.flock.rules.flock_settings import FlockSettings
-from kestrelctl.flock.service.disk_spools import DiskSpools
+from kestrelctl.flock.rules.lending import LentKey
 from kestrelctl.flock.service.files_home import FilesHome
 from kestrelctl.flock.service.flock_answering import FlockAnswering
 from kestrelctl.flock.service.flock_numbers import flock_numbers
@@ -18,8 +21,42 @@ from kestrelctl.manager.requests.dispatch import RequestDispatcher
 from kestrelctl.manager.service import Service
 from kestrelctl.metrics.flock_families import FlockNumbers
 from kestrelctl.protocol.upload_slots import Slot
+from kestrelctl.worker.process import Spool
+from kestrelctl.worker.spool import DiskSpool
 from kestrelctl.xmpp.slots import request_slot
 from kestrelctl.xmpp.xmpp_session import XmppSession
+
+
+class DiskSpools:
+    """The spools of one manager.
+
+    Args:
+        root: the directory in which they are; made when it is needed.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def open(self, borrower: str, loan: str) -> Spool:
+        """The spool of a loan."""
+        path = self._path(borrower, loan)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return DiskSpool(path)
+
+    def kept(self) -> list[LentKey]:
+        """The loans of which an earlier process has left results."""
+        return sorted((path.parent.name, path.name) for path in self._root.glob("*/*"))
+
+    def remove(self, borrower: str, loan: str) -> None:
+        """Removes the spool of a loan, which is not needed any more."""
+        path = self._path(borrower, loan)
+        shutil.rmtree(path, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()
+
+    def _path(self, borrower: str, loan: str) -> Path:
+        # A domain that the server lets through has no `/`; what has one never gets here.
+        return self._root / borrower.replace("/", "_") / loan
 
 
 class OpenFlock:

@@ -16,7 +16,7 @@ from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.requests.dispatch import RequestDispatcher
 from kestrelctl.manager.service import Service
 from kestrelctl.metrics import stanzas
-from kestrelctl.protocol.chat import JUST_TEXT, ChatKind, ChatMarks
+from kestrelctl.protocol.chat.body import JUST_TEXT, ChatKind, ChatMarks
 
 log = logging.getLogger(__name__)
 

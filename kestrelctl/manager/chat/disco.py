@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 from kestrelctl.checkout import own_version
 from kestrelctl.core.members.availability import worker_state
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import NotFound
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.chat.addresses import Addresses

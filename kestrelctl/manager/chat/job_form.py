@@ -9,8 +9,8 @@ from kestrelctl.core.model.job.spec import JobSpec, Notify
 from kestrelctl.core.model.job.task_array import TaskArray
 from kestrelctl.core.model.validate import MAX_TASKS
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.click_numbers import WholeNumber
 from kestrelctl.grammar.click_options import click_options
+from kestrelctl.grammar.click_types import WholeNumber
 from kestrelctl.grammar.described_job import job_of
 from kestrelctl.grammar.job_options import OPTIONS
 from kestrelctl.protocol.forms import Field

@@ -1,4 +1,4 @@
-"""Workers that speak the messages of `protocol.profile`: they have their agents here, at the edge.
+"""Workers that speak the messages of `protocol.chat.profile`: their agents are here, at the edge.
 
 The rest of the pool talks to them as to any other: what it sends goes to the agent, which decides
 what starts, and what the agent has to say comes back as the worker's own word.
@@ -16,7 +16,8 @@ from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.worker.ad import WorkerAd, bookable, unit_ids
 from kestrelctl.core.model.worker.claim import Claim
 from kestrelctl.errors import UsageError
-from kestrelctl.protocol import codec, profile, workers
+from kestrelctl.protocol import codec, workers
+from kestrelctl.protocol.chat import profile
 
 
 class _Worker:

@@ -14,7 +14,7 @@ import msgspec
 from kestrelctl.core.environments.environment_class import SEES_HOSTS_FILES, EnvironmentClass
 from kestrelctl.core.environments.host_share import host_share
 from kestrelctl.core.environments.on_demand import EnvironmentNeed, HostRoom, amounts_of
-from kestrelctl.core.model.files import input_addresses, output_addresses, workdir
+from kestrelctl.core.model.files import addresses, outputs, workdir
 from kestrelctl.core.model.job.shape import Shape
 from kestrelctl.core.model.job.task_environment import KINDS as TASK_KINDS
 from kestrelctl.core.model.job.task_environment import tag_of
@@ -35,8 +35,8 @@ _WORKDIR = workdir.TAG.upper()
 #: Tags that only workers have that see the files of their users.
 _OF_FILES = {
     _WORKDIR,
-    output_addresses.FILE_TAG.upper(),
-    f"{input_addresses.TAG_PREFIX}{input_addresses.FILE}".upper(),
+    outputs.FILE_TAG.upper(),
+    f"{addresses.TAG_PREFIX}{addresses.FILE}".upper(),
 }
 
 #: Tags that only workers have that make environments.

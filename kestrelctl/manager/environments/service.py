@@ -30,7 +30,7 @@ from kestrelctl.core.model.job.shape import Shape
 from kestrelctl.core.model.job.task_environment import KINDS as TASK_KINDS
 from kestrelctl.core.model.job.task_environment import TaskEnvironment
 from kestrelctl.core.model.neighbour import is_neighbour
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.assets import Amounts, amounts, natural
 from kestrelctl.core.model.worker.matching_ads import worker_ad
@@ -70,7 +70,7 @@ ACCOUNT_SECONDS = 60.0
 
 
 class Invitations(Protocol):
-    """Accounts of workers: `manager.requests.enrollment.EnrollmentRequests`."""
+    """Accounts of workers: `manager.members.enrollment.EnrollmentRequests`."""
 
     async def invite(self, name: str, valid_seconds: float) -> tuple[str, str, int]:
         """A temporary account for a worker of that name: address, password, expiry."""

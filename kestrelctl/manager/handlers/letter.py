@@ -9,8 +9,7 @@ from email.message import EmailMessage
 from email.utils import format_datetime
 
 from kestrelctl.core.membership.handler_words import ToldEvent
-from kestrelctl.core.model.plural import plural
-from kestrelctl.grammar.one_line import one_line
+from kestrelctl.core.model.wording import one_line, plural
 from kestrelctl.grammar.quantities import short_address
 from kestrelctl.manager.mail.letter import command
 

@@ -15,7 +15,7 @@ from kestrelctl.core.membership.event import MembershipEvent
 from kestrelctl.core.membership.handler_definition import HandlerDefinition
 from kestrelctl.core.membership.handler_records import HandlerAwaits, HandlerSettled
 from kestrelctl.core.membership.handler_words import ToldEvent, told_event
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.pacing.backoff import doubled_seconds
 from kestrelctl.errors import KestrelError

@@ -11,10 +11,9 @@ from email.message import EmailMessage
 from email.utils import format_datetime
 
 from kestrelctl.chat.sentences import notice
-from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.result import how_it_ended
-from kestrelctl.grammar.one_line import one_line
+from kestrelctl.core.model.wording import one_line, plural
 from kestrelctl.manager.views import cut_item
 
 #: The most characters of a name in a subject.

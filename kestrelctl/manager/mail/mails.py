@@ -15,8 +15,8 @@ from email.message import EmailMessage
 from kestrelctl.core import events as ev
 from kestrelctl.core.effects import JobEnded, NoticesSettled
 from kestrelctl.core.model.job.task_state import TaskState
-from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import JobRecord, TaskRecord
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import KestrelError
 from kestrelctl.manager.mail.letter import letter
 from kestrelctl.manager.mail.server import NotNow, NotToHim, Post

@@ -9,10 +9,9 @@ from kestrelctl.core.members.worker_groups import WorkerGroups
 from kestrelctl.core.membership.event import MOST_REASON_CHARACTERS, MembershipEvent
 from kestrelctl.core.membership.event_records import EventsDropped
 from kestrelctl.core.membership.roll import Roll
+from kestrelctl.core.model.wording import one_line
 from kestrelctl.core.model.worker.ad import WorkerAd
-from kestrelctl.grammar.one_line import one_line
-from kestrelctl.store.port import Store
-from kestrelctl.store.store_record import StoreRecord
+from kestrelctl.store.port import Store, StoreRecord
 
 #: The most events that are kept.
 MOST_EVENTS = 100_000

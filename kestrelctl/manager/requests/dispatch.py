@@ -21,11 +21,9 @@ from kestrelctl.manager.requests.channels import ChannelRequests
 from kestrelctl.manager.requests.graphs import GraphRequests
 from kestrelctl.manager.requests.jobs import JobRequests, Neighbourhood, Submission
 from kestrelctl.manager.requests.pending_answers import PendingAnswers
-from kestrelctl.manager.requests.pool import PoolRequests, Usage
-from kestrelctl.manager.requests.resizes import Resizes
+from kestrelctl.manager.requests.pool import PoolRequests, Resizes, Usage
 from kestrelctl.manager.requests.settings import SettingRequests
 from kestrelctl.manager.requests.shares import ShareRequests
-from kestrelctl.manager.requests.submitted_together import SubmittedTogether
 from kestrelctl.manager.requests.task_files import TaskFileRequests
 from kestrelctl.manager.requests.tasks import TaskRequests
 from kestrelctl.manager.requests.users import UserRequests
@@ -43,6 +41,45 @@ from kestrelctl.protocol.requests import EnvironmentRequest
 from kestrelctl.protocol.triggers import TriggerRequest
 from kestrelctl.protocol.workers import Join, ToJoiner
 
+
+class SubmittedTogether:
+    """The answers to several submissions, in their order; they go out when all are there.
+
+    Args:
+        caller: who has sent them.
+        request_id: the id of their message.
+        count: how many there are.
+    """
+
+    def __init__(self, caller: Caller, request_id: str, count: int) -> None:
+        self._caller = caller
+        self._id = request_id
+        self._answers: dict[int, an.Submitted | an.Failed] = {}
+        self._left = count
+
+    def caller_of(self, place: int) -> Caller:
+        """Returns who is answered to the submission at a place.
+
+        What he is told besides, such as the end of a job that he watches, he is told at once.
+        """
+
+        def reply(answer: an.Reply) -> None:
+            if isinstance(answer, an.Submitted | an.Failed):
+                self._take(place, answer)
+            else:
+                self._caller.reply(answer)
+
+        return replace(self._caller, reply=reply)
+
+    def _take(self, place: int, answer: an.Submitted | an.Failed) -> None:
+        self._answers[place] = answer
+        self._left -= 1
+        if self._left == 0:
+            found = [self._answers[each] for each in sorted(self._answers)]
+            self._answers.clear()  # who watches their jobs is known by this for long
+            self._caller.reply(an.SubmittedEach(id=self._id, answers=found))
+
+
 log = logging.getLogger(__name__)
 
 #: So many jobs of one message are submitted in a turn, which is a few milliseconds of the manager.
@@ -52,7 +89,7 @@ FAILED = KestrelError("the manager failed at this request")
 
 
 class Enrollment(Protocol):
-    """Lets machines join: `manager.requests.enrollment` in production."""
+    """Lets machines join: `manager.members.enrollment` in production."""
 
     async def enroll(self, caller: Caller, request: rq.EnrollWorker) -> None:
         """Makes a token for a machine."""

@@ -19,9 +19,9 @@ from kestrelctl.core.model.job.task_environment import TaskEnvironment
 from kestrelctl.core.model.job.task_state import FINAL_STATES
 from kestrelctl.core.model.names import is_called
 from kestrelctl.core.model.objection import objection_to
-from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import JobRecord, TaskRecord, ended_tasks
 from kestrelctl.core.model.validate import problem_with_job
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import Busy, KestrelError, UsageError
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import BY_CODE, KestrelError, StoreFull
 from kestrelctl.manager.service import Service
 

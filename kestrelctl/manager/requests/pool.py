@@ -1,8 +1,9 @@
-"""Serves what users ask about workers and the pool as a whole."""
+"""Serves what users ask about workers and the pool as a whole, and resizes workers."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable
 
@@ -13,21 +14,50 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.members.availability import worker_state
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.neighbour import is_neighbour
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
+from kestrelctl.core.model.worker.ad import AssetChange
 from kestrelctl.core.model.worker.assets import natural, without_units
 from kestrelctl.core.properties.readings import Readings
 from kestrelctl.errors import Busy, KestrelError, SteppedBack, UsageError
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.requests.overview import Overviews, as_seen
-from kestrelctl.manager.requests.resizes import ANSWER_SECONDS, Resizes
 from kestrelctl.manager.requests.where import MOST_LOOKED_AT, listed_worker, where_workers
 from kestrelctl.manager.rights import Handlers
 from kestrelctl.manager.selection import Selection, workers_named
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol import workers
 from kestrelctl.protocol.views import QuarantineView
+
+#: The time that a worker may take to answer.
+ANSWER_SECONDS = 10.0
+
+
+class Resizes:
+    """Requests for another capacity that workers have yet to answer."""
+
+    def __init__(self) -> None:
+        self._ids = itertools.count(1)
+        self._pending: dict[str, tuple[str, asyncio.Future[workers.Resized]]] = {}
+
+    def ask(
+        self, worker: str, change: AssetChange
+    ) -> tuple[workers.Resize, asyncio.Future[workers.Resized]]:
+        """Makes a message for the worker, and the future of its answer."""
+        request = str(next(self._ids))
+        future: asyncio.Future[workers.Resized] = asyncio.get_running_loop().create_future()
+        self._pending[request] = (worker, future)
+        future.add_done_callback(lambda _: self._pending.pop(request, None))
+        return workers.Resize(request=request, change=change), future
+
+    def on_resized(self, sender: str, message: workers.Resized) -> None:
+        """Takes in what a worker has; an answer from anybody but who was asked is dropped."""
+        worker, future = self._pending.get(message.request, ("", None))
+        if future is not None and worker == sender and not future.done():
+            future.set_result(message)
+
 
 #: The most workers in one answer; fewer if their tags take much room.
 MAX_WORKERS = 500

@@ -12,9 +12,9 @@ import msgspec
 
 from kestrelctl.core.model.job.stage import OUT
 from kestrelctl.core.model.job.task_state import TaskState
-from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Result, how_it_ended
+from kestrelctl.core.model.wording import plural
 from kestrelctl.manager import views
 from kestrelctl.protocol.job_answers import JobView, StoryEntry
 

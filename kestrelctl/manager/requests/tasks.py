@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from kestrelctl.core.jobs.attempt import Attempt, Phase
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.model.job.task_state import FINAL_STATES, TaskState
-from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import MAX_HAPPENINGS, JobRecord, TaskRecord
 from kestrelctl.core.model.result import how_it_ended
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import Busy, NotFound, UsageError
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kestrelctl.core.model.names import is_called
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import NotAllowed, UsageError
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller

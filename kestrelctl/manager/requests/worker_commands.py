@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.properties.command_definition import Parameters, values_of
 from kestrelctl.core.properties.reading import PropertyValue
 from kestrelctl.errors import KestrelError, NotFound, UsageError

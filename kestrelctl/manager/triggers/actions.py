@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from kestrelctl.core.membership.handler_words import ToldEvent
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.triggers.actions import Action
 from kestrelctl.errors import KestrelError, NotFound, UsageError
 from kestrelctl.manager.caller import Caller

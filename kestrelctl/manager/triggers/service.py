@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.core.triggers.definition import TriggerDefinition
 from kestrelctl.core.triggers.expression import ExpressionError
 from kestrelctl.core.triggers.pool_views import NAMES

@@ -19,6 +19,7 @@ from kestrelctl.core.model.records import JobForgotten, JobRecord, TaskRecord
 from kestrelctl.errors import StoreFull, StoreUnusable, Unreachable
 from kestrelctl.store import reading
 from kestrelctl.store.mark import Reached
+from kestrelctl.store.port import StoreRecord
 from kestrelctl.store.postgresql.batch import Batch
 from kestrelctl.store.postgresql.plain import PlainLink
 from kestrelctl.store.postgresql.session import (
@@ -29,7 +30,6 @@ from kestrelctl.store.postgresql.session import (
     for_now,
     is_lost,
 )
-from kestrelctl.store.store_record import StoreRecord
 from kestrelctl.store.writing import KnownJob, delete_forgotten, known_jobs, write
 
 log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from kestrelctl.store.item_window import ItemWindow
 from kestrelctl.store.kept_text import KeptText
 from kestrelctl.store.mark import Mark, Reached, read_mark
 from kestrelctl.store.opening import Gap
-from kestrelctl.store.port import Reads, Statistics
+from kestrelctl.store.port import Reads, Statistics, StoreRecord
 from kestrelctl.store.postgresql import session
 from kestrelctl.store.postgresql.commits import Writer
 from kestrelctl.store.postgresql.leadership import PostgresqlLeadership
@@ -35,7 +35,6 @@ from kestrelctl.store.postgresql.opening import checked, make_tables, take
 from kestrelctl.store.postgresql.reader import LinkReader
 from kestrelctl.store.postgresql.session import Link, explained
 from kestrelctl.store.postgresql.text_row import TextRow
-from kestrelctl.store.store_record import StoreRecord
 from kestrelctl.store.table_reads import TableReads
 
 T = TypeVar("T")

@@ -25,22 +25,20 @@ from kestrelctl.core.model.records import Snapshot
 from kestrelctl.core.model.seal import SECRET_BYTES
 from kestrelctl.errors import StoreUnusable
 from kestrelctl.store import reading
-from kestrelctl.store.at_hand import at_hand
 from kestrelctl.store.directory import check_path, claim, create_private, unusable
 from kestrelctl.store.item_window import ItemWindow
 from kestrelctl.store.kept_text import KeptText, TextFile
 from kestrelctl.store.mark import Mark, Reached, read_mark
 from kestrelctl.store.opening import Gap, begin_epoch, gaps, must_be_ours, must_be_whole
-from kestrelctl.store.port import Reads, Statistics
+from kestrelctl.store.port import Reads, Statistics, StoreRecord, at_hand
 from kestrelctl.store.sqlite.errors import explained
 from kestrelctl.store.sqlite.migrations import migrate
-from kestrelctl.store.store_record import StoreRecord
 from kestrelctl.store.table_reads import TableReads
 from kestrelctl.store.writing import delete_forgotten, write
 
-T = TypeVar("T")
-
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 DATABASE = "kestrel.db"
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from kestrelctl.core.model.files.input_addresses import FILE, HTTPS, S3, TAG_PREFIX
+from kestrelctl.core.model.files.addresses import FILE, HTTPS, S3, TAG_PREFIX
 from kestrelctl.core.model.files.inputs import Input, problem_with_source
 from kestrelctl.errors import FileChanged, FileDamaged, KestrelError, Unreachable
 from kestrelctl.worker.addresses.address_state import AddressState

@@ -17,7 +17,7 @@ import s3fs
 from aiobotocore.session import AioSession
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
 
-from kestrelctl.core.model.loopback import is_loopback
+from kestrelctl.core.model.names import is_loopback
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, Unreachable
 from kestrelctl.worker.addresses.addressed_files import (
     MOST_FILES,
@@ -39,7 +39,7 @@ class BucketFiles:
     """The objects at one `s3:` address: one, or all whose keys begin with it and a slash.
 
     Args:
-        address: as `core.model.files.input_addresses` takes them.
+        address: as `core.model.files.addresses` takes them.
         variables: the environment of the task.
         known: the job says the hash of what is there.
         silence_seconds: the longest time in which nothing may come.

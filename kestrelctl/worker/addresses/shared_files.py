@@ -16,7 +16,7 @@ import stat
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
-from kestrelctl.core.model.files.input_addresses import path_of
+from kestrelctl.core.model.files.addresses import path_of
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound
 from kestrelctl.files.tree_links import problem_with_link, with_directories
 from kestrelctl.worker.addresses.addressed_files import (
@@ -37,7 +37,7 @@ class SharedFiles:
     """The files at one `file:` address.
 
     Args:
-        address: as `core.model.files.input_addresses` takes them.
+        address: as `core.model.files.addresses` takes them.
         directories: those that may be read.
         own_user: whoever asks is the worker's own user, so all that he may read is taken.
     """

@@ -20,7 +20,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO
 
-from kestrelctl.core.model.files.input_addresses import path_of, problem_with_address
+from kestrelctl.core.model.files.addresses import path_of, problem_with_address
 from kestrelctl.errors import NO_SPACE, KestrelError, NoSpace, NotAllowed, Unreachable, UsageError
 from kestrelctl.files.archive import ArchiveMember, members
 from kestrelctl.worker.files.output_archive import Stopped
@@ -55,7 +55,7 @@ class SharedOutputs:
 
         Args:
             archive: of one task, as `OutputArchive` writes it.
-            address: of the directory, as `core.model.files.output_addresses.place_of` makes it.
+            address: of the directory, as `core.model.files.outputs.place_of` makes it.
             owner: of the job.
 
         Raises:

@@ -17,7 +17,7 @@ from urllib.parse import urljoin
 import aiohttp
 from fsspec.implementations.http import HTTPFileSystem
 
-from kestrelctl.core.model.files.input_addresses import problem_with_address, shown
+from kestrelctl.core.model.files.addresses import problem_with_address, shown
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, Unreachable, Untrusted
 from kestrelctl.worker.addresses.addressed_files import PIECE_BYTES, AddressedFile
 
@@ -37,7 +37,7 @@ class WebFile:
     (SSL_CTX_load_verify_locations(3)). Proxies and passwords of the worker's user are not used.
 
     Args:
-        address: as `core.model.files.input_addresses` takes them.
+        address: as `core.model.files.addresses` takes them.
         known: the job says the hash of what is there.
         silence_seconds: the longest time in which nothing may come.
     """

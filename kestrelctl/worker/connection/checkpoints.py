@@ -6,8 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kestrelctl.core.agent.agent import Agent, LocalAttempt
-from kestrelctl.core.model.job.checkpoint import DEFAULT_SECONDS, MadeCheckpoint
-from kestrelctl.core.model.job.checkpoint_rules import LEAST_SECONDS
+from kestrelctl.core.model.job.checkpoint import DEFAULT_SECONDS, LEAST_SECONDS, MadeCheckpoint
 from kestrelctl.core.model.result import MOST_REASON_CHARACTERS
 from kestrelctl.protocol import workers
 from kestrelctl.worker.files.checkpoint_order import CheckpointOrder

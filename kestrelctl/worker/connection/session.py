@@ -36,7 +36,7 @@ from kestrelctl.errors import KestrelError
 from kestrelctl.metrics.stanzas import BOUNCE, UNREADABLE, StanzaCounts
 from kestrelctl.protocol import codec, directions, workers
 from kestrelctl.protocol.channels import ToTask
-from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
+from kestrelctl.protocol.chat.body import JUST_TEXT, ChatMarks
 from kestrelctl.protocol.commands import ReadProperties, RunCommand
 from kestrelctl.protocol.workers import StartEnvironment, StopEnvironment
 from kestrelctl.timer import Timer

@@ -21,8 +21,7 @@ from kestrelctl.core.environments.host_share import host_share
 from kestrelctl.core.environments.names import EnvironmentOwner
 from kestrelctl.core.environments.node_command import node_command
 from kestrelctl.core.model.worker.ad import WorkerAd
-from kestrelctl.core.model.worker.asset_rules import LEAST_OF_AN_ASSET
-from kestrelctl.core.model.worker.assets import amounts, natural
+from kestrelctl.core.model.worker.assets import LEAST_OF_AN_ASSET, amounts, natural
 from kestrelctl.errors import KestrelError
 from kestrelctl.protocol.workers import (
     EndedEnvironment,

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import BinaryIO, NamedTuple
 
 from kestrelctl.core.model.end_reason import NO_REASON, EndKind, ReasonText
-from kestrelctl.core.model.files.output_globs import OutputGlobs, Places
+from kestrelctl.core.model.files.outputs import OutputGlobs, Places
 from kestrelctl.files.archive import END_BYTES, add_file, add_link, too_many
 from kestrelctl.files.tree_links import problem_with_link, with_directories
 from kestrelctl.worker.own_files import NO_LINKS

@@ -15,7 +15,7 @@ from random import Random
 from typing import NamedTuple, Protocol, TypeVar
 
 from kestrelctl.core.model.end_reason import EndKind, ReasonText
-from kestrelctl.core.model.files.output_globs import OutputGlobs
+from kestrelctl.core.model.files.outputs import OutputGlobs
 from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.core.pacing.backoff import pause_seconds
 from kestrelctl.errors import NO_SPACE, KestrelError, NotAllowed, NotFound, UsageError

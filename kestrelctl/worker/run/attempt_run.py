@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import logging
 import math
 import os
@@ -24,6 +26,7 @@ from kestrelctl.core.model.end_reason import (
 )
 from kestrelctl.core.model.job.stage import OUT, RUN
 from kestrelctl.core.model.result import how_it_ended
+from kestrelctl.errors import NO_SPACE
 from kestrelctl.worker.files.checkpoint_ends import will_go_on
 from kestrelctl.worker.files.checkpoints import Checkpoints
 from kestrelctl.worker.files.log_stage import LogStage, long_streams
@@ -34,7 +37,6 @@ from kestrelctl.worker.isolation.rung import Rung, TaskLimits
 from kestrelctl.worker.launch.launcher import Launcher, NotStarted, ProgramEnded, Started
 from kestrelctl.worker.run.attempt_state import CLEANUP, AttemptState
 from kestrelctl.worker.run.computed_attempts import ComputedAttempt, ComputedAttempts
-from kestrelctl.worker.run.disk_space import why_unwritable
 from kestrelctl.worker.run.executor import AttemptRefused, CommandSpec, Completion
 from kestrelctl.worker.run.limits import LimitEnforcer
 from kestrelctl.worker.run.output import KeptOutputs
@@ -43,6 +45,42 @@ from kestrelctl.worker.run.stage_state import StageState
 from kestrelctl.worker.run.starter import Starter
 from kestrelctl.worker.run.task_channels import TaskChannels
 from kestrelctl.worker.trash import Trash
+
+PROBE_BYTES = 64 << 10
+"""A write that fails for want of space first fills what is left: less than this stays free."""
+
+_PROBE = "probe"
+_REASONS = {
+    **dict.fromkeys(NO_SPACE, EndKind.NO_SPACE.text("the worker's disk is full")),
+    errno.EROFS: EndKind.NO_RESOURCES.text("the worker's disk is mounted read-only"),
+}
+
+
+def why_unwritable(directory: int) -> ReasonText:
+    """Tells why nothing can be written to an open directory of the worker; empty if something can.
+
+    Takes about 0.1 ms, so it is asked only after a task has failed.
+
+    Returns:
+        A reason that blames the machine.
+    """
+    with contextlib.suppress(OSError):
+        os.unlink(_PROBE, dir_fd=directory)
+    try:
+        file = os.open(_PROBE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=directory)
+    except OSError as error:
+        return _REASONS.get(error.errno or 0, NO_REASON)
+    try:
+        os.posix_fallocate(file, 0, PROBE_BYTES)
+    except OSError as error:
+        return _REASONS.get(error.errno or 0, NO_REASON)
+    else:
+        return NO_REASON
+    finally:
+        os.close(file)
+        with contextlib.suppress(OSError):
+            os.unlink(_PROBE, dir_fd=directory)
+
 
 log = logging.getLogger(__name__)
 

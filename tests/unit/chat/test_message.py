@@ -8,7 +8,7 @@ import pytest
 from slixmpp.plugins import xep_0428, xep_0461
 from slixmpp.stanza import Message
 
-from kestrelctl.protocol.chat import JUST_TEXT, ChatKind, ChatMarks, typed_in
+from kestrelctl.protocol.chat.body import JUST_TEXT, ChatKind, ChatMarks, typed_in
 
 REPLY = "<reply xmlns='urn:xmpp:reply:0' id='m1' to='jobs@pool'/>"
 OMEMO = "eu.siacs.conversations.axolotl"

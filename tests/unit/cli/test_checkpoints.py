@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core.model.files.stored_file import Piece, StoredFile
-from kestrelctl.core.model.job.checkpoint import MadeCheckpoint
-from kestrelctl.core.model.job.checkpoint_rules import TAG
+from kestrelctl.core.model.job.checkpoint import TAG, MadeCheckpoint
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.shape import shape_key
 from kestrelctl.core.model.job.spec import JobSpec

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from kestrelctl.chat import sentences
 from kestrelctl.core.model.flock_rule import FlockRule
-from kestrelctl.core.model.worker.clause_count import ClauseCount
+from kestrelctl.core.model.refusal import ClauseCount
 from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.grammar.flock_words import cpus, neighbour_words
 from kestrelctl.protocol.answers import FlockRules, FlockStatus, Neighbours

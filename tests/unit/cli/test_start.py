@@ -19,13 +19,13 @@ HEAVY = {"asyncio", "msgspec", "rich", "psutil", "sqlite3", "matplotlib"}
 #: What commands of a moment are made of, and the most modules of ours that this may load.
 _BRIEFLY = "kestrelctl.at_once, kestrelctl.xmpp.brief_user, kestrelctl.xmpp.login, "
 OF_A_MOMENT = {
-    "job list": (_BRIEFLY + "kestrelctl.cli.job.commands", 93),
-    "job logs": (_BRIEFLY + "kestrelctl.cli.job.commands, kestrelctl.cli.job.logs", 100),
-    "submit": (_BRIEFLY + "kestrelctl.cli.submit.commands, kestrelctl.cli.submit.submission", 100),
+    "job list": (_BRIEFLY + "kestrelctl.cli.job.commands", 81),
+    "job logs": (_BRIEFLY + "kestrelctl.cli.job.commands, kestrelctl.cli.job.logs", 87),
+    "submit": (_BRIEFLY + "kestrelctl.cli.submit.commands, kestrelctl.cli.submit.submission", 85),
     "map": (
         "kestrelctl.xmpp.user, kestrelctl.cli.map.commands, kestrelctl.cli.map.output, "
         "kestrelctl.cli.map.reading, kestrelctl.cli.until_signal",
-        120,
+        106,
     ),
 }
 ALWAYS = ("kestrelctl.cli.main", "kestrelctl.access.connection")

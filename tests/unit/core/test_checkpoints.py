@@ -13,8 +13,12 @@ from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.files.stored_file import Piece, StoredFile
-from kestrelctl.core.model.job.checkpoint import MOST_STORED_BYTES, MadeCheckpoint, can_be_given
-from kestrelctl.core.model.job.checkpoint_rules import problem_with_checkpoints
+from kestrelctl.core.model.job.checkpoint import (
+    MOST_STORED_BYTES,
+    MadeCheckpoint,
+    can_be_given,
+    problem_with_checkpoints,
+)
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import TaskState

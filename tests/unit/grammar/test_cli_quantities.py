@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from kestrelctl.cli.job.view import memory_time
 from kestrelctl.cli.manager.commands import parse_keep_number
 from kestrelctl.core.model.job.task_array import TaskArray
-from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.asset_words import limited_assets, offered_assets
-from kestrelctl.grammar.click_numbers import Number, WholeNumber
+from kestrelctl.grammar.click_types import Number, WholeNumber
 from kestrelctl.grammar.flock_words import round_trip
-from kestrelctl.grammar.id_ranges import parse_job, parse_jobs, parse_tasks
+from kestrelctl.grammar.id_ranges import parse_array, parse_job, parse_jobs, parse_tasks
 from kestrelctl.grammar.nearest import did_you_mean
 from kestrelctl.grammar.quantities import (
     MOST_WHOLE,
@@ -37,7 +37,6 @@ from kestrelctl.grammar.quantities import (
     split_words,
     told_apart,
 )
-from kestrelctl.grammar.task_ranges import parse_array
 from kestrelctl.metrics.endpoint import parse_address
 
 MIB = 1 << 20

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kestrelctl.client.graph_order import Placed, arrange
 from kestrelctl.core.model.job.after import After, WantedEnd
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.after_words import in_ranges, parse_after
-from kestrelctl.grammar.graph_order import Placed, arrange
 
 LAST_JOB = 41
 OK, ENDED, FAILED = WantedEnd.OK, WantedEnd.ENDED, WantedEnd.FAILED

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from managerkit import PlayedManager
 
-from kestrelctl.protocol.chat import JUST_TEXT, ChatKind, ChatMarks
+from kestrelctl.protocol.chat.body import JUST_TEXT, ChatKind, ChatMarks
 
 ADA = "ada@users.pool/phone"
 WORKER = "w1@workers.pool/home"

@@ -9,7 +9,7 @@ from jobkit import job_spec
 from managerkit import FarStore, PlayedManager
 
 from kestrel_worlds.memory_store import MemoryStore
-from kestrelctl.grammar.job_states import LISTED_STATES, chosen_states
+from kestrelctl.cli.job.commands import LISTED_STATES, chosen_states
 from kestrelctl.manager import selection
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import directions

@@ -19,8 +19,8 @@ from kestrelctl.manager.views import LONGEST_COMMAND, LONGEST_ITEM
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import directions, workers
 from kestrelctl.protocol import requests as rq
-from kestrelctl.store.at_hand import at_hand
 from kestrelctl.store.item_window import ItemWindow
+from kestrelctl.store.port import at_hand
 
 ADA = "ada@users.pool/1"
 W1 = "w1@workers.pool/a"

@@ -16,7 +16,7 @@ from kestrelctl.core.model.result import TAIL_BYTES, Outcome
 from kestrelctl.core.model.worker.claim import Claim
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol import codec, directions
-from kestrelctl.protocol.profile import Finish, Profile, TaskId, ad_of, result_of, task_message
+from kestrelctl.protocol.chat.profile import Finish, Profile, TaskId, ad_of, result_of, task_message
 from kestrelctl.protocol.requests import SubmitLine
 
 #: As on the slides of 2009.

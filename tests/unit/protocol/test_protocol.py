@@ -20,11 +20,11 @@ from kestrelctl.protocol import (
     commands,
     directions,
     pools,
-    profile,
     properties,
     requests,
     workers,
 )
+from kestrelctl.protocol.chat import profile
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "protocol.md"
 DIRECTIONS = {

@@ -13,9 +13,9 @@ from postgresqlkit import PostgresqlServer, database_of
 from kestrelctl.store import (
     edges,
     event_rows,
-    flock_rows,
     reading,
     rule_rows,
+    setting_rows,
     share_rows,
     writing,
 )
@@ -156,7 +156,7 @@ async def test_both_stores_have_the_same_columns(
     assert found == expected
 
 
-SHARED = (edges, event_rows, flock_rows, reading, rule_rows, share_rows, writing)
+SHARED = (edges, event_rows, reading, rule_rows, setting_rows, share_rows, writing)
 STATEMENTS = [
     text
     for module in SHARED

@@ -32,7 +32,7 @@ from kestrelctl.protocol.answers import (
     Submitted,
     SubmittedEach,
 )
-from kestrelctl.protocol.chat import JUST_TEXT, ChatMarks
+from kestrelctl.protocol.chat.body import JUST_TEXT, ChatMarks
 from kestrelctl.protocol.codec import MAX_PAYLOAD_BYTES
 from kestrelctl.protocol.requests import (
     AnyRequest,

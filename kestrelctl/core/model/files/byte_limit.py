@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from kestrelctl.core.model.result import Whole
+from kestrelctl.core.model.numbers import Whole
 
 #: Bytes; None for any number; `default` for what holds for everybody for whom nothing is set.
 ByteLimit = Whole | Literal["default"] | None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kestrelctl.core.model.files.input_addresses import problem_with_address, shown
+from kestrelctl.core.model.files.addresses import problem_with_address, shown
 from kestrelctl.core.model.files.stored_file import StoredFile, is_sha256, problem_with_stored_file
 
 #: The tag of workers that fetch inputs. Nobody else can give it.

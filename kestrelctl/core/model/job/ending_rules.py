@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import signal
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from kestrelctl.core.model.end_reason import EndKind, EndReason, ended_by_itself
 from kestrelctl.core.model.job.exits import Exits, holds, one_exit, overlap
@@ -15,7 +16,9 @@ from kestrelctl.core.model.job.exits import problem_with_exits as problem_with
 from kestrelctl.core.model.job.hold import MOST_FAILURES_IN_ROW
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
-from kestrelctl.core.model.result import Result
+
+if TYPE_CHECKING:
+    from kestrelctl.core.model.result import Result
 
 #: The time between the stop signal and SIGKILL.
 DEFAULT_GRACE_SECONDS = 2.0

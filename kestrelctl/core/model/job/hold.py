@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kestrelctl.core.model.pool_moment import PoolMoment
+from kestrelctl.core.model.numbers import PoolMoment
 
 #: Stands for the pool, which puts a job on hold whose attempts keep failing.
 POOL = "pool"

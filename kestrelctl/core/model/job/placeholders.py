@@ -237,3 +237,8 @@ def left_as_typed(
             plain = filter(_PLAIN.fullmatch, part)
             found |= dict.fromkeys(names_in(plain, Placeholders.ARRAY))
     return [f"{{{name}}}" for name in found]
+
+
+#: Placeholders of a number there: `%j` and `%A_%a` in Slurm, `%{TASK_ID}` in HyperQueue,
+#: `$(Process)` in HTCondor.
+IN_FILE_NAMES = re.compile(r"%\d*[aAjJtsnNux]|%\{[A-Z_]+\}|\$\((?:Cluster|Process)(?:Id)?\)")

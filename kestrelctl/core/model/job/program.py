@@ -38,14 +38,14 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         parent_files: what tasks of the job's parents left; each task finds that there, too.
         stdin: the file that each task reads as its standard input; None for an empty one.
         outputs: globs of the files in scratch directories of tasks that come home
-            (`core.model.files.output_globs`).
+            (`core.model.files.outputs`).
         output_to: the address to which workers write these instead of into the file share; empty
-            for that (`core.model.files.output_addresses`).
-        stages: commands before and after that of the job (`core.model.job.stage_rules`).
+            for that (`core.model.files.addresses`).
+        stages: commands before and after that of the job (`core.model.job.stage`).
         checkpoints: globs of the files there from which a task goes on in its next attempt.
         checkpoint_seconds: how often these are stored; None for the usual.
         checkpoint_exit: the exit code by which a task says that it goes on later; None for none
-            (`core.model.job.checkpoint_rules`).
+            (`core.model.job.checkpoint`).
         success_exits: exit codes that are a success; none named: 0.
         stop_signal, stop_grace_seconds: what asks a task to end, without `SIG`, and how long before
             it is made to; `core.model.job.ending_rules` has the defaults.

@@ -1,16 +1,47 @@
-"""Shapes: what jobs that match alike have in common."""
+"""Shapes: what jobs that match alike have in common, and which of them never leave the pool."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
+from kestrelctl.core.model.files import outputs, parent_files, workdir
+from kestrelctl.core.model.job import channel_rules, checkpoint, guest, task_environment
 from kestrelctl.core.model.job.spec import JobSpec
-from kestrelctl.core.model.job.stays_home import stays_home
 from kestrelctl.core.model.worker.assets import Amounts, Natural, amounts, natural, whole_uses
 from kestrelctl.core.model.worker.claim import Claim
 from kestrelctl.core.model.worker.matching_ads import Attributes, amounts_ad, in_lower_case
 from kestrelctl.core.model.worker.own_tags import own_tags_of
 from kestrelctl.core.model.worker.significance import Facts, attributes_of
+
+if TYPE_CHECKING:
+    from kestrelctl.core.model.job.spec import JobSpec
+
+
+#: The tags of what a task cannot have at another pool, which lends its workers without them: a
+#: directory of its user's choice, files of other tasks of his, a channel to him, checkpoints, a
+#: shared file system, an environment of a class.
+HOME_TAGS = frozenset(
+    (
+        guest.TAG,
+        workdir.TAG,
+        parent_files.TAG,
+        channel_rules.TAG,
+        checkpoint.TAG,
+        outputs.FILE_TAG,
+        *map(task_environment.tag_of, task_environment.KINDS),
+    )
+)
+
+
+def stays_home(spec: JobSpec) -> bool:
+    """Whether tasks of a job never go to a neighbour.
+
+    Guests are not lent on: whoever lends a machine knows whose tasks run there, and no task travels
+    in a circle. Copies of a service would hold what is lent for a while only, and members of one
+    program must find each other, which they cannot from pool to pool.
+    """
+    return spec.stays or spec.guest is not None or spec.service or spec.span > 1
 
 
 class Shape:

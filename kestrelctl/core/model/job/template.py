@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kestrelctl.core.model.files.output_addresses import place_of
+from kestrelctl.core.model.files.outputs import place_of
 from kestrelctl.core.model.job.placeholders import (
     Placeholders,
     fill,
@@ -18,7 +18,7 @@ from kestrelctl.core.model.job.placeholders import (
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_array import TaskArray
-from kestrelctl.core.model.result import Count
+from kestrelctl.core.model.numbers import Count
 
 
 class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):

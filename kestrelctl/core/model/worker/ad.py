@@ -6,11 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from kestrelctl.core.model.result import Seconds
+from kestrelctl.core.model.numbers import Seconds
 from kestrelctl.core.model.worker.assets import BOUNDLESS, MILLI
-
-#: The detected asset whose units the vendors' programs are told of by variables of their own.
-GPUS = "gpus"
 
 
 class AssetUnit(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):

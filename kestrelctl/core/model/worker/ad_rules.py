@@ -8,7 +8,7 @@ import re
 from kestrelctl.core.classad.rules import shown
 from kestrelctl.core.model.job.exits import MAX_EXIT_CODE
 from kestrelctl.core.model.worker.ad import AssetUnit, WorkerAd
-from kestrelctl.core.model.worker.asset_rules import (
+from kestrelctl.core.model.worker.assets import (
     MAX_ASSETS,
     MOST_OF_AN_ASSET,
     SUMS,

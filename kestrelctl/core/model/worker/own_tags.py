@@ -10,20 +10,13 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple
 
-from kestrelctl.core.model.files import (
-    input_addresses,
-    inputs,
-    output_addresses,
-    output_globs,
-    parent_files,
-    workdir,
-)
+from kestrelctl.core.model.files import addresses, inputs, outputs, parent_files, workdir
 from kestrelctl.core.model.job import (
     channel_rules,
-    checkpoint_rules,
+    checkpoint,
     guest,
     placeholders,
-    stage_rules,
+    stage,
     task_environment,
 )
 from kestrelctl.core.model.job.spec import JobSpec
@@ -64,8 +57,8 @@ def _reads(protocol: str, spec: JobSpec) -> bool:
     if not program.inputs and program.stdin is None:
         return False
     files = (*program.inputs, *((program.stdin,) if program.stdin else ()))
-    addresses = [each.address for each in files if each.address]
-    return protocol in map(input_addresses.read_as, addresses)
+    found = [each.address for each in files if each.address]
+    return protocol in map(addresses.read_as, found)
 
 
 OWN_TAGS = (
@@ -88,13 +81,13 @@ OWN_TAGS = (
         lambda spec: bool(spec.program.parent_files),
     ),
     OwnTag(
-        output_globs.TAG,
+        outputs.TAG,
         "store what tasks leave",
         "without --keep",
         lambda spec: bool(spec.program.outputs),
     ),
     OwnTag(
-        output_addresses.FILE_TAG,
+        outputs.FILE_TAG,
         "write what tasks leave to file: addresses",
         "without --output-to",
         lambda spec: bool(spec.program.output_to),
@@ -106,7 +99,7 @@ OWN_TAGS = (
         lambda spec: spec.guest is not None,
     ),
     OwnTag(
-        stage_rules.TAG,
+        stage.TAG,
         "run the stages of tasks",
         "without --setup, --stage-in and --stage-out",
         lambda spec: bool(spec.program.stages),
@@ -118,7 +111,7 @@ OWN_TAGS = (
         _has_other_braces,
     ),
     OwnTag(
-        checkpoint_rules.TAG,
+        checkpoint.TAG,
         "store the checkpoints of tasks",
         "without --checkpoint",
         lambda spec: bool(spec.program.checkpoints),
@@ -131,12 +124,12 @@ OWN_TAGS = (
     ),
     *(
         OwnTag(
-            f"{input_addresses.TAG_PREFIX}{protocol}",
+            f"{addresses.TAG_PREFIX}{protocol}",
             f"read inputs at {protocol}: addresses",
             "with --input FILE",
             partial(_reads, protocol),
         )
-        for protocol in (input_addresses.FILE, input_addresses.HTTPS, input_addresses.S3)
+        for protocol in (addresses.FILE, addresses.HTTPS, addresses.S3)
     ),
     *(
         OwnTag(

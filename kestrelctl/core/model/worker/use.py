@@ -6,12 +6,8 @@ from typing import Annotated
 
 import msgspec
 
-from kestrelctl.core.model.result import (
-    MOST_BYTES,
-    Count,
-    possible_cpu_seconds,
-    possible_seconds,
-)
+from kestrelctl.core.model.numbers import Count
+from kestrelctl.core.model.result import MOST_BYTES, possible_cpu_seconds, possible_seconds
 
 #: A duration that is not negative.
 Duration = Annotated[float, msgspec.Meta(ge=0, le=1e12)]

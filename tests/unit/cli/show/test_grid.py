@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from paperkit import Paper
 
-from kestrelctl.cli.show.grid import Column, Grid, cell_columns
-from kestrelctl.cli.show.lines import cut, text_width
-from kestrelctl.grammar.one_line import one_line
+from kestrelctl.cli.show.grid import Column, Grid, cell_columns, cut, text_width
+from kestrelctl.core.model.wording import one_line
 
 HEADINGS = [("NAME", False), ("N", True), ("WHY", False)]
 

@@ -7,7 +7,7 @@ import pytest
 from cli_fake_pool import FAILED_JOB, JOB, FakePool, run
 
 from kestrelctl.cli.show import progress as module
-from kestrelctl.cli.show.lines import line_text, text_width
+from kestrelctl.cli.show.grid import line_text, text_width
 from kestrelctl.cli.show.progress import JobsProgress, now_and_then
 from kestrelctl.cli.show.screen import Screen
 from kestrelctl.protocol import answers as an

@@ -10,9 +10,8 @@ import msgspec
 import pytest
 from cli_fake_pool import NOW, OVERVIEW, FakePool, run
 
-from kestrelctl.cli.show.grid import Column, Grid
+from kestrelctl.cli.show.grid import Column, Grid, bar, crop, line_text, spread, text_width
 from kestrelctl.cli.show.history import History
-from kestrelctl.cli.show.lines import bar, crop, line_text, spread, text_width
 from kestrelctl.cli.top.frame import View, frame
 from kestrelctl.cli.top.keyboard import split_keys
 from kestrelctl.errors import KestrelError, Unreachable

@@ -12,8 +12,8 @@ from kestrelctl.core.members.enrollment import check_name
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.end_reason import out_of_lent_time
 from kestrelctl.core.model.job.program import Program
+from kestrelctl.core.model.job.shape import stays_home
 from kestrelctl.core.model.job.spec import JobSpec
-from kestrelctl.core.model.job.stays_home import stays_home
 from kestrelctl.core.model.neighbour import LEAST_CPUS, is_neighbour
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cli_fake_pool import EXPLANATION, JOB, FakePool, run
 
-from kestrelctl.core.model.files.input_addresses import problem_with_address, shown
+from kestrelctl.core.model.files.addresses import problem_with_address, shown
 from kestrelctl.core.model.files.inputs import Input, problem_with_source
 from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.core.model.job.program import Program

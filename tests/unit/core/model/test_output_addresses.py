@@ -8,7 +8,7 @@ import pytest
 from cli_fake_pool import EXPLANATION, JOB, FakePool, job_with, run
 from msgspec.structs import replace
 
-from kestrelctl.core.model.files.output_addresses import place_of, problem_with_output_address
+from kestrelctl.core.model.files.outputs import place_of, problem_with_output_address
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.shape import shape_key
 from kestrelctl.core.model.job.spec import JobSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from jobkit import job_spec
 
-from kestrelctl.core.model.files.output_globs import MOST_GLOBS, TAG, OutputGlobs
+from kestrelctl.core.model.files.outputs import MOST_GLOBS, TAG, OutputGlobs
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.shape import shape_key
 from kestrelctl.core.model.job.spec import JobSpec

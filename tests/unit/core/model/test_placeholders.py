@@ -32,7 +32,7 @@ from kestrelctl.core.model.worker.claim import Claim
 from kestrelctl.core.model.worker.own_tags import own_tags_of
 from kestrelctl.manager.chat.job_form import job_of_form
 from kestrelctl.protocol.answers import GraphJob
-from kestrelctl.protocol.profile import Profile, ad_of, task_message
+from kestrelctl.protocol.chat.profile import Profile, ad_of, task_message
 from kestrelctl.protocol.requests import SubmitJob, SubmitLine, UploadItems
 from kestrelctl.store.sqlite.earlier_specs import with_program
 

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from kestrelctl.core.model.job.shape import shape_key
 from kestrelctl.core.model.job.spec import HEAD_CHARACTERS, JobSpec
-from kestrelctl.core.model.job.stage import Stage, StageRun
-from kestrelctl.core.model.job.stage_rules import MOST_TRIES, TAG
+from kestrelctl.core.model.job.stage import MOST_TRIES, TAG, Stage, StageRun
 from kestrelctl.core.model.job.template import Template
 from kestrelctl.core.model.result import Outcome, Result, bounded
 from kestrelctl.core.model.validate import problem_with_job

@@ -22,7 +22,6 @@ from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.flock.rules.lending import Grant
-from kestrelctl.flock.service.disk_spools import DiskSpools
 from kestrelctl.flock.service.guest_executor import GuestExecutor
 from kestrelctl.flock.service.lent_ad import (
     LEAST_CPUS,
@@ -32,6 +31,7 @@ from kestrelctl.flock.service.lent_ad import (
 )
 from kestrelctl.flock.service.lent_session import LentSession
 from kestrelctl.flock.service.loan_addresses import flock_of, loan_of, pool_and_loan
+from kestrelctl.flock.service.open_flock import DiskSpools
 from kestrelctl.worker.run.executor import CommandSpec
 
 LOAN = "0a1b2c3d4e5f"

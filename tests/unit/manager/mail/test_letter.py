@@ -11,10 +11,10 @@ from poolkit import PoolDriver
 from store_samples import failed, job
 
 from kestrelctl.core.events import SetUser
+from kestrelctl.core.jobs.job import is_worth_a_mail
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.job.task_state import Counts
-from kestrelctl.core.model.job.worth_a_mail import is_worth_a_mail
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.manager.mail.letter import letter

@@ -16,9 +16,9 @@ from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
 from kestrelctl.manager.access import Access
 from kestrelctl.manager.accounts import TemporaryAccounts
 from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.members import enrollment as shell
+from kestrelctl.manager.members.enrollment import EnrollmentRequests
 from kestrelctl.manager.options import ManagerOptions
-from kestrelctl.manager.requests import enrollment as shell
-from kestrelctl.manager.requests.enrollment import EnrollmentRequests
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.workers import VERSION, Join, NewAccount, Refused
 from kestrelctl.store.kept_text import TextFile

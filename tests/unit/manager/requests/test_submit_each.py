@@ -22,7 +22,7 @@ from kestrelctl.manager.sending.turns import MOST_UNFINISHED, LineBounds
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec, directions, workers
 from kestrelctl.protocol import requests as rq
-from kestrelctl.store.store_record import StoreRecord
+from kestrelctl.store.port import StoreRecord
 
 ADA = "ada@users.pool/1"
 EMPTY = JobSpec(program=Program(argv=()))

@@ -10,8 +10,8 @@ import pytest
 from kestrelctl.core.model.job.program import Program
 from kestrelctl.errors import KestrelError
 from kestrelctl.manager.sending.read_ahead import MOST_WINDOWS, ReadAhead
-from kestrelctl.store.at_hand import at_hand
 from kestrelctl.store.item_window import ItemWindow
+from kestrelctl.store.port import at_hand
 
 #: How many items are read at a time, and how many each job has.
 TEN, ALL = 10, 100

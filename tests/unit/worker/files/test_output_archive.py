@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kestrelctl.core.model.files.output_globs import OutputGlobs
+from kestrelctl.core.model.files.outputs import OutputGlobs
 from kestrelctl.core.model.files.stored_file import StoredFile
 from kestrelctl.errors import KestrelError, NotAllowed, OverQuota, Unreachable
 from kestrelctl.files.archive import members

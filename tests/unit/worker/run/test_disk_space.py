@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kestrelctl.worker.run import disk_space
-from kestrelctl.worker.run.disk_space import why_unwritable
+from kestrelctl.worker.run import attempt_run
+from kestrelctl.worker.run.attempt_run import why_unwritable
 
 REASONS = {
     errno.ENOSPC: "no-space: the worker's disk is full",
@@ -31,7 +31,7 @@ def test_each_error_is_told_as_what_it_is(
 
     assert why_unwritable(directory) == ""
     with monkeypatch.context() as patched:
-        patched.setattr(disk_space.os, call, refuse)
+        patched.setattr(attempt_run.os, call, refuse)
         told = why_unwritable(directory)
     os.close(directory)
     assert told == REASONS[number]

@@ -15,7 +15,8 @@ from kestrelctl.core.model.end_reason import CANCELLED, NO_REASON
 from kestrelctl.core.model.job import placeholders
 from kestrelctl.core.model.job.shell_text import as_line
 from kestrelctl.core.model.job.template import fill_for, variables
-from kestrelctl.core.model.result import TAIL_BYTES, Outcome, Result, Seconds
+from kestrelctl.core.model.numbers import Seconds
+from kestrelctl.core.model.result import TAIL_BYTES, Outcome, Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.worker.ad import WorkerAd
 from kestrelctl.core.model.worker.ad_rules import problem_with_ad

@@ -1,6 +1,11 @@
-"""Makes text of others fit for a line of one's own."""
+"""Words for people: counts, and texts of others that fit into a line of one's own."""
 
 from __future__ import annotations
+
+
+def plural(n: int, noun: str, nouns: str = "") -> str:
+    """Writes `1 task`, `1,000 tasks`; `nouns` is the plural of a noun that needs more than an s."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {nouns or noun + 's'}"
 
 
 def one_line(text: str) -> str:

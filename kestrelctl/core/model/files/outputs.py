@@ -1,10 +1,11 @@
-"""Globs of the files of a task that come home, relative to its scratch directory.
+"""Files of a task that come home: globs, relative to its scratch directory, and where they go.
 
 A glob is matched name by name on the way down, never as a whole path: so none can lead out of the
 directory in which the walk begins, whatever it says.
 
 Not every worker can store files: a worker that can advertises a tag, and a job with outputs asks
-for it like for any other.
+for it like for any other. One that may write to an address advertises another: this module decides
+what an address may say; the worker checks where it may lead.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
+from kestrelctl.core.model.files.addresses import is_address, problem_with_address
 from kestrelctl.core.model.job.program import Program
 
 #: The tag of workers that store what tasks leave. Nobody else can give it.
@@ -25,6 +27,8 @@ _ANY_DEPTH = "**"
 
 #: The places of the globs on the way down: (which glob, how many of its parts are done).
 Places = frozenset[tuple[int, int]]
+#: The tag of workers that write to `file:` addresses. Nobody else can give it.
+FILE_TAG = "output-to-file"
 
 
 def problem_with_outputs(program: Program) -> str | None:
@@ -107,3 +111,29 @@ class OutputGlobs:
                 done += 1
                 found.add((g, done))
         return frozenset(found)
+
+
+def problem_with_output_address(program: Program) -> str | None:
+    """Says what is wrong with a program's output address, for its user; None if all is well.
+
+    Args:
+        program: all is well if it has no such address.
+    """
+    address = program.output_to
+    if not address:
+        return None
+    if not program.outputs:
+        return "it says where files of tasks go, and not which: --keep GLOB does"
+    if not is_address(address):
+        return f"{address[:80]!r} is no address: files go to one, as in file:///shared/results"
+    protocol = address.partition(":")[0].lower()
+    if protocol in ("http", "https"):
+        return "nothing says how files are written by https: they go to a file: address"
+    if protocol != "file":
+        return "files of tasks go to file: addresses only"
+    return problem_with_address(address)
+
+
+def place_of(address: str, task_id: int) -> str:
+    """Returns the address to which the files of one task go."""
+    return f"{address.rstrip('/')}/{task_id}"

@@ -1,4 +1,4 @@
-"""Moments in what a pool tells people: decided by its steady clock, shown by the machine's.
+"""Numbers as they travel: with bounds that every store holds, and moments by the pool's clock.
 
 A manager's steady clock begins with the machine's and never jumps. If somebody sets the machine's
 clock while the manager runs, the two differ, and what is shown follows the machine's.
@@ -11,6 +11,15 @@ from functools import cache
 from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
 
 import msgspec
+
+#: A count that every store can hold; more is refused when it is decoded.
+Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+#: The place after which a page of what is counted from 0 begins; -1 for the beginning.
+Place = Annotated[int, msgspec.Meta(ge=-1, le=(1 << 63) - 1)]
+
+#: A time or a duration in seconds; wide enough for any clock, and many of them have a finite sum.
+Seconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
 
 #: A past moment: seconds since the epoch, by the pool's steady clock until somebody is told it.
 PoolMoment: TypeAlias = Annotated[float, "by the pool's clock, past"]

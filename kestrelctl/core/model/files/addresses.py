@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from urllib.parse import SplitResult, unquote_to_bytes, urlsplit
 
-from kestrelctl.core.model.loopback import is_loopback
+from kestrelctl.core.model.names import is_loopback
 
 #: The tags of workers that read addresses begin so; a protocol follows. Nobody else can give them.
 TAG_PREFIX = "addresses-"

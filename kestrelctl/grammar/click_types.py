@@ -1,8 +1,9 @@
-"""Numbers as click parses them, in words that users understand."""
+"""Numbers and names of files as click parses them, in words that users understand."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import click
@@ -43,3 +44,23 @@ class WholeNumber(click.IntRange):
         if number > MOST_WHOLE:
             self.fail(f"{number} is more than {MOST_WHOLE:,}, the largest number", param, ctx)
         return number
+
+
+class FileName(click.ParamType):
+    """The name of a file or a directory, as it was written."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not str(value):
+            self.fail("it is empty, and names no file", param, ctx)
+        if "\0" in str(value):
+            self.fail("it has a null byte, and no file can have such a name", param, ctx)
+        return str(value)
+
+
+class FilePath(FileName):
+    """The path of a file or a directory."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return Path(super().convert(value, param, ctx))

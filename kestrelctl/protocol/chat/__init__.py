@@ -1,0 +1,1 @@
+"""Messages by chat: of people, and of the simplest workers."""
