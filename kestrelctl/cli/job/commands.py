@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -30,6 +31,8 @@ from kestrelctl.grammar.id_ranges import (
 from kestrelctl.grammar.job_options import ON_END
 from kestrelctl.grammar.quantities import parse_duration
 from kestrelctl.protocol.job_requests import (
+    ENDED_STATES,
+    JOB_STATES,
     CancelJobs,
     ForgetJobs,
     HoldJobs,
@@ -42,11 +45,6 @@ from kestrelctl.protocol.request import Changed
 
 if TYPE_CHECKING:
     from kestrelctl.cli.redial import Redial
-
-
-from collections.abc import Iterable
-
-from kestrelctl.protocol.job_requests import ENDED_STATES, JOB_STATES
 
 #: States of active jobs -> the expression that is true of the jobs that are shown so.
 _OF_ACTIVE = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from kestrelctl.access.connection import Connection
+from kestrelctl.access.connection import Connection, ask
 from kestrelctl.cli.command import Invocation
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.show.command_output import Record
@@ -24,6 +24,7 @@ from kestrelctl.core.model.job.spec import JobSpec
 from kestrelctl.core.model.wording import plural
 from kestrelctl.errors import StoreFull, UsageError
 from kestrelctl.grammar.described_job import checked_alone, checked_job, checked_key, job_of
+from kestrelctl.grammar.id_ranges import LAST
 from kestrelctl.protocol.job_answers import GraphSubmitted, Submitted
 
 if TYPE_CHECKING:
@@ -32,14 +33,6 @@ if TYPE_CHECKING:
     from kestrelctl.cli.submit.job_file import GraphFile, JobFile
     from kestrelctl.client.graph import Draft
     from kestrelctl.client.inputs import JobFiles, SentFiles
-
-
-from typing import TYPE_CHECKING
-
-from kestrelctl.grammar.id_ranges import LAST
-
-if TYPE_CHECKING:
-    from kestrelctl.access.connection import Connection
 
 
 class LastJob:
@@ -74,7 +67,6 @@ class LastJob:
         return self._job_id
 
     async def _ask(self, connection: Connection) -> None:
-        from kestrelctl.access.connection import ask
         from kestrelctl.protocol.job_answers import Jobs
         from kestrelctl.protocol.job_requests import ListJobs
 

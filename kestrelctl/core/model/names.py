@@ -50,10 +50,12 @@ def is_name(text: str) -> bool:
 #: RFC 5321, 4.5.3.1.3: a path has 256 characters, its angle brackets among them.
 MOST_MAIL_CHARACTERS = 254
 
-_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_MAIL_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 #: The addresses that HTML takes in forms: no quotes, comments, spaces, or letters beyond ASCII.
 #: https://html.spec.whatwg.org/multipage/input.html#valid-e-mail-address
-_ADDRESS = re.compile(rf"[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]{{1,64}}@{_LABEL}(?:\.{_LABEL})*")
+_ADDRESS = re.compile(
+    rf"[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]{{1,64}}@{_MAIL_LABEL}(?:\.{_MAIL_LABEL})*"
+)
 
 
 def problem_with_mail(address: str) -> str | None:

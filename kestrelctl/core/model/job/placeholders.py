@@ -239,6 +239,6 @@ def left_as_typed(
     return [f"{{{name}}}" for name in found]
 
 
-#: Placeholders of a number there: `%j` and `%A_%a` in Slurm, `%{TASK_ID}` in HyperQueue,
-#: `$(Process)` in HTCondor.
+#: Placeholders of numbers in names of files, as other systems write them: `%j` and
+#: `%A_%a` in Slurm, `%{TASK_ID}` in HyperQueue, `$(Process)` in HTCondor.
 IN_FILE_NAMES = re.compile(r"%\d*[aAjJtsnNux]|%\{[A-Z_]+\}|\$\((?:Cluster|Process)(?:Id)?\)")
