@@ -151,5 +151,9 @@ def check_account(name: str) -> None:
 
 
 def as_name(hostname: str) -> str:
-    """Makes a worker's name from that of its machine; empty if nothing of that can be used."""
-    return re.sub(r"[^a-z0-9._-]+", "-", hostname.lower())[:63].strip("._-")
+    """Makes a worker's name from that of its machine; empty if nothing of that can be used.
+
+    One that no worker can have, because it means something else, gets `host-` in front.
+    """
+    name = re.sub(r"[^a-z0-9._-]+", "-", hostname.lower())[:63].strip("._-")
+    return as_name(f"host-{name}") if name == FLOCK or is_temporary(name) else name
