@@ -57,6 +57,15 @@ def fill(disk: Path) -> Path:
             return ballast
 
 
+def assert_done_once(pool: PoolOnPostgresql, server: PostgresqlServer) -> None:
+    """Each task of job 1 has run once, and its result was taken in once."""
+    assert sorted(pool.left(), key=int) == [str(n) for n in range(TASKS)]
+    [sums] = server.run(
+        "SELECT attempts, tasks FROM jobs WHERE job_id = 1", database=database_of(pool.conninfo)
+    )
+    assert sums == (TASKS, TASKS)
+
+
 class TestFullDisk:
     @pytest.fixture
     def conninfo(self, server: PostgresqlServer, disk: Path) -> Iterator[str]:
@@ -94,11 +103,7 @@ class TestFullDisk:
             assert isinstance(answer, an.Submitted)
             assert (await until_done(user, jobs="1")).done == TASKS
             assert (await until_done(user, jobs=str(answer.job_id))).done == len(items)
-        assert sorted(pool.left(), key=int) == [str(n) for n in range(TASKS)]
-        [sums] = server.run(
-            "SELECT attempts, tasks FROM jobs WHERE job_id = 1", database=database_of(conninfo)
-        )
-        assert sums == (TASKS, TASKS), "each result was taken in once"
+        assert_done_once(pool, server)
 
 
 class TestFullLog:
@@ -135,11 +140,7 @@ class TestFullLog:
             await answering(user, 60.0)
             assert pool.manager.poll() is None
             assert (await until_done(user, jobs="1")).done == TASKS
-        assert sorted(pool.left(), key=int) == [str(n) for n in range(TASKS)]
-        [sums] = server.run(
-            "SELECT attempts, tasks FROM jobs WHERE job_id = 1", database=database_of(conninfo)
-        )
-        assert sums == (TASKS, TASKS), "each result was taken in once"
+        assert_done_once(pool, server)
 
 
 class TestSlowNetwork:
